@@ -153,6 +153,29 @@ class TrialContext(abc.ABC):
         return found
 
     @property
+    def rank(self) -> int:
+        """Number of this worker among those that train the trial together, from 0; rank 0 reports and saves."""
+        return 0
+
+    @property
+    def world_size(self) -> int:
+        """Number of workers that train the trial together."""
+        return 1
+
+    @abc.abstractmethod
+    def process_group(self, backend: str | None = None) -> Any:
+        """Return ``torch.distributed``'s default process group of the workers that train the trial together.
+
+        The first call in a trial makes it, and every rank must make that call.
+
+        Args:
+            backend: ``"gloo"`` or ``"nccl"``; None: ``nccl`` where each rank has a GPU of its own, else ``gloo``.
+
+        Raises:
+            UsageError: there is no such backend here.
+        """
+
+    @property
     @abc.abstractmethod
     def resource(self) -> int:
         """Units of training done, from 0."""
@@ -296,6 +319,11 @@ class Trainer:
     def can_pack(cls) -> bool:
         """Whether ``train_pack`` is implemented."""
         return cls.train_pack.__func__ is not Trainer.train_pack.__func__  # type: ignore[attr-defined]
+
+    @classmethod
+    def gang_refusal(cls) -> str:
+        """Return why several workers cannot train one trial together, and the line to change; empty: they can."""
+        return f"{cls.__name__} trains on one: derive it from TorchTrainer, or write a function that uses trial.rank."
 
     @classmethod
     def can_update(cls) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.trial import Params
 
 KEPT_CHECKPOINTS = 4
@@ -49,6 +49,13 @@ class Lane(msgspec.Struct, frozen=True):
     """None: train from the beginning."""
 
 
+class GangMember(msgspec.Struct, frozen=True):
+    """A worker that trains work together with others."""
+
+    worker: WorkerId
+    epoch: int
+
+
 class Work(msgspec.Struct, frozen=True):
     """The training that one lease permits."""
 
@@ -58,3 +65,11 @@ class Work(msgspec.Struct, frozen=True):
     """How many lanes are timed together in their first unit, group after group; left out: none are."""
     is_open: bool | UnsetType = UNSET
     """Whether other lanes may join while it trains; left out: none may."""
+    gang: tuple[GangMember, ...] | UnsetType = UNSET
+    """The workers that train it together, in the order of their ranks; the lease is that of the first one, which
+    reports and commits for all. Left out: one worker trains it."""
+
+    @property
+    def followers(self) -> tuple[GangMember, ...]:
+        """The workers of its gang except the first one."""
+        return self.gang[1:] if isinstance(self.gang, tuple) else ()

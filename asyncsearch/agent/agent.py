@@ -23,7 +23,7 @@ from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
 from asyncsearch.agent.workbench import Workbench
 from asyncsearch.errors import InternalError
-from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, Refused, StoreTokens
+from asyncsearch.rpc.messages import DriverMessage, Endpoint, GangNote, Hello, Refused, StoreTokens
 from asyncsearch.store.hdfs import tokens
 
 _FLUSH_S = 5.0
@@ -118,6 +118,8 @@ class Agent:
                 self._bench.stop(item)
             case SaveAt() | CutWork():
                 self._bench.amend(item)
+            case GangNote():
+                self._bench.pass_note(item)
             case Refused(lease=lease):
                 self._bench.refuse(lease)
             case StoreTokens():

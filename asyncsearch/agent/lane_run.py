@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from asyncsearch.agent.config import LogLimits
@@ -11,8 +12,9 @@ from asyncsearch.agent.log_lines import LogBuffer
 from asyncsearch.events import CheckpointFailed, Outcome, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease
 from asyncsearch.plan.packing import group_of
+from asyncsearch.rpc.messages import RankFailed
 from asyncsearch.runner.failures import with_last_lines
-from asyncsearch.runner.protocol import Amendment
+from asyncsearch.runner.protocol import Amendment, GangSeat, Note
 from asyncsearch.store.manifest import PackedWith
 from asyncsearch.work import Lane
 
@@ -66,6 +68,10 @@ class LaneRun:
         """Whether it joined work that this worker had already."""
         self.loaded: PackedWith | None = None
         """How its initial checkpoint was trained in packs; None: it was not, or there is none."""
+        self.seat: GangSeat | None = None
+        """Its place in the gang that trains it; None: this worker trains it alone."""
+        self.notes: list[Note] = []
+        """What other ranks told before the runner got the lane."""
         self.gives_up = threading.Event()
         """Set once it must not wait for its store any longer."""
 
@@ -73,6 +79,11 @@ class LaneRun:
     def can_start(self) -> bool:
         """Whether the runner can get the lane now."""
         return not self.is_sent and (self.lane.load is None or self.load is not None)
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether another worker reports and commits for it."""
+        return self.seat is not None and self.seat.rank > 0
 
     @property
     def is_packed(self) -> bool:
@@ -89,13 +100,18 @@ class LaneRun:
         """Return the reference of its checkpoint at a resource of a stage."""
         return CheckpointRef(self.lane.stages[stage].node, resource)
 
-    def end(self, outcome: Outcome, error: str = "", error_kind: str = "") -> list[TrainingEnded | CheckpointFailed]:
+    def end(
+        self, outcome: Outcome, error: str = "", error_kind: str = ""
+    ) -> Sequence[TrainingEnded | CheckpointFailed | RankFailed]:
         """End the lane, and return the events for the driver, in order."""
         self.is_over = True
         if self.is_refused:
             return []
         if outcome is Outcome.FAILED:
             error = with_last_lines(error, self.log.tail())
+        if self.is_follower:
+            has_failed = outcome is Outcome.FAILED and self.stop_reason is None
+            return [RankFailed(self.lease, error, error_kind)] if has_failed else []
         saved = self.saved[-1] if self.saved else None
         ended = TrainingEnded(self.lease, outcome, self.resource, saved, error, error_kind, self.number)
         return [ended, *self.held_back]

@@ -19,6 +19,7 @@ from asyncsearch import events
 from asyncsearch.actions import AddLane, StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
+from asyncsearch.agent.gang_seats import seat_in
 from asyncsearch.agent.io_selector import DescriptorSelector
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.runner_deaths import cause_of_death
@@ -30,12 +31,14 @@ from asyncsearch.errors import ProtocolError
 from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
 from asyncsearch.ids import Lease
 from asyncsearch.nonfinite import spell_all
+from asyncsearch.rpc.messages import GangNote
 from asyncsearch.runner.protocol import (
     Amendment,
     Ended,
     FolderWanted,
     FromRunner,
     LaneReported,
+    Note,
     PackFindings,
     RunnerReady,
     Saved,
@@ -91,6 +94,7 @@ class Workbench:
         for run in runs:
             run.measured = work.measured if isinstance(work.measured, tuple) else ()
             run.is_open = work.is_open is True
+            run.seat = seat_in(work, self._config)
         self._known.extend(runs)
         self._waiting.append(runs)
         self._go_on()
@@ -129,6 +133,15 @@ class Workbench:
                 self.runners.tell(amendment)
             else:
                 run.amendments.append(amendment)
+
+    def pass_note(self, note: GangNote) -> None:
+        """Pass on what another rank of a gang tells this one."""
+        for run in [run for run in self._living() if run.lease == note.lease]:
+            passed = Note(note.rank, note.key, note.value)
+            if run.is_sent:
+                self.runners.tell(passed)
+            else:
+                run.notes.append(passed)
 
     def refuse(self, lease: Lease) -> None:
         """Drop all work under a lease, and send no more events of it."""
@@ -299,6 +312,9 @@ class Workbench:
         if isinstance(message, PackFindings):
             self._on_pack_measured(message)
             return
+        if isinstance(message, Note):
+            self._on_note(message)
+            return
         run = next((run for run in self._current if run.is_sent and run.number == message.lane), None)
         if run is None:
             return  # it was dropped
@@ -330,6 +346,10 @@ class Workbench:
     def _on_pack_measured(self, found: PackFindings) -> None:
         for run in [run for run in self._current if run.is_sent and not run.is_refused][:1]:
             self._stream.send(events.PackMeasured(run.lease, found.seconds, found.device, found.refusal))
+
+    def _on_note(self, note: Note) -> None:
+        for run in [run for run in self._current if run.is_sent and not run.is_refused]:
+            self._stream.send(GangNote(run.lease, note.rank, note.key, note.value))
 
     def _on_ended(self, run: LaneRun, runner: RunnerProcess, ended: Ended) -> None:
         if ended.is_last:

@@ -29,6 +29,7 @@ from asyncsearch.actions import (
     lanes_given,
 )
 from asyncsearch.driver.deletions import CheckpointDeletions
+from asyncsearch.driver.gangs import Gangs
 from asyncsearch.driver.launch_order import LaunchOrder
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.store_waits import Worker
@@ -37,7 +38,7 @@ from asyncsearch.driver.transport import Transport
 from asyncsearch.errors import ProtocolError, is_bug
 from asyncsearch.events import AnyEvent, Outcome, TrainingEnded, WorkerLost
 from asyncsearch.ids import Lease, WorkerId, trial_name, worker_name
-from asyncsearch.rpc.messages import Refused
+from asyncsearch.rpc.messages import DriverMessage, Refused
 from asyncsearch.shared.session import SharingSession, WorkerAction
 from asyncsearch.work import Stage
 
@@ -91,6 +92,7 @@ class Dispatcher:
         self._order = LaunchOrder(launches_at_once)
         self._call_later = call_later
         self._workers = ThreadPoolExecutor(1, "asyncsearch-launch")
+        self.gangs = Gangs(self._send)
 
     def connect(self, transport: Transport) -> None:
         """Set how messages reach the workers."""
@@ -155,6 +157,9 @@ class Dispatcher:
         if self._end_launch(worker):
             self._begin(self._order.ended(worker))
 
+    def _send(self, worker: WorkerId, epoch: int, message: DriverMessage) -> None:
+        self.transport.send(worker, epoch, message)
+
     def _disconnect(self, lost: WorkerLost) -> None:
         if self._transport is None:
             self._lost_early.append(lost)
@@ -184,6 +189,10 @@ class Dispatcher:
             self._logs.note(trial_name(stage.trials[0]), _for_whom(stage))
         try:
             self.transport.send(lease.worker, lease.epoch, action)
+            if isinstance(action, Assign):
+                self.gangs.begin(action.work)
+                for member in action.work.followers:
+                    self.transport.send(member.worker, member.epoch, action)
         except ProtocolError as error:
             # Parameters that are too large for a message fail their own trial, not the search.
             text, kind = str(error), type(error).__name__

@@ -11,7 +11,7 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, PackMeasured, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId, trial_name
-from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, StoreOutage, WorkerMessage
+from asyncsearch.rpc.messages import GangNote, Heartbeat, Hello, LogLines, RankFailed, StoreOutage, WorkerMessage
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -40,9 +40,18 @@ class Incoming:
             return None
         if isinstance(message, PackMeasured):
             return self._of_pack(received, message)
+        if isinstance(message, GangNote):
+            self._dispatcher.gangs.pass_on(worker, message)
+            return None
+        if isinstance(message, RankFailed):
+            return self._dispatcher.gangs.end_of(worker, message, self._state.attempt(message.lease))
         lease, lane = message.lease, message.lane
         attempt = self._state.attempt(lease, lane)
         is_owner = lease.worker == received.worker and lease.epoch == received.epoch
+        if not is_owner and isinstance(message, LogLines) and (found := self._dispatcher.gangs.log_of(lease, worker)):
+            rank, log = found
+            self._logs.take(trial_name(log.trial), _of_rank(rank, message), log.start)
+            return None
         # Commits and lines may follow the end of their lane.
         is_late = attempt is not None and attempt.end is not None and type(message) in (Reported, TrainingEnded)
         if attempt is None or is_late or not is_owner:
@@ -75,3 +84,9 @@ class Incoming:
             self._dispatcher.refuse(worker, lease, f"{lease} is not current any more")
         elif self._is_unknown(opened[0], lane) or all(attempt.lane == lane for attempt in opened):
             self._dispatcher.refuse(worker, lease, f"lane {lane} of {lease} trains no more")
+
+
+def _of_rank(rank: int, message: LogLines) -> LogLines:
+    """Return the lines of a rank above 0 as they stand in the log of its trial."""
+    lines = [msgspec.structs.replace(line, text=f"[rank {rank}] {line.text}") for line in message.lines]
+    return msgspec.structs.replace(message, lines=tuple(lines))

@@ -253,6 +253,7 @@ class Driver:
             self._sharing.note(event)
         now = self._time()
         self._commits.add(event, handle(self._state, event, now), now)
+        self._dispatcher.gangs.end_those_over(self._state, event)
         if loss is not None:
             self._waits.say(loss.sentence(self._state))
 

@@ -54,7 +54,7 @@ class LossNotice(msgspec.Struct, frozen=True):
 def loss_in(state: StudyState, event: WorkerLost | TrainingEnded) -> LossNotice | None:
     """Return what an event says is lost; called before the state has handled it."""
     if isinstance(event, WorkerLost):
-        attempts = state.attempts_of(event.worker)
+        attempts = state.attempts_with(event.worker)
         what = f"{worker_name(event.worker)} was lost: {_short(event.reason)}."
         return LossNotice(what, _trained(attempts), event.worker)
     attempt = state.attempt(event.lease, event.lane)

@@ -99,7 +99,7 @@ def _apply_assign(state: StudyState, action: actions.Assign, now: float) -> None
     lease, lanes = action.work.lease, action.work.lanes
     count = len(lanes)
     state.next_lease = lease.number + count
-    state.pool.occupy(lease.worker, lease.number, count)
+    state.pool.occupy(lease.worker, lease.number, count, [member.worker for member in action.work.followers])
     is_open = action.work.is_open is True
     for number, lane in enumerate(lanes):
         attempt = _begin_attempt(state, lease, lane, number, now)

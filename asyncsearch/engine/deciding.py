@@ -103,7 +103,7 @@ def _launch(state: StudyState, parallelism: int, emit: Emit) -> None:
 
 def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
     lost = f"{worker_name(event.worker)} was lost: {event.reason}"
-    for attempt in state.attempts_of(event.worker):
+    for attempt in [attempt for attempt in state.attempts.values() if attempt.is_lost]:
         for number in list(attempt.trials):
             requeue_lost(state, state.trials[number], lost, emit)
     if state.run is None or state.stopping:

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from asyncsearch.actions import Assign, CreateTrial, CutWork, DismissWorker, EndProposals, EndRun, Promote, SaveAt
 from asyncsearch.engine.branching import branch
+from asyncsearch.engine.gangs import is_waiting_in_vain, members, next_size
 from asyncsearch.engine.moving import settle_from_known
 from asyncsearch.engine.packs import is_open, pack, to_measure
 from asyncsearch.engine.state import StudyState
@@ -49,8 +50,8 @@ def adjust(state: StudyState, emit: Emit) -> None:
 def fill(state: StudyState, emit: Emit) -> None:
     """Give work to idle workers while there are both work and workers."""
     while state.run is not None and not state.stopping:
-        worker = state.pool.first_idle()
-        if worker is None:
+        worker, size = state.pool.first_idle(), next_size(state)
+        if worker is None or not size:
             return
         batch = _next_batch(state, worker, emit)
         if batch is None:
@@ -58,7 +59,7 @@ def fill(state: StudyState, emit: Emit) -> None:
         batches = [batch] if state.packing is None else pack(state, state.packing, worker, lambda: _more(state, emit))
         if batches:
             holder = state.pool.idle_holder(batches[0].load)
-            work = _work_for(state, batches, worker if holder is None else holder)
+            work = _work_for(state, batches, worker if holder is None else holder, size)
             emit(Assign(work if state.packing is None else _packed(state, state.packing, work, batches)))
 
 
@@ -168,9 +169,10 @@ def _end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
         emit(EndProposals(f"the last {_REPEATS:,} proposals ask for nothing that is not trained already"))
 
 
-def _work_for(state: StudyState, batches: list[Batch], worker: WorkerId) -> Work:
+def _work_for(state: StudyState, batches: list[Batch], worker: WorkerId, size: int) -> Work:
     lease = Lease(state.next_lease, worker, state.pool.slots[worker].epoch)
-    return Work(lease, tuple([lane_for(state, batch) for batch in batches]))
+    gang = UNSET if state.gang is None else members(state, worker, size)
+    return Work(lease, tuple([lane_for(state, batch) for batch in batches]), gang=gang)
 
 
 def lane_for(state: StudyState, batch: Batch) -> Lane:
@@ -203,7 +205,7 @@ def is_anything_left(state: StudyState) -> bool:
 
 def _require_progress(state: StudyState) -> None:
     """Require that a worker trains for the waiting trials: else the run would hang without a message."""
-    if state.waiting and not state.busy and state.pool.first_idle() is not None:
+    if state.waiting and not state.busy and state.pool.first_idle() is not None and next_size(state):
         waiting = ", ".join(state.trials[number].name for number in list(state.waiting)[:3])
         raise InternalError(
             f"{len(state.waiting)} trials wait ({waiting}, ...), workers are free, and nothing is to be trained. "
@@ -211,13 +213,22 @@ def _require_progress(state: StudyState) -> None:
         )
 
 
+def _too_few(state: StudyState) -> str:
+    assert state.gang is not None
+    least, left = state.gang.min_size or state.gang.size, len(state.pool.alive())
+    return f"a trial needs {least} workers, and only {left} are left: the others were lost too many times in a row"
+
+
 def conclude(state: StudyState, emit: Emit) -> None:
     """End the run when nothing runs and no work is left, or when a stop was requested and everything has stopped."""
     if state.run is None or state.attempts:
         return
     if not state.stopping and is_anything_left(state):
-        _require_progress(state)
-        return
+        if is_waiting_in_vain(state):
+            stop_run(state, _too_few(state), "WorkersLostError", emit)
+        else:
+            _require_progress(state)
+            return
     if not state.stopping:
         promotion = state.scheduler.closing_promotion()
         if promotion is not None:

@@ -41,6 +41,12 @@ def check(state: StudyState) -> None:
     for slot in state.pool.slots.values():
         _hold(slot.lease is None or slot.lanes == training[slot.lease], f"worker {slot.worker} and its lanes")
         _hold((slot.state is SlotState.BUSY) == (slot.lease is not None), f"worker {slot.worker} and its lease")
+        for follower in slot.followers:
+            other = state.pool.slots[follower]
+            is_one = other.leader == slot.worker and other.lease == slot.lease and not other.followers
+            _hold(is_one, f"worker {follower} and the gang of worker {slot.worker}")
+        leads = slot.leader is None or slot.worker in state.pool.slots[slot.leader].followers
+        _hold(leads, f"worker {slot.worker} and its leader")
         _hold(not slot.held or slot.state is not SlotState.GONE, f"worker {slot.worker} is gone and keeps checkpoints")
         _hold(len(set(slot.held)) == len(slot.held) <= KEPT_CHECKPOINTS, f"what worker {slot.worker} keeps")
         for checkpoint in slot.held if slot.state is SlotState.IDLE else ():

@@ -65,9 +65,10 @@ def _learn_worker(state: StudyState, event: WorkerAttached, _now: float) -> None
 
 
 def _learn_loss(state: StudyState, event: WorkerLost, _now: float) -> None:
+    attempts = state.attempts_with(event.worker)
     state.pool.lose(event.worker)
     state.pool.slots[event.worker].fruitless += 1
-    for attempt in state.attempts_of(event.worker):
+    for attempt in attempts:
         _lose(state, attempt)
         _count_losses(state, attempt, [state.trials[number] for number in attempt.trials])
 

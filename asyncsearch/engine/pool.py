@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import heapq
+from collections.abc import Sequence
 
 import msgspec
 
@@ -40,6 +41,10 @@ class Slot(msgspec.Struct):
     """How many lanes that lease got in all."""
     held: list[CheckpointRef] = []
     """The checkpoints that it committed or loaded last in this epoch, the newest last: they need no fetch."""
+    followers: list[WorkerId] = []
+    """The workers that train its lease together with it."""
+    leader: WorkerId | None = None
+    """The worker to whose gang it belongs; None: it trains a lease of its own, or nothing."""
 
 
 class Pool:
@@ -72,16 +77,29 @@ class Pool:
     def free(self, worker: WorkerId) -> None:
         """Note that the worker has nothing to train."""
         slot = self.slots[worker]
+        if slot.followers:
+            self._dissolve(slot)
         if slot.state is not SlotState.IDLE:
             slot.state, slot.lease, slot.lanes = SlotState.IDLE, None, 0
             if worker not in self._queued:
                 self._queued.add(worker)
                 heapq.heappush(self._idle, worker)
 
-    def occupy(self, worker: WorkerId, lease: int, lanes: int = 1) -> None:
-        """Note that the worker got a lease for so many lanes."""
+    def occupy(self, worker: WorkerId, lease: int, lanes: int = 1, followers: Sequence[WorkerId] = ()) -> None:
+        """Note that the worker got a lease for so many lanes, and who trains it together with it."""
         slot = self.slots[worker]
         slot.state, slot.lease, slot.lanes, slot.given = SlotState.BUSY, lease, lanes, lanes
+        for follower in followers:
+            self.occupy(follower, lease, lanes)
+            self.slots[follower].leader = worker
+            slot.followers.append(follower)
+
+    def _dissolve(self, leader: Slot) -> None:
+        """Free the workers that trained together with one."""
+        followers, leader.followers = leader.followers, []
+        for follower in followers:
+            self.slots[follower].leader = None
+            self.free(follower)
 
     def add_lane(self, worker: WorkerId) -> None:
         """Note that the worker's lease got one more lane."""
@@ -99,6 +117,12 @@ class Pool:
         """Note that nothing runs in the slot any more."""
         slot = self.slot(worker)
         self._empty(slot)
+        if slot.leader is not None:  # the others have no training without it
+            leader, slot.leader = slot.leader, None
+            self.slots[leader].followers.remove(worker)
+            self.free(leader)
+        if slot.followers:
+            self._dissolve(slot)
         slot.state, slot.lease, slot.lanes = SlotState.GONE, None, 0
 
     def hold(self, worker: WorkerId, checkpoint: CheckpointRef) -> None:
@@ -135,6 +159,7 @@ class Pool:
         for slot in self.slots.values():
             self._empty(slot)
             slot.state, slot.lease, slot.lanes, slot.fruitless = SlotState.GONE, None, 0, 0
+            slot.followers, slot.leader = [], None
         self._idle.clear()
         self._queued.clear()
 

@@ -20,6 +20,7 @@ from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.base_plan import BasePlan
+from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.packing import KnownPacks, Packing
 from asyncsearch.plan.retention import BestTrials, CheckpointSizes, checkpoint_to_spare
 from asyncsearch.plan.search_plan import SearchPlan
@@ -39,6 +40,7 @@ class StudyState:
         "config",
         "consecutive_losses",
         "damages",
+        "gang",
         "horizon",
         "imported",
         "is_exhausted",
@@ -75,10 +77,13 @@ class StudyState:
         scheduler: SchedulerState,
         max_resource: int | None,
         packing: Packing | None = None,
+        gang: Gang | None = None,
     ):
         self.config = config
         self.packing = packing
         """How workers get several trainings together; None: each trains alone."""
+        self.gang = gang
+        """How many workers train a trial together; None: one."""
         self.searcher = searcher
         self.scheduler = scheduler
         self.listeners: tuple[StudyListener, ...] = (scheduler, searcher)
@@ -262,6 +267,13 @@ class StudyState:
     def attempts_of(self, worker: WorkerId) -> list[Attempt]:
         """Return the open attempts of a worker, including those that only wait for their checkpoint."""
         return [attempt for attempt in self.attempts.values() if attempt.lease.worker == worker]
+
+    def attempts_with(self, worker: WorkerId) -> list[Attempt]:
+        """Return the open attempts of a worker, and that of the gang to which it belongs."""
+        found, slot = self.attempts_of(worker), self.pool.slots.get(worker)
+        if slot is None or slot.leader is None or slot.lease is None:
+            return found
+        return [*found, *(attempt for attempt in self.attempts.values() if attempt.lease.number == slot.lease)]
 
     # Changes that facts and decisions share: only ``learning`` and ``applying`` call the methods below.
 

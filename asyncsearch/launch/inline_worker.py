@@ -27,7 +27,7 @@ from asyncsearch.launch.inline_interrupts import InterruptedPack, NoInterrupts
 from asyncsearch.launch.inline_link import DirectLink
 from asyncsearch.launch.shown_failures import ShownFailures
 from asyncsearch.old_pickles import loads
-from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, StoreTokens, WorkerMessage
+from asyncsearch.rpc.messages import DriverMessage, GangNote, Heartbeat, Hello, Refused, StoreTokens, WorkerMessage
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.packed_training import run_pack
@@ -104,7 +104,7 @@ class InlineWorker:
             case DismissWorker(reason=reason):
                 self._dismissal = reason
                 _stop(self._runs_of(), reason)
-            case StoreTokens():  # this process is the driver, which has what it needs
+            case StoreTokens() | GangNote():  # this process is the driver, and trains alone
                 pass
         self._end_if_done()
 

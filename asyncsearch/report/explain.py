@@ -130,7 +130,10 @@ class _Story:
         """Return with how many others a lane begins to train; empty: alone."""
         if isinstance(action, Assign):
             others = len(action.work.lanes) - 1
-            return f", packed with {many(others, 'other training')}" if others else ""
+            ranks = ", ".join(worker_name(member.worker) for member in action.work.followers)
+            return (f", together with {ranks}" if ranks else "") + (
+                f", packed with {many(others, 'other training')}" if others else ""
+            )
         others = sum(progress.lease == given.lease for progress in self._projection.leases.values()) - 1
         return f", where it joins {many(others, 'other training')}"
 

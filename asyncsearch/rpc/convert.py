@@ -48,10 +48,12 @@ from asyncsearch.rpc.fields import (
 )
 from asyncsearch.rpc.messages import (
     DriverMessage,
+    GangNote,
     Heartbeat,
     Hello,
     LogLine,
     LogLines,
+    RankFailed,
     Refused,
     StoreOutage,
     StoreTokens,
@@ -59,7 +61,7 @@ from asyncsearch.rpc.messages import (
     WorkerMessage,
 )
 from asyncsearch.rpc.pb import search_pb2 as pb
-from asyncsearch.work import Lane, Stage, Work
+from asyncsearch.work import GangMember, Lane, Stage, Work
 
 M_co = TypeVar("M_co", covariant=True)
 
@@ -104,6 +106,8 @@ _PACK_SECONDS = tuples(
     may_be_empty=True,
     most=64,
 )
+_GANG = tuples(messages(Codec(GangMember, pb.GangMember, "gang.", worker=_WORKER, epoch=_EPOCH)), may_be_empty=True)
+_GANG_NOTE = Codec(GangNote, pb.GangNote, lease=_LEASE, rank=_LANE, key=NAME, value=TEXT)
 _LOG_LINE = Codec(LogLine, pb.LogLine, "lines.", time_s=TIME, text=LINE, is_stderr=PLAIN)
 
 _FROM_WORKER = {
@@ -150,6 +154,8 @@ _FROM_WORKER = {
         lines=tuples(messages(_LOG_LINE), may_be_empty=True, most=_LINES_MOST),
         left_out=counts(),
     ),
+    "gang_note": _GANG_NOTE,
+    "rank_failed": Codec(RankFailed, pb.RankFailed, lease=_LEASE, error=TEXT, error_kind=WORD),
 }
 
 
@@ -163,13 +169,17 @@ class _AssignCodec(Codec):
     def read(self, field: str, message: Any) -> Assign:
         work: Work = self._work.read(field, message)
         measured = tuple(_LANE.read("measured", count) for count in message.measured)
-        return Assign(msgspec.structs.replace(work, measured=measured or UNSET, is_open=message.is_open or UNSET))
+        gang = _GANG.read("gang", message.gang)
+        more = {"measured": measured or UNSET, "is_open": message.is_open or UNSET, "gang": gang or UNSET}
+        return Assign(msgspec.structs.replace(work, **more))
 
     def write(self, field: str, value: Any) -> pb.Assign:
         written: pb.Assign = self._work.write(field, value.work)
         if not isinstance(value.work.measured, msgspec.UnsetType):
             written.measured.extend(value.work.measured)
         written.is_open = value.work.is_open is True
+        if not isinstance(value.work.gang, msgspec.UnsetType):
+            written.gang.extend(_GANG.write("gang", value.work.gang))
         return written
 
 
@@ -183,6 +193,7 @@ _FROM_DRIVER = {
     "dismiss": Codec(DismissWorker, pb.Dismiss, worker=_WORKER, epoch=_EPOCH, reason=TEXT, is_unheard=PLAIN),
     "refused": Codec(Refused, pb.Refused, lease=_LEASE, reason=TEXT),
     "store_tokens": Codec(StoreTokens, pb.StoreTokens, tokens=SECRET),
+    "gang_note": _GANG_NOTE,
 }
 _UNNUMBERED = frozenset({"hello", "heartbeat", "welcome"})
 _NO_BODY = "is missing, or of a kind that this version does not know"

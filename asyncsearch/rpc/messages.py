@@ -11,7 +11,7 @@ from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt,
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, PackMeasured, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version of the contract in ``rpc/search.proto``."""
 
 
@@ -63,6 +63,27 @@ class StoreOutage(msgspec.Struct, frozen=True):
     """What the store answered last; empty: it can be used again."""
 
 
+class GangNote(msgspec.Struct, frozen=True):
+    """What one rank of a gang tells the others; the driver passes it on and does not read it."""
+
+    lease: Lease
+    rank: int
+    """Of the sender."""
+    key: str
+    """What the value is; each key is told once by a rank."""
+    value: str
+
+
+class RankFailed(msgspec.Struct, frozen=True):
+    """The training of a rank above 0 failed, and with it that of its gang."""
+
+    lease: Lease
+    error: str
+    """With the traceback or the last lines of output."""
+    error_kind: str
+    """As in ``TrainingEnded``."""
+
+
 class Refused(msgspec.Struct, frozen=True):
     """Answer to a message with a lease that is not current: drop all work under it."""
 
@@ -90,8 +111,10 @@ WorkerMessage = (
     | CheckpointFailed
     | LogLines
     | StoreOutage
+    | GangNote
+    | RankFailed
 )
-DriverMessage = Assign | AddLane | StopTraining | SaveAt | CutWork | DismissWorker | Refused | StoreTokens
+DriverMessage = Assign | AddLane | StopTraining | SaveAt | CutWork | DismissWorker | Refused | StoreTokens | GangNote
 
 
 class Endpoint(msgspec.Struct, frozen=True):

@@ -127,6 +127,12 @@ class SearchContext(TrialContext):
     def should_stop(self) -> bool:
         return self._link.stop_reason() is not None
 
+    def process_group(self, backend: str | None = None) -> Any:
+        # Imported here: a runner whose trials train without torch needs none of it.
+        from asyncsearch.trainers.process_groups import open_lone_group
+
+        return open_lone_group(backend)
+
     def once(self, function: Callable[..., T], *args: Any) -> T:
         return once(function, *args)
 
@@ -135,6 +141,8 @@ class SearchContext(TrialContext):
     ) -> None:
         if more:
             raise ReportError(misfits.of_report((metrics, *more)))
+        if not self.uses_epochs:
+            self._agree()
         self._raise_if_interrupted()
         values = as_metrics(metrics, named)
         at = self._default_resource() if resource is None else _as_resource(resource)
@@ -186,6 +194,7 @@ class SearchContext(TrialContext):
         if state is not None and update is None:
             update = self._unread.update
         check_hooks(self.name, self._timeline, self._load is not None, save, load)
+        self._agree()
         self._raise_if_interrupted()
         if self._load is not None and load is not None:
             load(self._load)
@@ -220,6 +229,7 @@ class SearchContext(TrialContext):
                 self._has_read = False
                 yield self._present
                 self._done = self._present
+                self._agree()
                 self._raise_if_interrupted()
                 self._require_read()
         finally:
@@ -298,6 +308,9 @@ class SearchContext(TrialContext):
         for amendment in self._link.amendments():
             self._timeline.amend(amendment)
         return reason
+
+    def _agree(self) -> None:
+        """Agree with the other ranks of a gang on what to do at the end of a unit; a trial alone has none."""
 
     @property
     def _time(self) -> int:

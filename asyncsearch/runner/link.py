@@ -19,6 +19,7 @@ from asyncsearch.runner.protocol import (
     FromRunner,
     Join,
     LaneReported,
+    Note,
     Saved,
     SaveFailed,
     ToRunner,
@@ -112,6 +113,8 @@ class AgentLink:
         self._lane = lane
         self._lanes = PackLinks() if lanes is None else lanes
         self._lanes[lane] = self
+        self.notes: dict[tuple[int, str], str] = {}
+        """What other ranks of its gang have told, by rank and key."""
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
         self._send(LaneReported(resource, metrics, self._lane))
@@ -120,6 +123,17 @@ class AgentLink:
         if self._reason is None:
             with self._interrupts.shield():
                 self._take(self._channel.receive_now())
+        return self._reason
+
+    def tell_gang(self, rank: int, key: str, value: str) -> None:
+        """Tell the other ranks of the gang a value."""
+        self._send(Note(rank, key, value))
+
+    def wait(self) -> str | None:
+        """Wait for a message, and return the reason of a stop request; None: there is none."""
+        with self._interrupts.shield():
+            message = self._channel.receive()
+            self._take([] if message is None else [message])
         return self._reason
 
     def amendments(self) -> list[Amendment]:
@@ -166,6 +180,8 @@ class AgentLink:
                 case Join(lane=train):
                     AgentLink(self._channel, self._interrupts, train.amendments, train.lane, self._lanes)
                     self._lanes.joining.append(train)
+                case Note():
+                    self.notes[message.rank, message.key] = message.value
                 case Folder():
                     # One for a lane that was stopped meanwhile is of no use.
                     folder = message if message.lane == self._lane else folder

@@ -54,6 +54,17 @@ class Load(_Message, frozen=True, tag="load"):
     """What a runner that was not started with its environment adds to it."""
 
 
+class GangSeat(msgspec.Struct, frozen=True):
+    """The place of this process among those that train a trial together."""
+
+    rank: int
+    """From 0."""
+    size: int
+    """Number of ranks."""
+    host: str
+    """Address at which the other ranks reach this machine."""
+
+
 class Train(_Message, frozen=True, tag="train"):
     """Train a batch of stages."""
 
@@ -64,6 +75,10 @@ class Train(_Message, frozen=True, tag="train"):
     """Amendments that arrived before its start."""
     lane: int = 0
     """Number of the lane; every message about it carries the number."""
+    gang: GangSeat | None = None
+    """None: it trains alone."""
+    notes: tuple[Note, ...] = ()
+    """Notes of other ranks that arrived before its start."""
 
 
 class TrainPack(_Message, frozen=True, tag="train_pack"):
@@ -147,6 +162,15 @@ class SaveFailed(_Message, frozen=True, tag="save_failed"):
     lane: int = 0
 
 
+class Note(_Message, frozen=True, tag="note"):
+    """What one rank of a gang tells the others, in both directions."""
+
+    rank: int
+    """Of the sender."""
+    key: str
+    value: str
+
+
 class PackFindings(_Message, frozen=True, tag="pack_findings"):
     """How fast the lanes of a pack train together, or why they do not; see ``PackMeasured``."""
 
@@ -168,8 +192,8 @@ class Ended(_Message, frozen=True, tag="ended"):
     """Whether the runner trains no other lane, so that both outputs hold the marker."""
 
 
-ToRunner = Load | Train | TrainPack | Join | Folder | Amendment | StopTraining
-FromRunner = RunnerReady | LaneReported | FolderWanted | Saved | SaveFailed | PackFindings | Ended
+ToRunner = Load | Train | TrainPack | Join | Folder | Amendment | StopTraining | Note
+FromRunner = RunnerReady | LaneReported | FolderWanted | Saved | SaveFailed | PackFindings | Note | Ended
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -102,6 +102,7 @@ class Runner:
         began = time.monotonic()
         self._stdio.restore()
         self._return_home()
+        _close_groups()
         self._left, self._links = len(lanes), PackLinks()
         for lane in lanes:
             AgentLink(self._channel, self._interrupts, lane.amendments, lane.lane, self._links)
@@ -151,6 +152,12 @@ class Runner:
             began = time.monotonic()
             gc.collect()
             self._collect_s = time.monotonic() - began
+
+
+def _close_groups() -> None:
+    """Close what connects this process with the ranks of its last training."""
+    if (module := sys.modules.get("asyncsearch.trainers.process_groups")) is not None:
+        module.close_group()
 
 
 def _take_over(environment: Mapping[str, str]) -> None:

@@ -12,9 +12,9 @@ import msgspec
 from asyncsearch.events import KILLED, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
-from asyncsearch.runner.link import Link
+from asyncsearch.runner.link import AgentLink, Link
 from asyncsearch.runner.metrics import as_metrics, as_number
-from asyncsearch.runner.protocol import Ended, Train
+from asyncsearch.runner.protocol import Ended, GangSeat, Train
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.trainable import ReportError, TrainFunction, TrialStopped
 
@@ -30,7 +30,17 @@ def run_training(
 def context_of(train: Train, link: Link, untrusted: str = "") -> SearchContext:
     """Return the trial of a lane."""
     load = None if train.load is None else Path(train.load)
+    if train.gang is not None and isinstance(link, AgentLink):
+        return _of_gang(train, link, train.gang, load, untrusted)
     return SearchContext(train.stages, link, load, untrusted=untrusted)
+
+
+def _of_gang(train: Train, link: AgentLink, seat: GangSeat, load: Path | None, untrusted: str) -> SearchContext:
+    from asyncsearch.runner.gang_context import GangContext
+    from asyncsearch.runner.gang_link import GangLink
+
+    link.notes.update({(note.rank, note.key): note.value for note in train.notes})
+    return GangContext(train.stages, GangLink(link, seat), load, untrusted)
 
 
 def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGuard, metric: str) -> Ended:
@@ -56,9 +66,17 @@ def ended_by(error: BaseException | None, context: SearchContext, interrupts: Si
         return Ended(Outcome.STOPPED, context.resource)
     if error is None:
         return Ended(Outcome.RETURNED, context.resource)
+    if context.world_size > 1 and _is_lost_rank(error):
+        return Ended(Outcome.FAILED, context.resource, f"{_text_of(error, context)}\nanother rank was lost", KILLED)
     if interrupts.is_received and isinstance(error, TrialStopped):
         return Ended(Outcome.FAILED, context.resource, "its process got SIGTERM from outside", KILLED)
     return Ended(Outcome.FAILED, context.resource, _text_of(error, context), kind_of(error))
+
+
+def _is_lost_rank(error: BaseException) -> bool:
+    """Return whether an error says that another rank of the gang is gone, which is not this trial's doing."""
+    module = sys.modules.get("asyncsearch.trainers.process_groups")
+    return module is not None and module.is_lost_rank(error)
 
 
 def _text_of(error: BaseException, context: SearchContext) -> str:

@@ -116,7 +116,7 @@ class SharingSession:
                     self._bad.add(attempt.batch.load)
                 self._due += self._unpublished_of(attempt).taken(_end_of_function(attempt, event))
             case WorkerLost():
-                for attempt in self._state.attempts_of(event.worker):
+                for attempt in self._state.attempts_with(event.worker):
                     self._due += self._unpublished_of(attempt).taken()
             case Learned():
                 self._is_hold_outdated = True

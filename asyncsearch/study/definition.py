@@ -20,6 +20,7 @@ from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.journal.opening import BUNDLE_FILE, StudyFile
 from asyncsearch.launch.unshipped_modules import sent_as_registered
 from asyncsearch.old_pickles import loads
+from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.packing import Packing
 from asyncsearch.report.formatting import moment
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -54,6 +55,8 @@ class StudyDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """How workers get several trials together; None: each trains alone."""
     is_tolerant: bool = False
     """Whether it takes over what other studies trained in packs, though it does not pack."""
+    gang: Gang | None = None
+    """How many workers train a trial together; None: one."""
 
     @property
     def takes_packed(self) -> bool:

@@ -14,6 +14,7 @@ from asyncsearch.report.what_if.packs import packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of, workers_note
 from asyncsearch.report.what_if.recorded_units import Speedups
 from asyncsearch.simulate.options import TrainingModel
+from asyncsearch.study.gang_option import gang_notes, gangs_of
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.warm_start import begin_searcher
@@ -38,6 +39,7 @@ def preview_run(
     asked = positive("num_trials", proposals if num_trials is None else num_trials)
     known = choose(study.backend).workers_now() if parallelism is None else positive("parallelism", parallelism)
     workers = known or 1
+    gangs = gangs_of(what.gang, workers)
     total = asked if proposals is None else min(asked, proposals)
     warnings = warnings_of(scheduler, None if num_trials is None else asked, proposals)
     cost = cost_of(study.store, seconds_per_unit, like, pack_speedup)
@@ -47,9 +49,10 @@ def preview_run(
     own: dict[str, Any] = {"space": what.space, "searcher": None if proposals is None else what.searcher}
     with announced(f"simulating a search of {many(total, 'trial')} on {many(workers, 'worker')} ..."):
         own = own if is_special else {"space": what.space} if packs.packing is not None else {}
-        simulated = expected(scheduler, total, workers, cost, config=config, packs=packs, **own)
+        simulated = expected(scheduler, total, gangs, cost, config=config, packs=packs, **own)
         is_compared = packs.packing is not None and packs.source
         alone = expected(scheduler, total, workers, cost, config=config, **own) if is_compared else None
+    warnings += gang_notes(what.gang)
     warnings += notes_of(asked, total, already, scheduler.begin(what.space, config.seed))
     return preview(
         scheduler,

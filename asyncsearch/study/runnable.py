@@ -49,6 +49,7 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.study import kept_functions
 from asyncsearch.study.background import begun
 from asyncsearch.study.definition import StudyDefinition, pickled, require_same
+from asyncsearch.study.gang_option import require_workers, useful_workers, workers_for
 from asyncsearch.study.results import ReadState
 from asyncsearch.study.run import Search, run_search
 from asyncsearch.study.warm_start import WarmStart, begin_searcher, keep
@@ -85,7 +86,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         what = self.definition
         searcher = begin_searcher(what.searcher, what.space, what.config, self.warm)
         scheduler = what.scheduler.begin(what.space, what.config.seed)
-        return StudyState(what.config, searcher, scheduler, what.scheduler.max_resource, what.packing)
+        return StudyState(what.config, searcher, scheduler, what.scheduler.max_resource, what.packing, what.gang)
 
     def run(
         self,
@@ -101,19 +102,22 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         what, store = self.definition, self.store
         proposals = begin_searcher(what.searcher, what.space, what.config, self.warm).length()
         require_bounded(what.searcher, num_trials, proposals, "run")
+        require_workers(what.gang, parallelism)
         is_begun = read_study_file(store) is not None
         advice = warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun)
         if not is_begun:
             display.warn(advice)
         with chosen(self.backend, study=what.config.study) as launcher, ExitStack() as ending:
             with announced(launcher.preparation()) if display.is_shown else nullcontext():
-                preflight = launcher.check(enough(parallelism, num_trials))
+                preflight = launcher.check(enough(parallelism, useful_workers(what.gang, num_trials)))
+            preflight = msgspec.structs.replace(preflight, parallelism=workers_for(what.gang, preflight.parallelism))
             launcher.warm_up(preflight.parallelism)
             # Beside the store's writes, which come before workers need it; no process is forked from here on.
             is_remote = launcher.transport is None
             making = begun(auth.make_identity, "asyncsearch-identity")
             identity = ending.enter_context(making) if is_remote else None
             workers = many(preflight.parallelism, "worker") + (f" ({preflight.place})" if preflight.place else "")
+            workers += "" if what.gang is None else f", {what.gang.size} to a trial"
 
             def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
                 return WorkerConfig(

@@ -34,7 +34,8 @@ def train_single(study: RunnableStudy, known: KnownPath, end: int | None, home: 
             if not state.trials:
                 known.begin(home, state, last, study.store)
     try:
-        return single.run(1, 1, None, display).state.trials[0]
+        gang = study.definition.gang
+        return single.run(1, 1 if gang is None else gang.size, None, display).state.trials[0]
     except TrialsFailedError as error:
         raise TrialsFailedError(f"It could not be trained to {known.resource}: {error}") from None
 

@@ -17,6 +17,7 @@ from asyncsearch.launch import require_backend
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
 from asyncsearch.launch.sources import with_sources
+from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.report.plain_text import printable
@@ -41,6 +42,7 @@ from asyncsearch.study.default_store import DefaultFolder
 from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, script_of, source_hash
 from asyncsearch.study.evaluate import Evaluation, KnownPath, was_found, was_proposed
 from asyncsearch.study.first_calls import IN_RESUME, IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
+from asyncsearch.study.gang_option import gang_for
 from asyncsearch.study.kept_functions import read_earlier
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.packing_option import could_pack, packing_of
@@ -92,6 +94,7 @@ class Study(Results):
         sharing: Sharing = _SHARING,
         pack: int | str | None = None,
         pack_opt: str = "plan",
+        workers_per_trial: int | Gang | None = None,
         workers: WorkerOptions = _WORKERS,
         checkpoints: Checkpoints = _CHECKPOINTS,
     ) -> None:
@@ -127,6 +130,8 @@ class Study(Results):
                 of trials that train alone within a tolerance, not to the bit.
             pack_opt: how those trials are chosen: ``"plan"`` (of one structure, in the order of the search),
                 ``"nearest"`` (nearest hyper-parameters), ``"batch_size"`` (the same one) or ``"random"``.
+            workers_per_trial: how many workers train one trial together, data-parallel; or a ``Gang``, with which
+                trials go on with fewer while a lost worker is replaced. None: one. See docs/gangs.md.
             workers: timeouts of trials and leases, and the start and end of worker processes.
             checkpoints: which checkpoints are kept, and how long a store that cannot be used is waited for.
 
@@ -185,6 +190,7 @@ class Study(Results):
         is_fresh = workers.fresh_process
         self.packing = packing_of(trainable, self.scheduler, pack, pack_opt, share=share, fresh_process=is_fresh)
         self._could_pack = could_pack(trainable, self.scheduler, pack, share=share)
+        self.gang = gang_for(trainable, workers_per_trial, self.packing)
         self._is_tolerant = require_shared(self.shared, is_tolerant=sharing.tolerant)
         self._bundle: bytes | None = None
 
@@ -208,7 +214,7 @@ class Study(Results):
         study._bundle, study._backend = plan.trainable, backend or plan.backend
         study.shared = None if plan.shared is None else plan.shared.with_keys_of(study.store)
         study._is_trusted, study._quota_bytes = plan.is_trusted, plan.quota_bytes
-        study.packing, study._is_tolerant = plan.packing, plan.is_tolerant
+        study.packing, study.gang, study._is_tolerant = plan.packing, plan.gang, plan.is_tolerant
         study._resume, study._is_read_only = True, False
         study._warm = kept(study.store)
         return study
@@ -223,7 +229,7 @@ class Study(Results):
         """
         study = cls.__new__(cls)
         study._is_read_only, study._default = True, None
-        study.packing, study._is_tolerant, study._could_pack = None, False, False
+        study.packing, study.gang, study._is_tolerant, study._could_pack = None, None, False, False
         study._open(store)
         return study
 
@@ -433,6 +439,7 @@ class Study(Results):
             quota_bytes=self._quota_bytes,
             is_trusted=self._is_trusted,
             packing=self.packing,
+            gang=self.gang,
             is_tolerant=self._is_tolerant,
         )
         return RunnableStudy(

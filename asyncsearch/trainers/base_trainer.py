@@ -72,6 +72,7 @@ class FrameworkTrainer(Trainer):
     def setup(self, hp: Params) -> None:
         self.hp = dict(hp)
         self._applied = self.hp
+        self._weight, self._weights = 1.0, dict[int, float]()
         self._known_order: tuple[int, Indices] | None = None
         self._seed("setup", 0)
         data = self.data(hp)
@@ -95,9 +96,10 @@ class FrameworkTrainer(Trainer):
         batch_size = self._checked_batch_size(size, unit)
         self._seed("unit", number)
         found = batches(self._order_of, size, start, start + unit, batch_size, drop_last=self.drop_last)
-        for at, indices in self._fetched(found, number):
+        for at, batch in self._fetched(self._shares(found), number):
             self._follow((at - start) / unit)
-            self._train_batch(indices)
+            self._weight = self._weights.pop(at, 1.0)
+            self._train_batch(batch)
             self.steps += 1
         self.samples = start + unit
 
@@ -112,6 +114,17 @@ class FrameworkTrainer(Trainer):
 
     def _few_inputs(self) -> tuple[Any, ...]:
         return self.model_inputs(self._batch(self._train_data, np.arange(min(self._size, _ABLATION_SAMPLES))))
+
+    def _shares(self, found: Iterator[tuple[int, Indices]]) -> Iterator[tuple[int, Indices]]:
+        """Yield this rank's share of each batch, and keep its weight: the mean of all ranks is that of the batch."""
+        rank, size = self.trial.rank, self.trial.world_size
+        if size == 1:
+            yield from found
+            return
+        for at, indices in found:
+            mine = indices[rank::size]
+            self._weights[at] = len(mine) * size / len(indices)
+            yield at, mine if len(mine) else indices[:1]  # no share: a step of no weight, for which the others wait
 
     # The part of the framework
 
@@ -216,7 +229,9 @@ class FrameworkTrainer(Trainer):
 
     def _seed(self, purpose: str, number: int) -> None:
         """Seed every generator, so that none has a state to save: draws in a unit do not depend on earlier units."""
-        source = generator(self.trial.seed, f"trainers.{purpose}", number)
+        # Ranks of a gang draw different dropouts, for their samples differ; they set up the same model.
+        own = f".rank-{self.trial.rank}" if self.trial.rank and purpose == "unit" else ""
+        source = generator(self.trial.seed, f"trainers.{purpose}{own}", number)
         random.seed(below(source, _SEEDS_END))
         np.random.seed(below(source, _SEEDS_END))  # noqa: NPY002
         self._seed_framework(below(source, _SEEDS_END))

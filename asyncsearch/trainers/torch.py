@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -41,8 +42,14 @@ class TorchTrainer(FrameworkTrainer):
     clip_grad_norm: float | None = None
     """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None: no limit."""
 
+    ddp_options: Mapping[str, Any] = MappingProxyType({})
+    """Arguments of ``DistributedDataParallel``, where several workers train a trial, such as
+    ``{"find_unused_parameters": True}``."""
+
     net: Any
     """The result of ``model``, on the device."""
+    parallel: Any
+    """What a step calls in place of ``net``: where several workers train a trial, it averages their gradients."""
     opt: Any
     """The result of ``optimizer``."""
     scaler: Any
@@ -65,7 +72,9 @@ class TorchTrainer(FrameworkTrainer):
         """Update the model by a batch; override it to train in another way, and use ``self.scaler`` in it."""
         self.opt.zero_grad()
         with self.autocast():
-            loss = self.loss(self.net, batch)
+            loss = self.loss(self.parallel, batch)
+        if self._weight != 1.0:
+            loss = loss * self._weight
         self.scaler.scale(loss).backward()
         limit = self._largest_norm()
         if limit is not None:
@@ -81,18 +90,27 @@ class TorchTrainer(FrameworkTrainer):
         """
         loss, right, count = 0.0, 0, 0
         has_accuracy = type(self).loss is TorchTrainer.loss
-        for batch in self.batches(data):
+        for batch in self._batches_of_rank(data):
             size = length_of(batch)
             loss += float(self.loss(model, batch)) * size
             count += size
             if has_accuracy:
                 right += int((model(batch[0]).argmax(1) == batch[1]).sum())
+        if self.trial.world_size > 1:
+            loss, right, count = torch_gangs().summed([loss, right, count], self.trial, self._device)
         return {"loss": loss / count, "accuracy": right / count} if has_accuracy else {"loss": loss / count}
 
     def batches(self, data: Any, size: int = EVALUATION_BATCH) -> Iterator[Any]:
         """Yield batches of data in its own order, on the device."""
+        return self._batches(data, size, 0, 1)
+
+    def _batches_of_rank(self, data: Any) -> Iterator[Any]:
+        return self._batches(data, EVALUATION_BATCH, self.trial.rank, self.trial.world_size)
+
+    def _batches(self, data: Any, size: int, first: int, every: int) -> Iterator[Any]:
+        """Yield every so many batches, from one on."""
         count = self._count(data)
-        for start in range(0, count, size):
+        for start in range(first * size, count, size * every):
             yield self._moved(self._batch(data, np.arange(start, min(start + size, count))))
 
     def collate(self, samples: list[Any]) -> Any:
@@ -121,6 +139,16 @@ class TorchTrainer(FrameworkTrainer):
         """
         # By name, since packing is made of this module.
         importlib.import_module("asyncsearch.packing.train_together").train_pack(trainers)
+
+    @classmethod
+    def gang_refusal(cls) -> str:
+        names = getattr(getattr(cls.step, "__code__", None), "co_names", ("parallel",))
+        if cls.step is TorchTrainer.step or "parallel" in names:
+            return ""
+        return (
+            f"{cls.__name__}.step() calls self.net, whose gradients are not averaged over the workers of a trial: "
+            "write self.parallel in its place, which is self.net where one worker trains alone."
+        )
 
     @classmethod
     def pack_refusal(cls) -> str:
@@ -170,6 +198,10 @@ class TorchTrainer(FrameworkTrainer):
         self.net = self._ablated(self.model(hp)).to(self._device)
         self.opt = self.optimizer(hp, self.net)
         self.scaler = torch.amp.GradScaler(self._device.type, enabled=self.precision == "float16")
+        self.parallel = self.net
+        if self.trial.world_size > 1:
+            options = dict(self.ddp_options)
+            self.parallel = torch_gangs().parallel_model(self.net, self.trial, self._device, options)
 
     def _call(self, inputs: tuple[Any, ...]) -> None:
         self.net(*map(self._moved, inputs))
@@ -279,6 +311,11 @@ def _kind(optimizer: Any) -> str:
 def _part(part: Any, indices: Indices) -> Any:
     chosen = torch.from_numpy(indices)
     return part[chosen] if isinstance(part, torch.Tensor) else torch.as_tensor(part[indices])
+
+
+def torch_gangs() -> Any:
+    """Return the module for trials on several workers, which is imported where there are such."""
+    return importlib.import_module("asyncsearch.trainers.torch_gangs")
 
 
 def length_of(batch: Any) -> int:

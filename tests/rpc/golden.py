@@ -22,9 +22,20 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.rpc.convert import decode_driver, decode_worker, encode_driver, encode_worker, frame
-from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, StoreOutage, StoreTokens, Welcome
+from asyncsearch.rpc.messages import (
+    GangNote,
+    Heartbeat,
+    Hello,
+    LogLine,
+    LogLines,
+    RankFailed,
+    Refused,
+    StoreOutage,
+    StoreTokens,
+    Welcome,
+)
 from asyncsearch.rpc.pb import search_pb2 as pb
-from asyncsearch.work import Lane, Stage, Work
+from asyncsearch.work import GangMember, Lane, Stage, Work
 
 FOLDER = Path(__file__).parents[2] / "rpc" / "golden"
 
@@ -100,6 +111,14 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     "driver_dismiss": (9, 307, DismissWorker(WorkerId(3), 2, reason="the study is complete")),
     "driver_dismiss_unheard": (13, 307, DismissWorker(WorkerId(3), 2, reason="no space left", is_unheard=True)),
     "driver_store_tokens": (14, 307, StoreTokens(b"HDTS\0\0\0")),
+    "worker_gang_note": (312, 5, GangNote(_LEASE, 1, "torch store", "10.0.0.7 40123")),
+    "worker_rank_failed": (313, 5, RankFailed(_LEASE, "Traceback: naïve", "ValueError")),
+    "driver_gang_note": (17, 307, GangNote(_LEASE, 0, "decision 3", '{"stop":null,"amendments":[]}')),
+    "driver_assign_gang": (
+        18,
+        307,
+        Assign(Work(_LEASE, (Lane((_STAGE,)),), gang=(GangMember(WorkerId(3), 2), GangMember(WorkerId(7), 1)))),
+    ),
     "driver_refused": (10, 307, Refused(_LEASE, reason="work-42 is held by worker-4")),
 }
 

@@ -32,7 +32,7 @@ def fixed(spark: Spark, parallelism: int | None) -> tuple[int, int]:
     workers = parallelism or max(1, slots)
     more = (
         f"use master('local[{workers}]')"
-        if spark.is_local
+        if spark.is_one_process
         else "raise spark.executor.instances or spark.executor.cores"
     )
     _require(workers, slots, f"{spark.context.master} has", more)
@@ -79,7 +79,7 @@ def _await_slots(spark: Spark, wanted: int | None) -> int:
     # A standalone cluster gives what it has, and says not how much: a part of it may be held for a while by the
     # executors of a driver that was killed.
     may_grow = wanted is not None and not requested
-    while not spark.is_local and (wanted is None or slots < wanted):
+    while not spark.is_one_process and (wanted is None or slots < wanted):
         now = time.monotonic()
         is_needed = not slots or slots < min(wanted or 0, requested)
         until_s = _FIRST_S if is_needed else _NEW_S

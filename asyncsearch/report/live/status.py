@@ -64,6 +64,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     workers_alive: int = 0
     workers_wanted: int = 0
     """0 between runs."""
+    workers_each: int = 1
+    """How many of them train one trial together."""
     workers_had: int = 0
     """How many the run was given that has just ended; 0: unknown, or a run is in progress."""
     place: str = ""
@@ -258,6 +260,7 @@ def status_of(
         workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()) if run else 0,
         workers_wanted=run.parallelism if run is not None else 0,
         workers_had=workers if run is None else 0,
+        workers_each=1 if state.gang is None else state.gang.size,
         place=place,
         is_unfinished=is_unfinished,
         num_trials=num_trials if run is not None or is_unfinished else None,

@@ -42,7 +42,8 @@ def title(status: StudyStatus) -> str:
     if status.elapsed_s is None:
         return f"{name}: {_ended_earlier(status)}"
     time = duration(status.elapsed_s)
-    workers = f" on {many(status.workers_had, 'worker')}{_place(status)}" if status.workers_had else ""
+    each = f", {status.workers_each} to a trial" if status.workers_each > 1 else ""
+    workers = f" on {many(status.workers_had, 'worker')}{_place(status)}{each}" if status.workers_had else ""
     how = "not finished, ended after" if status.is_unfinished else "finished in"
     how = "every trial failed, ended after" if status.is_failed else how
     why = f", as {status.ended_by}" if status.ended_by else ""
@@ -136,7 +137,8 @@ def workers_line(status: StudyStatus) -> str:
     if not status.workers_wanted:
         return ""
     time = "" if status.elapsed_s is None else f" after {duration(status.elapsed_s)}"
-    return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}{_place(status)}{time}"
+    each = f", {status.workers_each} to a trial," if status.workers_each > 1 else ""
+    return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}{_place(status)}{each}{time}"
 
 
 def missing_line(status: StudyStatus) -> str:

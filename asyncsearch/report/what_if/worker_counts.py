@@ -18,6 +18,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import RunRequested
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
+from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.packing import Packing
 from asyncsearch.report.formatting import columns, duration, number
 from asyncsearch.report.what_if.packs import Packs, packing_asked, packs_to_simulate
@@ -167,8 +168,16 @@ def what_if(
     workers = [positive(f"workers[{at}]", count) for at, count in enumerate(counts)]
     records = list(read_records(study.store))
     packs = _packs(study, records, pack, pack_speedup)
-    cases = tuple(_case(study, decided, count, records, chance, packs) for count in workers)
+    if not (enough := [count for count in workers if count >= _each(study)]):
+        raise UsageError(f"workers={workers!r}: each trial of this study trains on {_each(study)} workers: name more.")
+    cases = tuple(_case(study, decided, count, records, chance, packs) for count in enough)
     return WhatIf(cases, _recorded_run(records), packs.words)
+
+
+def _each(study: Planned) -> int:
+    """Return how many workers train one trial."""
+    gang: Gang | None = getattr(study, "gang", None)
+    return 1 if gang is None else gang.size
 
 
 def _packs(study: Planned, records: Sequence[Record], pack: int | str | None, given: Speedups | None) -> Packs:
@@ -192,7 +201,7 @@ def _case(
             space=getattr(study, "space", None),
             metric=study.config.metric,
             mode=study.config.mode,
-            workers=workers,
+            workers=max(1, workers // _each(study)),
             seed=study.config.seed,
             delays=workload.delays,
             faults=Faults(chance=chance),

@@ -20,7 +20,7 @@ OUTCOME_STOPPED: Outcome
 OUTCOME_FAILED: Outcome
 
 class WorkerMessage(_message.Message):
-    __slots__ = ("number", "ack", "hello", "heartbeat", "reported", "training_ended", "checkpoint_committed", "checkpoint_failed", "log_lines", "store_outage", "pack_measured")
+    __slots__ = ("number", "ack", "hello", "heartbeat", "reported", "training_ended", "checkpoint_committed", "checkpoint_failed", "log_lines", "store_outage", "pack_measured", "gang_note", "rank_failed")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +32,8 @@ class WorkerMessage(_message.Message):
     LOG_LINES_FIELD_NUMBER: _ClassVar[int]
     STORE_OUTAGE_FIELD_NUMBER: _ClassVar[int]
     PACK_MEASURED_FIELD_NUMBER: _ClassVar[int]
+    GANG_NOTE_FIELD_NUMBER: _ClassVar[int]
+    RANK_FAILED_FIELD_NUMBER: _ClassVar[int]
     number: int
     ack: int
     hello: Hello
@@ -43,10 +45,12 @@ class WorkerMessage(_message.Message):
     log_lines: LogLines
     store_outage: StoreOutage
     pack_measured: PackMeasured
-    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reported: _Optional[_Union[Reported, _Mapping]] = ..., training_ended: _Optional[_Union[TrainingEnded, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., checkpoint_failed: _Optional[_Union[CheckpointFailed, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ..., store_outage: _Optional[_Union[StoreOutage, _Mapping]] = ..., pack_measured: _Optional[_Union[PackMeasured, _Mapping]] = ...) -> None: ...
+    gang_note: GangNote
+    rank_failed: RankFailed
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reported: _Optional[_Union[Reported, _Mapping]] = ..., training_ended: _Optional[_Union[TrainingEnded, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., checkpoint_failed: _Optional[_Union[CheckpointFailed, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ..., store_outage: _Optional[_Union[StoreOutage, _Mapping]] = ..., pack_measured: _Optional[_Union[PackMeasured, _Mapping]] = ..., gang_note: _Optional[_Union[GangNote, _Mapping]] = ..., rank_failed: _Optional[_Union[RankFailed, _Mapping]] = ...) -> None: ...
 
 class DriverMessage(_message.Message):
-    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused", "save_at", "cut_work", "store_tokens", "add_lane")
+    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused", "save_at", "cut_work", "store_tokens", "add_lane", "gang_note")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +62,7 @@ class DriverMessage(_message.Message):
     CUT_WORK_FIELD_NUMBER: _ClassVar[int]
     STORE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ADD_LANE_FIELD_NUMBER: _ClassVar[int]
+    GANG_NOTE_FIELD_NUMBER: _ClassVar[int]
     number: int
     ack: int
     welcome: Welcome
@@ -69,7 +74,8 @@ class DriverMessage(_message.Message):
     cut_work: CutWork
     store_tokens: StoreTokens
     add_lane: AddLane
-    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., save_at: _Optional[_Union[SaveAt, _Mapping]] = ..., cut_work: _Optional[_Union[CutWork, _Mapping]] = ..., store_tokens: _Optional[_Union[StoreTokens, _Mapping]] = ..., add_lane: _Optional[_Union[AddLane, _Mapping]] = ...) -> None: ...
+    gang_note: GangNote
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., save_at: _Optional[_Union[SaveAt, _Mapping]] = ..., cut_work: _Optional[_Union[CutWork, _Mapping]] = ..., store_tokens: _Optional[_Union[StoreTokens, _Mapping]] = ..., add_lane: _Optional[_Union[AddLane, _Mapping]] = ..., gang_note: _Optional[_Union[GangNote, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("number", "worker", "epoch")
@@ -167,6 +173,28 @@ class PackMeasured(_message.Message):
     refusal: str
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ...) -> None: ...
 
+class GangNote(_message.Message):
+    __slots__ = ("lease", "rank", "key", "value")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    rank: int
+    key: str
+    value: str
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., rank: _Optional[int] = ..., key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class RankFailed(_message.Message):
+    __slots__ = ("lease", "error", "error_kind")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    ERROR_KIND_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    error: str
+    error_kind: str
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., error: _Optional[str] = ..., error_kind: _Optional[str] = ...) -> None: ...
+
 class CheckpointCommitted(_message.Message):
     __slots__ = ("lease", "lane", "checkpoint", "size_bytes")
     LEASE_FIELD_NUMBER: _ClassVar[int]
@@ -257,17 +285,27 @@ class Lane(_message.Message):
     load: Checkpoint
     def __init__(self, stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., load: _Optional[_Union[Checkpoint, _Mapping]] = ...) -> None: ...
 
+class GangMember(_message.Message):
+    __slots__ = ("worker", "epoch")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    worker: int
+    epoch: int
+    def __init__(self, worker: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
 class Assign(_message.Message):
-    __slots__ = ("lease", "lanes", "measured", "is_open")
+    __slots__ = ("lease", "lanes", "measured", "is_open", "gang")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
     IS_OPEN_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     lanes: _containers.RepeatedCompositeFieldContainer[Lane]
     measured: _containers.RepeatedScalarFieldContainer[int]
     is_open: bool
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., measured: _Optional[_Iterable[int]] = ..., is_open: bool = ...) -> None: ...
+    gang: _containers.RepeatedCompositeFieldContainer[GangMember]
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., measured: _Optional[_Iterable[int]] = ..., is_open: bool = ..., gang: _Optional[_Iterable[_Union[GangMember, _Mapping]]] = ...) -> None: ...
 
 class AddLane(_message.Message):
     __slots__ = ("lease", "lane", "added")

@@ -1,0 +1,105 @@
+"""The gangs that train: passes what their ranks tell each other, and ends the ranks of one that is over.
+
+No decision is made here, and nothing of it is in the journal: a gang ends with its lease, which the engine decides.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple, Protocol
+
+from asyncsearch.actions import StopTraining
+from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import AnyEvent, Outcome, TrainingEnded, TrialTimedOut, WorkerLost, WorkRefused
+from asyncsearch.ids import Lease, TrialId, WorkerId
+from asyncsearch.rpc.messages import GangNote, RankFailed, Refused
+from asyncsearch.work import GangMember, Work
+
+_ENDING = (TrainingEnded, WorkerLost, TrialTimedOut, WorkRefused)
+_KEPT = 16
+_OVER = "the training of its gang has ended"
+
+
+class Send(Protocol):
+    """Sends a message to a launch of a worker."""
+
+    def __call__(self, worker: WorkerId, epoch: int, message: GangNote | Refused | StopTraining) -> None: ...
+
+
+class GangLog(NamedTuple):
+    """Where what the ranks of a gang print belongs."""
+
+    members: tuple[GangMember, ...]
+    trial: TrialId
+    start: int
+    """Resource at which its training began."""
+
+
+class Gangs:
+    """The members of each lease that several workers hold. Called in the driver's thread."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._open: dict[Lease, tuple[GangMember, ...]] = {}
+        self._kept: OrderedDict[Lease, GangLog] = OrderedDict()
+        """Of these and of the last ones that are over, whose last lines may follow."""
+        self._failed: set[Lease] = set()
+        """Those that ended since a rank above 0 failed, which rank 0 does not know."""
+
+    def begin(self, work: Work) -> None:
+        """Note that the workers of a gang get work."""
+        if isinstance(work.gang, tuple):
+            self._open[work.lease] = work.gang
+            first = work.lanes[0].stages[0]
+            self._kept[work.lease] = GangLog(work.gang, first.trials[0], first.start)
+            while len(self._kept) > len(self._open) + _KEPT:
+                self._kept.popitem(last=False)
+
+    def rank_of(self, lease: Lease, worker: tuple[WorkerId, int]) -> int | None:
+        """Return the rank of a launch of a worker in the gang of a lease; None: it is no member."""
+        places = {(member.worker, member.epoch): rank for rank, member in enumerate(self._open.get(lease, ()))}
+        return places.get(worker)
+
+    def log_of(self, lease: Lease, worker: tuple[WorkerId, int]) -> tuple[int, GangLog] | None:
+        """Return the rank, above 0, of a launch of a worker, and where its lines belong; None: it has none."""
+        if (kept := self._kept.get(lease)) is None or GangMember(*worker) not in kept.members[1:]:
+            return None
+        return kept.members.index(GangMember(*worker)), kept
+
+    def pass_on(self, worker: tuple[WorkerId, int], note: GangNote) -> None:
+        """Pass on what a rank tells the others; a note of a gang that is over is dropped."""
+        if self.rank_of(note.lease, worker) != note.rank:
+            return
+        for member in self._open[note.lease]:
+            if (member.worker, member.epoch) != worker:
+                self._send(member.worker, member.epoch, note)
+
+    def end_of(self, worker: tuple[WorkerId, int], failed: RankFailed, attempt: Attempt | None) -> TrainingEnded | None:
+        """Return the end of a training of which one rank has failed; None: it has none, or the worker no part in it."""
+        rank = self.rank_of(failed.lease, worker)
+        if not rank or attempt is None or attempt.end is not None:
+            return None
+        self._failed.add(failed.lease)
+        error = f"In rank {rank} of a gang of {len(self._open[failed.lease])} workers:\n{failed.error}"
+        return TrainingEnded(failed.lease, Outcome.FAILED, attempt.resource, error=error, error_kind=failed.error_kind)
+
+    def end_those_over(self, state: StudyState, event: AnyEvent) -> None:
+        """End what the ranks train of leases that are over since an event."""
+        if not self._open or not isinstance(event, _ENDING):
+            return
+        for lease in [lease for lease in self._open if not _goes_on(state.attempt(lease))]:
+            members = [one for one in self._open.pop(lease) if state.pool.is_current(one.worker, one.epoch)]
+            is_known = isinstance(event, TrainingEnded) and lease not in self._failed
+            is_in_order = isinstance(event, TrainingEnded) and event.outcome is not Outcome.FAILED
+            self._failed.discard(lease)
+            for member in members:
+                if is_known and member.worker == lease.worker:  # rank 0 itself ended it; its last commits may follow
+                    continue
+                # Without rank 0 the others wait for ever: their processes are ended at once, or come to their own end.
+                word = StopTraining(lease, _OVER) if is_in_order else Refused(lease, _OVER)
+                self._send(member.worker, member.epoch, word)
+
+
+def _goes_on(attempt: Attempt | None) -> bool:
+    return attempt is not None and attempt.end is None and not attempt.is_lost

@@ -1,0 +1,42 @@
+"""A trial that several workers train together, as one of its ranks sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from asyncsearch.runner.context import SearchContext
+from asyncsearch.runner.gang_link import GangLink
+from asyncsearch.trainable import SaveFunction
+from asyncsearch.work import Stage
+
+
+class GangContext(SearchContext):
+    """Rank 0 reports and saves; the others train along, and pause and stop where it does."""
+
+    def __init__(self, stages: tuple[Stage, ...], link: GangLink, load: Path | None, untrusted: str) -> None:
+        super().__init__(stages, link, load, untrusted=untrusted)
+        self._gang = link
+
+    @property
+    def rank(self) -> int:
+        return self._gang.seat.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._gang.seat.size
+
+    def process_group(self, backend: str | None = None) -> Any:
+        # Imported here: a runner whose trials train alone, or without torch, needs none of it.
+        from asyncsearch.trainers.process_groups import open_group
+
+        return open_group(self._gang, backend)
+
+    def _agree(self) -> None:
+        self._gang.agree()
+
+    def _save(self, save: SaveFunction) -> str | None:
+        if self._gang.is_first:
+            return super()._save(save)
+        self._timeline.saved(self._done)
+        return None

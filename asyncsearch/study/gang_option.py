@@ -1,0 +1,113 @@
+"""``Study(..., workers_per_trial=)``: which studies may train a trial on several workers, as far as that is known."""
+
+from __future__ import annotations
+
+import ast
+
+from asyncsearch.errors import NotEnoughSlotsError, UsageError
+from asyncsearch.plan.gangs import Gang, gang_of
+from asyncsearch.plan.packing import Packing
+from asyncsearch.study.requirements import source_of, trial_argument
+from asyncsearch.trainable import Trainable, Trainer
+
+_USES = frozenset({"process_group", "rank", "world_size"})
+"""What a function that trains on several workers reads of its trial."""
+
+
+def gang_for(trainable: Trainable, workers_per_trial: int | Gang | None, packing: Packing | None) -> Gang | None:
+    """Return how many workers train a trial of a study together; None: one.
+
+    Raises:
+        UsageError: it is no number of workers, or the trainable cannot be trained by several.
+    """
+    gang = gang_of(workers_per_trial)
+    if gang is None:
+        return None
+    if packing is not None:
+        raise UsageError(
+            f"workers_per_trial={gang.size} and pack=: one trains a trial on several workers, the other several trials "
+            "on one. Leave out one of the two."
+        )
+    _require_distributable(trainable, gang)
+    return gang
+
+
+def require_workers(gang: Gang | None, parallelism: int | None) -> None:
+    """Check the number of workers that a run was asked for, before anything is started.
+
+    Raises:
+        UsageError: they are too few for one trial.
+    """
+    if gang is not None and parallelism is not None and parallelism < _least(gang):
+        raise UsageError(
+            f"parallelism={parallelism} counts workers, and each trial trains on {_words(gang)}: run with "
+            f"parallelism={gang.size} or more, or give the study fewer workers_per_trial."
+        )
+
+
+def useful_workers(gang: Gang | None, num_trials: int | None) -> int | None:
+    """Return how many workers so many trials can use; None: any number."""
+    return num_trials if gang is None or num_trials is None else num_trials * gang.size
+
+
+def workers_for(gang: Gang | None, workers: int) -> int:
+    """Return how many of the workers that there are can be used.
+
+    Raises:
+        NotEnoughSlotsError: they are too few for one trial.
+    """
+    if gang is None:
+        return workers
+    if workers < _least(gang):
+        raise NotEnoughSlotsError(
+            f"Each trial trains on {_words(gang)}, and there is room for {workers}: give the study fewer "
+            "workers_per_trial, or the cluster more slots."
+        )
+    return workers if gang.min_size is not None else workers // gang.size * gang.size
+
+
+def gangs_of(gang: Gang | None, workers: int) -> int:
+    """Return how many trials so many workers train at once.
+
+    Raises:
+        UsageError: not one.
+    """
+    require_workers(gang, workers)
+    return workers if gang is None else max(1, workers // gang.size)
+
+
+def gang_notes(gang: Gang | None) -> list[str]:
+    """Return sentences on what a preview supposes of the workers of a trial."""
+    return [] if gang is None else [f"{gang.size} workers train each trial; the time of a unit is theirs together."]
+
+
+def _least(gang: Gang) -> int:
+    return gang.min_size or gang.size
+
+
+def _words(gang: Gang) -> str:
+    return f"{gang.size} workers" if gang.min_size is None else f"{gang.min_size} to {gang.size} workers"
+
+
+def _require_distributable(trainable: Trainable, gang: Gang) -> None:
+    name = getattr(trainable, "__name__", repr(trainable))
+    if isinstance(trainable, type) and issubclass(trainable, Trainer):
+        if refusal := trainable.gang_refusal():
+            raise UsageError(f"workers_per_trial={gang.size} needs a trainable that several workers train: {refusal}")
+    elif not _may_distribute(trainable):
+        raise UsageError(
+            f"workers_per_trial={gang.size}: {name} reads neither trial.process_group() nor trial.rank, so that "
+            f"{gang.size} workers would each train the same. Let it average gradients, as in "
+            "DistributedDataParallel(net, process_group=trial.process_group()), or leave out workers_per_trial=."
+        )
+
+
+def _may_distribute(function: Trainable) -> bool:
+    """Return whether a function may train on several workers: its source says so, or does not show all of it."""
+    tree = source_of(function)
+    name = trial_argument(function, tree)
+    if tree is None or not name:
+        return True
+    attributes = {id(node.value): node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
+    return any(attributes.get(id(node), "process_group") in _USES for node in uses)

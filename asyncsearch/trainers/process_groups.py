@@ -1,0 +1,128 @@
+"""PyTorch's process group of the workers that train a trial together.
+
+It lives until this process begins another training: closing it at the end would break the last step of a rank that is
+behind. Its members meet at a store of rank 0, on a port that the system chose; torch's own traffic between them is
+neither encrypted nor authenticated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from asyncsearch.errors import UsageError
+
+_MEETING = "torch store"
+_SIOCGIFADDR = 0x8915
+"""Linux: the address of a network interface."""
+
+
+class Seat(Protocol):
+    """The place of this process among the ranks of a gang."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def host(self) -> str: ...
+
+
+class Ranks(Protocol):
+    """The ranks of a gang, and the way in which they tell each other where they are."""
+
+    @property
+    def seat(self) -> Seat: ...
+
+    def tell(self, key: str, value: str) -> None: ...
+
+    def await_value(self, rank: int, key: str) -> str: ...
+
+
+def open_group(ranks: Ranks, backend: str | None = None) -> Any:
+    """Return the process group of a gang; the first call in a training makes it.
+
+    Raises:
+        UsageError: this torch has no such backend.
+    """
+    if dist.is_initialized():
+        return dist.group.WORLD
+    chosen, seat = _backend(backend), ranks.seat
+    _use_interface_of(seat.host)
+    if seat.rank == 0:
+        store = dist.TCPStore(seat.host, 0, seat.size, is_master=True, wait_for_workers=False)
+        ranks.tell(_MEETING, f"{seat.host} {store.port}")
+    else:
+        host, port = ranks.await_value(0, _MEETING).split()
+        store = dist.TCPStore(host, int(port), seat.size, is_master=False)
+    dist.init_process_group(chosen, store=store, rank=seat.rank, world_size=seat.size)
+    return dist.group.WORLD
+
+
+def open_lone_group(backend: str | None = None) -> Any:
+    """Return a process group of this process alone, for code that also trains on several workers.
+
+    Raises:
+        UsageError: this torch has no such backend.
+    """
+    if not dist.is_initialized():
+        dist.init_process_group(_backend(backend), store=dist.HashStore(), rank=0, world_size=1)
+    return dist.group.WORLD
+
+
+def close_group() -> None:
+    """Close the process group of the last training."""
+    with contextlib.suppress(Exception):  # the other ranks may be gone
+        if dist.is_available() and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def is_lost_rank(error: BaseException) -> bool:
+    """Return whether an error says that another rank is gone, rather than what is wrong with this one."""
+    if isinstance(error, getattr(dist, "DistNetworkError", ())):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and any(words in text for words in _LOST)
+
+
+_LOST = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "Socket closed",
+    "remote process exited",
+)
+
+
+def _backend(asked: str | None) -> str:
+    if not dist.is_available():
+        raise UsageError("This torch was built without torch.distributed: install one that has it.")
+    if asked not in (None, "gloo", "nccl"):
+        raise UsageError(f"backend={asked!r} is unknown: write 'gloo', 'nccl', or nothing.")
+    if asked == "nccl" and not torch.cuda.is_available():
+        raise UsageError("backend='nccl' needs a GPU, and this worker sees none: write 'gloo', or nothing.")
+    return asked or ("nccl" if torch.cuda.is_available() else "gloo")
+
+
+def _use_interface_of(host: str) -> None:
+    """Let gloo use the interface of an address: by default it takes that of the host's name, which may lead nowhere."""
+    for _, name in socket.if_nameindex():
+        if _address_of(name) == host:
+            os.environ["GLOO_SOCKET_IFNAME"] = name
+            return
+
+
+def _address_of(interface: str) -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        found = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        return socket.inet_ntoa(found[20:24])
+    return ""

@@ -1,0 +1,7 @@
+"""Tests of trials on several workers. They need torch."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")

@@ -1,0 +1,90 @@
+"""What cannot train on several workers is refused before a worker starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch import FIFO, Gang, Study, Trainer, uniform
+from asyncsearch.errors import NotEnoughSlotsError, UsageError
+from asyncsearch.study.gang_option import workers_for
+from tests.gangs.searches import Digits, linear
+
+
+def fits_alone(trial: Any) -> None:
+    trial.report(loss=trial.params["x"])
+
+
+def fits_in_a_helper(trial: Any) -> None:
+    helper(trial)
+
+
+def helper(trial: Any) -> None:
+    trial.process_group()
+    trial.report(loss=1.0)
+
+
+class Own(Trainer):
+    def train(self) -> None: ...
+
+    def evaluate(self) -> dict[str, float]:
+        return {}
+
+
+class OwnStep(Digits):
+    def step(self, batch: Any) -> None:
+        self.loss(self.net, batch).backward()
+        self.opt.step()
+
+
+def study(store: Path, trainable: Any = None, **options: Any) -> Study:
+    settings: dict[str, Any] = {"scheduler": FIFO(max_resource=2)} | options
+    space = {"x": uniform(0, 1)}
+    return Study(trainable or linear(), space=space, metric="loss", mode="min", store=store, **settings)
+
+
+CALLS: list[tuple[Callable[[Path], object], str]] = [
+    (lambda at: study(at, workers_per_trial=0), "workers_per_trial=0 is no number of workers: write an integer from 1"),
+    (lambda at: study(at, workers_per_trial=1.5), "workers_per_trial=1.5 is no number"),
+    (lambda at: study(at, workers_per_trial=True), "workers_per_trial=True is no number"),
+    (lambda _: Gang(2, min_size=3), "min_size=3 must be an integer from 1 to size=2"),
+    (lambda _: Gang(2, min_size=0), "min_size=0 must be"),
+    (lambda at: study(at, Digits, workers_per_trial=2, pack=4), "Leave out one of the two"),
+    (lambda at: study(at, fits_alone, workers_per_trial=2), "2 workers would each train the same"),
+    (lambda at: study(at, Own, workers_per_trial=2), "derive it from TorchTrainer"),
+    (lambda at: study(at, OwnStep, workers_per_trial=2), "write self.parallel in its place"),
+    (
+        lambda at: study(at, workers_per_trial=4).run(2, parallelism=3, display="none"),
+        "parallelism=3 counts workers, and each trial trains on 4 workers: run with parallelism=4 or more",
+    ),
+    (
+        lambda at: study(at, workers_per_trial=2, backend="inline").run(2, display="none"),
+        "Each trial trains on 2 workers, and there is room for 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), CALLS, ids=[words[:30] for _, words in CALLS])
+def test_what_cannot_be_is_refused_in_words(tmp_path: Path, call: Callable[[Path], object], words: str) -> None:
+    with pytest.raises((UsageError, NotEnoughSlotsError), match=re.escape(words)):
+        call(tmp_path / "s")
+    assert not (tmp_path / "s" / "journal").exists()
+
+
+def test_a_function_that_passes_its_trial_on_is_taken_at_its_word(tmp_path: Path) -> None:
+    assert study(tmp_path / "s", fits_in_a_helper, workers_per_trial=2).gang == Gang(2)
+
+
+def test_one_worker_a_trial_is_no_gang(tmp_path: Path) -> None:
+    assert study(tmp_path / "s", fits_alone, workers_per_trial=1).gang is None
+
+
+@pytest.mark.parametrize(
+    ("gang", "workers", "used"), [(None, 3, 3), (Gang(2), 5, 4), (Gang(4), 4, 4), (Gang(4, min_size=1), 7, 7)]
+)
+def test_workers_that_cannot_make_up_a_gang_are_not_started(gang: Gang | None, workers: int, used: int) -> None:
+    assert workers_for(gang, workers) == used

@@ -1,0 +1,72 @@
+"""All ranks of a trial end alike: stopped at one unit, paused, failed with the error of the rank that failed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from asyncsearch import ASHA, TrialContext, TrialState
+from tests.gangs.searches import Happen, grid, linear
+
+TRIALS = 6
+
+
+def counting(folder: Path) -> Happen:
+    """Return what writes down each unit that a rank has trained."""
+    place = str(folder)
+
+    def happen(trial: TrialContext, unit: int, where: str) -> None:
+        if where == "end":
+            with (Path(place) / f"{trial.params['number']} {trial.rank}").open("a") as file:
+                file.write(f"{unit}\n")
+
+    return happen
+
+
+def failing(trial: TrialContext, unit: int, place: str) -> None:
+    if (trial.params["number"], unit, trial.rank, place) == (1, 2, 1, "step"):
+        raise ValueError("bad luck")
+
+
+def reporting_once(trial: TrialContext) -> None:
+    trial.process_group()
+    for unit in trial.epochs():
+        sys.stdout.write(f"unit {unit} of rank {trial.rank}\n")
+        if trial.rank == 0:
+            trial.report(loss=1.0 / unit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["stopping", "promotion"])
+def test_every_rank_of_a_trial_trains_the_same_units(tmp_path: Path, variant: Literal["stopping", "promotion"]) -> None:
+    (tmp_path / "units").mkdir()
+    scheduler = ASHA(max_resource=9, reduction_factor=3, variant=variant)
+    study = grid(linear(counting(tmp_path / "units")), tmp_path / "s", 2, TRIALS, scheduler=scheduler)
+    study.run(parallelism=2, display="none")
+    assert any(trial.resource < 9 for trial in study.trials), "nothing was stopped"
+    for number, trial in enumerate(study.trials):
+        first, second = ((tmp_path / "units" / f"{number} {rank}").read_text() for rank in (0, 1))
+        assert first == second
+        assert first.startswith("".join(f"{unit}\n" for unit in range(1, trial.resource + 1)))
+
+
+@pytest.mark.slow
+def test_an_error_of_one_rank_fails_its_trial_with_that_error(tmp_path: Path) -> None:
+    study = grid(linear(failing), tmp_path / "s", 2, 3).run(parallelism=2, display="none")
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETED, TrialState.FAILED, TrialState.COMPLETED]
+    assert study.trials[1].reason == "ValueError: bad luck"
+    told = str(study.explain(1))
+    assert "In rank 1 of a gang of 2 workers" in told
+    assert 'raise ValueError("bad luck")' in told
+
+
+@pytest.mark.slow
+def test_one_rank_may_report_for_all_and_each_has_its_lines_in_the_log(tmp_path: Path) -> None:
+    study = grid(reporting_once, tmp_path / "s", 2, 1).run(parallelism=2, display="none")
+    assert study.trials[0].value == pytest.approx(0.25)
+    log = "".join(path.read_text() for path in (tmp_path / "s" / "logs").rglob("trial-0*"))
+    assert "O unit 4 of rank 0" in log
+    assert "O [rank 1] unit 4 of rank 1" in log

@@ -1,0 +1,46 @@
+"""What people read of trials on several workers: the table, the story of a trial, and what a search would take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from asyncsearch import FIFO, Gang, what_if
+from asyncsearch.errors import UsageError
+from asyncsearch.events import DriverStarted, RunRequested, WorkerAttached
+from asyncsearch.ids import WorkerId
+from asyncsearch.report.live.status import status_of
+from asyncsearch.report.live.table import workers_line
+from tests.engine.player import Player
+from tests.engine.tools import make_state
+from tests.gangs.searches import Digits, digits, grid, linear
+
+
+def test_a_preview_counts_gangs_and_says_so(tmp_path: Path) -> None:
+    study = digits(tmp_path / "s", 2, Digits, scheduler=FIFO(max_resource=4))
+    alone = digits(tmp_path / "t", None, Digits, scheduler=FIFO(max_resource=4))
+    seen = study.preview(8, parallelism=4, seconds_per_unit=1.0)
+    assert seen.expected is not None
+    assert seen.expected == alone.preview(8, parallelism=2, seconds_per_unit=1.0).expected
+    assert "2 workers train each trial; the time of a unit is theirs together." in str(seen)
+    with pytest.raises(UsageError, match="parallelism=1 counts workers, and each trial trains on 2 workers"):
+        study.preview(8, parallelism=1)
+
+
+def test_the_table_says_how_many_workers_train_a_trial() -> None:
+    state = make_state(FIFO(max_resource=3))
+    state.gang = Gang(2)
+    player = Player(state)
+    for event in (DriverStarted("test"), RunRequested(4, 4), WorkerAttached(WorkerId(0), 1)):
+        player.tell(event)
+    assert workers_line(status_of(state)) == "1 of 4 workers, 2 to a trial, after 0:00:00"
+
+
+@pytest.mark.slow
+def test_a_story_names_the_workers_that_trained_together(tmp_path: Path) -> None:
+    study = grid(linear(), tmp_path / "s", 2, 1).run(parallelism=2, display="none")
+    assert "worker-0 trains it from the beginning to 4, together with worker-1" in str(study.explain(0))
+    assert [case.workers for case in what_if(study, workers=(1, 2, 4)).cases] == [2, 4]
+    with pytest.raises(UsageError, match="each trial of this study trains on 2 workers"):
+        what_if(study, workers=(1,))
