@@ -12,6 +12,7 @@ from asyncsearch.actions import Assign, CreateTrial, CutWork, DismissWorker, End
 from asyncsearch.engine.branching import branch
 from asyncsearch.engine.moving import settle_from_known
 from asyncsearch.engine.packs import is_open, pack, to_measure
+from asyncsearch.engine.share import excess, give_back
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training
 from asyncsearch.errors import InternalError, SpaceError
@@ -47,8 +48,10 @@ def adjust(state: StudyState, emit: Emit) -> None:
 
 
 def fill(state: StudyState, emit: Emit) -> None:
-    """Give work to idle workers while there are both work and workers."""
-    while state.run is not None and not state.stopping:
+    """Give work to idle workers while there are both work and workers that the study may keep."""
+    if state.run is not None and state.run.share is not UNSET:
+        give_back(state, emit)
+    while state.run is not None and not state.stopping and not excess(state):
         worker = state.pool.first_idle()
         if worker is None:
             return
