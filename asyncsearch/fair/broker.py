@@ -241,7 +241,9 @@ class WorkerBroker:
 
     def _next_turn(self, now: float) -> float | None:
         """Return when the first study that waits for its turn lags so far that it has one; None: it never does."""
-        parted = [study for study, rate in self._rates.items() if rate != int(rate) and self._members[study].is_answered]
+        parted = [
+            study for study, rate in self._rates.items() if rate != int(rate) and self._members[study].is_answered
+        ]
         holders = [study for study in parted if self._target[study] > self._rates[study]]
         dues = [
             due
