@@ -22,7 +22,7 @@ from asyncsearch.fair.broker import (
 )
 from asyncsearch.ids import WorkerId
 
-Post = Callable[[AnyEvent], None]
+PostEvent = Callable[[AnyEvent], None]
 
 
 class SharedWorkers:
@@ -40,12 +40,12 @@ class SharedWorkers:
         self.workers = workers
         self._broker = WorkerBroker(workers, turn_s=turn_s, patience_s=patience_s)
         self._clock = clock
-        self._drivers: dict[str, Post] = {}
+        self._drivers: dict[str, PostEvent] = {}
         self._changed = threading.Condition()
         self._is_closed = False
         threading.Thread(target=self._keep_time, name="asyncsearch-shares", daemon=True).start()
 
-    def join(self, fact: StudyJoined, post: Post) -> None:
+    def join(self, fact: StudyJoined, post: PostEvent) -> None:
         """Let a study take part; its driver gets its shares as events."""
         with self._changed:
             self._drivers[fact.study] = post
@@ -99,7 +99,7 @@ class WorkerShare:
         self._lock = threading.Lock()
         self._running: set[tuple[WorkerId, int]] = set()
         """Launches that were begun and have not ended."""
-        self._told: WorkersNeeded | None = None
+        self._reported: WorkersNeeded | None = None
         self.most = min(workers.workers, terms.max_workers or workers.workers)
         """The most workers that it may ever have."""
 
@@ -114,7 +114,7 @@ class WorkerShare:
         with self._lock:
             return len(self._running)
 
-    def join(self, post: Post) -> None:
+    def join(self, post: PostEvent) -> None:
         """Begin to take part, before the run is requested from the driver."""
         self._workers.join(self._terms, post)
 
@@ -143,8 +143,8 @@ class WorkerShare:
             held = len(self._running | {(slot.worker, slot.epoch) for slot in state.pool.alive()})
         needs = 0 if is_over else demand(state, self.most)
         fact = WorkersNeeded(self._terms.study, needs, held, self._share_known(state, is_over=is_over))
-        if fact != self._told:
-            self._told = fact
+        if fact != self._reported:
+            self._reported = fact
             self._workers.tell(fact)
 
     def _share_known(self, state: StudyState, *, is_over: bool) -> int:

@@ -73,7 +73,7 @@ class SharedSimulation:
         self.holdings: list[Holding] = []
         """In the order of time, one for each change."""
         self._broker = WorkerBroker(workers, turn_s=turn_s, settle_s=settle_s, patience_s=patience_s)
-        self._told: dict[str, WorkersNeeded] = {}
+        self._reported: dict[str, WorkersNeeded] = {}
         self._due_s: float | None = None
 
     def submit(
@@ -125,15 +125,15 @@ class SharedSimulation:
         held = state.pool.count_alive()
         needs = 0 if is_over else demand(state, self.workers)
         fact = WorkersNeeded(name, needs, held, self._broker.share_of(name) if is_over else share)
-        if fact != self._told.get(name):
-            self._told[name] = fact
+        if fact != self._reported.get(name):
+            self._reported[name] = fact
             self._note()
             self._tell(StudyLeft(name) if is_over and not held else fact)
 
     def _note(self) -> None:
         now = self.clock.now
-        held = {name: fact.held for name, fact in self._told.items()}
-        needed = {name: fact.workers for name, fact in self._told.items()}
+        held = {name: fact.held for name, fact in self._reported.items()}
+        needed = {name: fact.workers for name, fact in self._reported.items()}
         if self.holdings and self.holdings[-1].at_s == now:
             self.holdings.pop()
         self.holdings.append(Holding(now, held, needed))

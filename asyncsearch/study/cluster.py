@@ -136,11 +136,11 @@ class Cluster:
 
     def watch(self, until: Sequence[Submission]) -> None:
         """Show all studies until some have ended; Ctrl-C, and an exception, are passed on to each."""
-        presses = 0
+        interrupted = False
 
         def interrupt() -> None:
-            nonlocal presses
-            presses += 1
+            nonlocal interrupted
+            interrupted = True
             self._interrupt()
 
         with interrupts_to(interrupt):
@@ -150,9 +150,9 @@ class Cluster:
                 self._interrupt()
                 self._watch(self._submissions)
                 raise
-            if presses:
+            if interrupted:
                 self._watch(self._submissions)
-        if presses:
+        if interrupted:
             for submission in self._submissions:
                 submission.is_raised |= submission.was_interrupted
             raise interruption()

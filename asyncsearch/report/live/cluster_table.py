@@ -35,7 +35,7 @@ def cluster_table(rows: Sequence[StudyRow], workers: int) -> str:
     lines = [f"{used} of {many(workers, 'worker')}, {len(rows)} {'study' if len(rows) == 1 else 'studies'}"]
     for row in cells:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append(cut(f"  {line}".rstrip(), WIDTH))
+        lines.append(f"  {line}".rstrip()[:WIDTH])
     return "\n".join(lines)
 
 
