@@ -17,6 +17,7 @@ from asyncsearch.fair.broker import (
     WorkerBroker,
     WorkersNeeded,
 )
+from tests.examples import examples
 
 
 class World:
@@ -65,8 +66,23 @@ class World:
             del ends[order.workers :]
         self.report(order.study)
 
+    def lose(self, study: str) -> None:
+        """Lose a worker, which the study knows of before it launches another one."""
+        if self.ends[study]:
+            self.ends[study].pop()
+            self.report(study)
+
+    def relaunch(self) -> None:
+        """Let studies launch up to the shares that they know, whatever is on its way to them."""
+        for study, ends in self.ends.items():
+            while len(ends) < self.shares[study]:
+                ends.append(self.now + self.stage_s)
+                self.check()
+            self.report(study)
+
     def pass_time(self, seconds: float) -> None:
         until = self.now + seconds
+        self.relaunch()
         while self.now < until:
             while self.inbox:
                 self.deliver()
@@ -196,14 +212,14 @@ def test_a_higher_priority_is_filled_first() -> None:
     assert world.held() == {"low": 2, "high": 6}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 9), st.integers(0, 10_000))
 def test_whatever_studies_do_they_never_have_more_workers_than_there_are(workers: int, seed: int) -> None:
     draw = random.Random(seed)
     world = World(workers, seed, stage_s=draw.choice([5.0, 50.0]), turn_s=3.0, patience_s=10.0)
     for number in range(40):
         studies = list(world.needs)
-        match draw.choice(["join", "leave", "need", "need", "deliver", "time", "time"]):
+        match draw.choice(["join", "leave", "need", "need", "lose", "lose", "relaunch", "deliver", "time", "time"]):
             case "join" if len(studies) < 5:
                 world.join(
                     str(number),
@@ -218,6 +234,10 @@ def test_whatever_studies_do_they_never_have_more_workers_than_there_are(workers
                 study = draw.choice(studies)
                 world.needs[study] = draw.randint(0, 9)
                 world.report(study)
+            case "lose" if studies:
+                world.lose(draw.choice(studies))
+            case "relaunch":
+                world.relaunch()
             case "deliver":
                 world.deliver()
             case _:
