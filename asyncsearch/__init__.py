@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from asyncsearch.space import quniform as quniform
     from asyncsearch.space import randint as randint
     from asyncsearch.space import uniform as uniform
+    from asyncsearch.study.cluster import Cluster as Cluster
     from asyncsearch.study.options import Checkpoints as Checkpoints
     from asyncsearch.study.options import Sharing as Sharing
     from asyncsearch.study.options import WorkerOptions as WorkerOptions
@@ -66,6 +67,7 @@ _HOMES = {
         "asyncsearch.searchers": "Ablation GridSearch OptunaSearch RandomSearch SobolSearch",
         "asyncsearch.sequences": "sequences",
         "asyncsearch.space": "Space choice constant lograndint loguniform quniform randint uniform",
+        "asyncsearch.study.cluster": "Cluster",
         "asyncsearch.study.options": "Checkpoints Sharing WorkerOptions",
         "asyncsearch.study.study": "Study",
         "asyncsearch.study.together": "run_together",

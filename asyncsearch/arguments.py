@@ -99,6 +99,13 @@ def positive(name: str, value: object, example: object = 4) -> int:
     return number
 
 
+def integer_of(name: str, value: object) -> int:
+    """Return an integer."""
+    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
+        raise UsageError(f"{name}={value!r} must be an integer, e.g. {name}=1.")
+    return value.__index__()
+
+
 def _integer(value: object) -> int:
     """Return an integer unchanged, and -1 for any other value."""
     return value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else -1

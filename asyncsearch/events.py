@@ -10,6 +10,7 @@ import enum
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
 from asyncsearch.trial import Metrics
@@ -60,6 +61,17 @@ class RunRequested(Event, frozen=True, tag="run_requested"):
     """Global total, earlier runs of the study included; None: until the searcher is exhausted."""
     parallelism: int
     """Number of workers, from 1."""
+    share: int | UnsetType = UNSET
+    """How many of them it may have for now, from 0, as other studies have the rest; left out: all."""
+
+
+class ShareChanged(Event, frozen=True, tag="share_changed"):
+    """The study may have another number of the workers that it shares with other studies."""
+
+    workers: int
+    """From 0; beyond them workers are given back at the boundaries of stages."""
+    is_urgent: bool = False
+    """Whether these are given back at the end of the present unit."""
 
 
 class WorkerAttached(Event, frozen=True, tag="worker_attached"):
@@ -203,6 +215,7 @@ class NodeFreed(Event, frozen=True, tag="node_freed"):
 AnyEvent = (
     DriverStarted
     | RunRequested
+    | ShareChanged
     | WorkerAttached
     | WorkerLost
     | Reported

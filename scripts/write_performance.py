@@ -63,6 +63,9 @@ GOALS: dict[str, tuple[str, float]] = {
     "driver_s": ("<=", 3.0),
     "executor_beyond_s": ("<=", 1.0),
     "executor_units": ("<=", 1.0),
+    "jain": (">=", 0.98),
+    "jain_instant": (">=", 0.98),
+    "change_s": ("<=", 1.0),
     "driver_hdfs_beyond_s": ("<=", 3.0),
 }
 

@@ -22,7 +22,7 @@ from asyncsearch.errors import AsyncSearchError, UnsupportedSparkError
 from asyncsearch.store import Store, open_store
 
 if TYPE_CHECKING:
-    from asyncsearch.launch.spark.cluster_facts import Cluster
+    from asyncsearch.launch.spark.cluster_facts import ExaminedSession
     from asyncsearch.launch.spark.task_facts import StoreView
 
 
@@ -59,10 +59,10 @@ def examine(
     diagnoses = of_machine(machine_facts())
     if spark is False or (spark is None and not _has_session(session)):
         return Examination((*diagnoses, *_of_store(store, None)))
-    from asyncsearch.launch.spark.cluster_facts import Cluster
+    from asyncsearch.launch.spark.cluster_facts import ExaminedSession
 
     try:
-        cluster = Cluster(session, timeout_s=timeout_s)
+        cluster = ExaminedSession(session, timeout_s=timeout_s)
     except UnsupportedSparkError as error:
         return Examination((*diagnoses, fault("Spark cannot be used", str(error)), *_of_store(store, None)))
     with cluster:
@@ -78,7 +78,7 @@ def _has_session(session: Any) -> bool:
     return session is not None or present() is not None
 
 
-def _of_store(store: str | Path | Store | None, cluster: Cluster | None) -> list[Diagnosis]:
+def _of_store(store: str | Path | Store | None, cluster: ExaminedSession | None) -> list[Diagnosis]:
     if store is None:
         return []
     views: list[StoreView] = []

@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 
 _HELD_S = 5.0
 """Time that launches are held back in all: a worker that does not attach must not keep the others from it."""
+_DISMISSED_S = 20.0
+"""Time that a worker has to end once it is dismissed: another study may wait for its place."""
 _NAMED = 8
 """Trials that a shared stage's log names."""
 
@@ -205,8 +207,13 @@ class Dispatcher:
         self._timeouts.forget(worker)
         if worker in self._attached:
             self.transport.send(*worker, action)
+            self._call_later(_DISMISSED_S, lambda: self._end_dismissed(worker))
         else:
             self._end_launch(worker)  # begins no other: at the end of a run all are dismissed
+
+    def _end_dismissed(self, worker: Worker) -> None:
+        with contextlib.suppress(RuntimeError):  # the run has ended, and its launcher sees to it
+            self._workers.submit(self._kill, *worker)
 
     def _request(self, launch: Worker) -> None:
         was_holding = self._order.is_holding

@@ -46,6 +46,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether trials share equal training; False: each trains alone, for comparisons."""
     can_evaluate: bool = False
     """Whether the trainable can evaluate a checkpoint without training; else the last earlier report counts."""
+    can_save: bool = False
+    """Whether training can be saved at the end of any unit, as far as the trainable shows."""
     look_ahead: int = 0
     """How many trials may wait before workers are free for them, so that the plan knows where their paths split."""
 

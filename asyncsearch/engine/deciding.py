@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from asyncsearch.actions import LaunchWorker, MoveTrial
+from asyncsearch.actions import MoveTrial
 from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
 from asyncsearch.engine.filling import is_anything_left
 from asyncsearch.engine.moving import (
@@ -23,7 +23,7 @@ from asyncsearch.engine.moving import (
     wait,
 )
 from asyncsearch.engine.packs import packs_of
-from asyncsearch.engine.pool import SlotState
+from asyncsearch.engine.share import cut_short, give_back, launch, may_launch, relaunch
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, judge, stop_all, stop_run, stop_training
 from asyncsearch.events import (
@@ -38,13 +38,14 @@ from asyncsearch.events import (
     Outcome,
     Reported,
     RunRequested,
+    ShareChanged,
     StopRequested,
     TrainingEnded,
     TrialTimedOut,
     WorkerLost,
     WorkRefused,
 )
-from asyncsearch.ids import WorkerId, worker_name
+from asyncsearch.ids import worker_name
 from asyncsearch.trial import Trial, TrialState
 
 
@@ -62,9 +63,16 @@ def _respond_to_start(state: StudyState, _event: DriverStarted, emit: Emit) -> N
         wait(state, state.trials[number], "its driver ended", emit)
 
 
-def _respond_to_run(state: StudyState, event: RunRequested, emit: Emit) -> None:
+def _respond_to_run(state: StudyState, _event: RunRequested, emit: Emit) -> None:
     if is_anything_left(state) or state.scheduler.closing_promotion() is not None:
-        _launch(state, event.parallelism, emit)
+        launch(state, emit)
+
+
+def _respond_to_share(state: StudyState, event: ShareChanged, emit: Emit) -> None:
+    if not state.stopping:
+        launch(state, emit)
+        give_back(state, emit)
+        cut_short(state, emit, is_urgent=event.is_urgent)
 
 
 def _respond_to_news(state: StudyState, event: Learned, emit: Emit) -> None:
@@ -94,13 +102,6 @@ def _respond_to_timeout(state: StudyState, attempt: Attempt, emit: Emit) -> None
         stop_training(attempt, reason, emit)
 
 
-def _launch(state: StudyState, parallelism: int, emit: Emit) -> None:
-    for number in range(parallelism):
-        slot = state.pool.slot(WorkerId(number))
-        if slot.state is SlotState.GONE:
-            emit(LaunchWorker(slot.worker, slot.epoch + 1))
-
-
 def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
     lost = f"{worker_name(event.worker)} was lost: {event.reason}"
     for attempt in [attempt for attempt in state.attempts.values() if attempt.is_lost]:
@@ -110,8 +111,8 @@ def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
         return
     slot = state.pool.slots[event.worker]
     if slot.fruitless <= state.config.max_relaunches:
-        emit(LaunchWorker(slot.worker, slot.epoch + 1))
-    elif not state.pool.alive():
+        relaunch(state, slot.worker, emit)
+    elif not state.pool.alive() and not may_launch(state):
         reason = f"every worker was lost {slot.fruitless} times in a row; the last reason: {event.reason}"
         stop_run(state, reason, "WorkersLostError", emit)
 
@@ -259,6 +260,7 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, Emit], None]] = {
     CheckpointFailed: _respond_to_failed_commit,
     DriverStarted: _respond_to_start,
     RunRequested: _respond_to_run,
+    ShareChanged: _respond_to_share,
     WorkerLost: _respond_to_loss,
     TrialTimedOut: _respond_to_timeouts,
     StopRequested: lambda state, event, emit: stop_all(state, event.reason, emit),

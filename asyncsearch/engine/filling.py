@@ -13,6 +13,7 @@ from asyncsearch.engine.branching import branch
 from asyncsearch.engine.gangs import is_waiting_in_vain, members, next_size
 from asyncsearch.engine.moving import settle_from_known
 from asyncsearch.engine.packs import is_open, pack, to_measure
+from asyncsearch.engine.share import excess, give_back
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training
 from asyncsearch.errors import InternalError, SpaceError
@@ -48,8 +49,10 @@ def adjust(state: StudyState, emit: Emit) -> None:
 
 
 def fill(state: StudyState, emit: Emit) -> None:
-    """Give work to idle workers while there are both work and workers."""
-    while state.run is not None and not state.stopping:
+    """Give work to idle workers while there are both work and workers that the study may keep."""
+    if state.run is not None and state.run.share is not UNSET:
+        give_back(state, emit)
+    while state.run is not None and not state.stopping and not excess(state):
         worker, size = state.pool.first_idle(), next_size(state)
         if worker is None or not size:
             return

@@ -19,6 +19,7 @@ from asyncsearch.engine.deleting import delete_beyond_quota, delete_unreachable
 from asyncsearch.engine.filling import adjust, conclude, fill
 from asyncsearch.engine.joining import join
 from asyncsearch.engine.learning import learn
+from asyncsearch.engine.share import excess
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
@@ -47,7 +48,7 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
     if state.touched:
         adjust(state, emit)
     fill(state, emit)
-    if state.packing is not None and (actions or type(event) is not Reported):
+    if state.packing is not None and (actions or type(event) is not Reported) and not excess(state):
         join(state, state.packing, emit)
     if not state.attempts:
         conclude(state, emit)

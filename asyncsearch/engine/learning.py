@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.consecutive_losses import after_loss
 from asyncsearch.engine.packs import packs_of
@@ -24,6 +26,7 @@ from asyncsearch.events import (
     PackMeasured,
     Reported,
     RunRequested,
+    ShareChanged,
     StopRequested,
     TrainingEnded,
     TrialTimedOut,
@@ -57,6 +60,11 @@ def _learn_run(state: StudyState, event: RunRequested, now: float) -> None:
     state.times.begin(now, state.begun)
     for listener in state.listeners:
         listener.run_requested(event.num_trials)
+
+
+def _learn_share(state: StudyState, event: ShareChanged, _now: float) -> None:
+    assert state.run is not None, "else the event is stale"
+    state.run = msgspec.structs.replace(state.run, share=event.workers)
 
 
 def _learn_worker(state: StudyState, event: WorkerAttached, _now: float) -> None:
@@ -326,6 +334,7 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, float], list[Trial] | 
     CheckpointFailed: _learn_failed_commit,
     DriverStarted: _learn_start_of_driver,
     RunRequested: _learn_run,
+    ShareChanged: _learn_share,
     WorkerAttached: _learn_worker,
     WorkerLost: _learn_loss,
     TrialTimedOut: _learn_timeout,

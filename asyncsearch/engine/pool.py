@@ -63,6 +63,11 @@ class Pool:
             slot = self.slots[worker] = Slot(worker)
         return slot
 
+    def epoch(self, worker: WorkerId) -> int:
+        """Return how many times a slot was launched."""
+        slot = self.slots.get(worker)
+        return 0 if slot is None else slot.epoch
+
     def is_current(self, worker: WorkerId, epoch: int) -> bool:
         """Return whether this launch of the worker is the current one and not gone."""
         slot = self.slots.get(worker)
@@ -175,6 +180,10 @@ class Pool:
     def count_idle(self) -> int:
         """Return how many workers are idle."""
         return sum(1 for slot in self.slots.values() if slot.state is SlotState.IDLE)
+
+    def count_alive(self) -> int:
+        """Return how many slots are not gone."""
+        return sum(1 for slot in self.slots.values() if slot.state is not SlotState.GONE)
 
     def count_hungry(self) -> int:
         """Return how many workers are idle or are being launched."""

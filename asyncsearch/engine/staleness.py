@@ -46,6 +46,7 @@ _BY_KIND: dict[type[events.AnyEvent], Callable[[StudyState, Any], bool]] = {
     events.WorkRefused: _are_all_over,
     events.WorkerAttached: _is_attached,
     events.WorkerLost: lambda state, event: not state.pool.is_current(event.worker, event.epoch),
+    events.ShareChanged: lambda state, _event: state.run is None,
     events.StopRequested: lambda state, _event: state.run is None,
     events.Learned: lambda state, event: not state.is_news(event),
     events.LearnedPacked: lambda state, event: not state.is_news(event),

@@ -110,6 +110,13 @@ class Launcher(abc.ABC):
             ClusterError: they cannot; the message names the cause and the remedy.
         """
 
+    def check_again(self, found: Preflight) -> Preflight:
+        """Check as ``check`` does, for one more study on a cluster where an earlier check found ``found``.
+
+        The studies that run already may hold all slots, so that nothing that needs one can be waited for.
+        """
+        return self.check(found.parallelism)
+
     def warm_up(self, workers: int) -> None:
         """Begin what takes time and does not depend on the study, for so many launches; called after ``check``."""
 

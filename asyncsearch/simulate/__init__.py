@@ -5,7 +5,7 @@
     options.py           delays, faults, training, end    recorded_workload.py  an earlier study as the workload
     random_faults.py     stragglers and dropped work      checked_workload.py   return values of a workload, checked
     simulated_search.py  ``simulate``                     result.py             what was found, and when
-    observer.py          records that result
+    observer.py          records that result             shared_cluster.py     several studies on one pool of workers
 
 Everything here is pure: no clock, thread, file or network.
 """
@@ -16,6 +16,7 @@ from asyncsearch.simulate.quadratic import NoisyQuadratic
 from asyncsearch.simulate.random_faults import Chance
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
 from asyncsearch.simulate.result import Arrival, SimulatedIncumbent, SimulationResult
+from asyncsearch.simulate.shared_cluster import Holding, SharedSimulation
 from asyncsearch.simulate.simulated_search import simulate
 from asyncsearch.simulate.workloads import Curves, Workload
 
@@ -25,9 +26,11 @@ __all__ = [
     "Curves",
     "Delays",
     "Faults",
+    "Holding",
     "Loss",
     "NoisyQuadratic",
     "RecordedWorkload",
+    "SharedSimulation",
     "SimulatedIncumbent",
     "Simulation",
     "SimulationResult",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+from msgspec import UNSET, UnsetType
+
 from asyncsearch.actions import (
     CutWork,
     EndRun,
@@ -42,6 +44,7 @@ class Simulation(PackedWorkers):
         faults: what goes wrong; ``max_losses`` is a matter of the state.
         training: how the trainable reports and resumes.
         watch: called with (time, event, actions) of every step.
+        clock: that other simulations share; None: one of its own.
 
     Raises:
         UsageError: a worker that the cluster does not have is to die, or the workload returns an impossible value.
@@ -49,11 +52,20 @@ class Simulation(PackedWorkers):
 
     def run(self, num_trials: int | None, until: float = float("inf")) -> EndRun | None:
         """Search until the run ends, or the clock passes ``until`` seconds; return how it ended."""
-        self.end = self.ended_s = None
-        self._handle(DriverStarted("simulated"))
-        self._handle(RunRequested(num_trials, self._size))
+        self.begin(num_trials)
         self.clock.run(until)
         return self.end
+
+    def begin(self, num_trials: int | None, share: int | UnsetType = UNSET) -> None:
+        """Request the run; time passes only in ``run``, or as the clock's owner lets it.
+
+        Args:
+            num_trials: as in ``run``.
+            share: how many of the workers it may have for now, from 0; UNSET: all.
+        """
+        self.end = self.ended_s = None
+        self._handle(DriverStarted("simulated"))
+        self._handle(RunRequested(num_trials, self._size, share))
 
     def _begin(self, work: Work) -> None:
         worker = self._holder(work)

@@ -90,9 +90,10 @@ class VirtualCluster(abc.ABC):
         faults: Faults = _NO_FAULTS,
         training: TrainingModel = _TRAINING,
         watch: Callable[[float, AnyEvent, Sequence[AnyAction]], None] | None = None,
+        clock: VirtualClock | None = None,
     ) -> None:
         self.state = state
-        self.clock = VirtualClock()
+        self.clock = VirtualClock() if clock is None else clock
         self.end: EndRun | None = None
         self.ended_s: float | None = None
         """When the run ended, in virtual seconds."""

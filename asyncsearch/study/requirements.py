@@ -80,14 +80,32 @@ def can_evaluate(trainable: Trainable) -> bool:
     """
     if isinstance(trainable, type) and issubclass(trainable, Trainer):
         return trainable.can_pause() and trainable.evaluate is not Trainer.evaluate
-    tree = source_of(trainable)
+    return "evaluate" in _given_to_epochs(trainable)
+
+
+def can_save(trainable: Trainable) -> bool:
+    """Return whether training can be saved at the end of any unit, so that another worker goes on from there.
+
+    That is so for a ``Trainer`` with ``save`` and ``load``, and for a function whose source shows that it gives
+    ``epochs`` a ``state=``, or a ``save=`` and a ``load=``.
+    """
+    if isinstance(trainable, type) and issubclass(trainable, Trainer):
+        return trainable.can_pause()
+    given = _given_to_epochs(trainable)
+    return "state" in given or {"save", "load"} <= given
+
+
+def _given_to_epochs(function: object) -> set[str]:
+    """Return the names of what a function gives ``trial.epochs()`` by its source, None excepted."""
+    tree = source_of(function)
     calls = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return any(
-        keyword.arg == "evaluate" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
+    return {
+        keyword.arg or ""
         for call in calls
         if isinstance(call.func, ast.Attribute) and call.func.attr == "epochs"
         for keyword in call.keywords
-    )
+        if not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
+    }
 
 
 def _never_loops_over_epochs(function: object) -> bool:

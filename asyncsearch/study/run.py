@@ -16,12 +16,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from asyncsearch._version import __version__
 from asyncsearch.actions import EndRun
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.driver.interrupts import GRACE_S, Interrupts, interruption, interrupts_to
 from asyncsearch.driver.loop import Driver
+from asyncsearch.driver.shared_workers import WorkerShare
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError, StoreError
@@ -77,6 +79,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """The folder in which its checkpoints are, if it shares them with other studies."""
     could_pack: bool = False
     """Whether the study might have asked for ``pack=``, and did not."""
+    share: WorkerShare | None = None
+    """Its part of the workers that it shares with other studies; None: all are its own."""
 
 
 def run_search(search: Search, display: Display, interrupts: Interrupts | None = None) -> EndRun:
@@ -180,18 +184,22 @@ class _Run:
         def worker_config(worker: WorkerId, epoch: int) -> WorkerConfig:
             return search.worker_config(worker, epoch, endpoint and auth.bound(endpoint, worker, epoch))
 
-        launcher.start(worker_config, self.driver.lost)
+        launcher.start(worker_config, self._lost)
+        if search.share is not None:
+            search.share.join(self.driver.post)
         self.driver.post(DriverStarted(__version__))
         self._started_s = time.monotonic()  # as the journal counts, or the time at the end would be the shorter one
-        self.driver.post(RunRequested(search.num_trials, search.preflight.parallelism))
+        share = UNSET if search.share is None else 0
+        self.driver.post(RunRequested(search.num_trials, search.preflight.parallelism, share))
         if search.timeout_s is not None:
             self.driver.stop_after(search.timeout_s, self._timeout_words)
             self.driver.give_up_after(search.timeout_s + _TIMEOUT_GRACE_S)
         if identity is None:
             return
-        # What the server imports would keep the interpreter from the threads that launch the first worker.
-        self._has_launched.wait(_LAUNCHED_S)
-        launcher.await_submission(_LAUNCHED_S)
+        if search.share is None:
+            # What the server imports would keep the interpreter from the threads that launch the first worker.
+            self._has_launched.wait(_LAUNCHED_S)
+            launcher.await_submission(_LAUNCHED_S)
         try:
             self._listen(identity, search.preflight)
         except BaseException as error:
@@ -200,10 +208,22 @@ class _Run:
             raise
 
     def _launch(self, worker: WorkerId, epoch: int) -> None:
+        share = self._search.share
+        if share is not None:
+            share.launching(worker, epoch)
         try:
             self._search.launcher.launch(worker, epoch)
+        except BaseException:
+            if share is not None:
+                share.ended(worker, epoch)
+            raise
         finally:
             self._has_launched.set()
+
+    def _lost(self, worker: WorkerId, epoch: int, reason: str) -> None:
+        if self._search.share is not None:
+            self._search.share.ended(worker, epoch)
+        self.driver.lost(worker, epoch, reason)
 
     def _reserve(self, preflight: Preflight) -> tuple[auth.Identity, Endpoint]:
         """Return what workers are launched with: the address at which the server is going to listen, and secrets."""
@@ -236,6 +256,8 @@ class _Run:
 
     def _on_change(self) -> None:
         self.news.set()
+        if self._search.share is not None:
+            self._search.share.observe(self._search.state, is_over=self.driver.ended.is_set())
         if self.driver.ended.is_set():
             self._has_launched.set()
             self.over.set()
@@ -280,6 +302,8 @@ class _Run:
             ends.callback(self.news.close)
             ends.callback(self.driver.close)
             ends.callback(self._stop_server)
+            if self._search.share is not None:
+                ends.callback(self._search.share.leave)
             is_orderly = self._has_begun and isinstance(self.driver.failure, StoreError | None)
             self._search.launcher.stop(_STOP_GRACE_S if is_orderly else 0.0)
 

@@ -15,6 +15,7 @@ from asyncsearch.actions import EndRun
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.arguments import enough
 from asyncsearch.driver.interrupts import Interrupts
+from asyncsearch.driver.shared_workers import WorkerShare
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import AsyncSearchError, StoreError, StoreLostError, StudyExistsError, UsageError
 from asyncsearch.ids import WorkerId
@@ -30,7 +31,7 @@ from asyncsearch.journal.opening import (
 )
 from asyncsearch.journal.projection import last_failure
 from asyncsearch.launch import chosen
-from asyncsearch.launch.base_launcher import Launcher
+from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.progress import announced
@@ -57,6 +58,21 @@ from asyncsearch.trial import TrialState
 
 CORRECT = "Correct it and run the script again, with resume=True and a larger num_trials, or in another store="
 """Advice for errors of the user's code: ``asyncsearch resume`` would run the stored code, and failed trials count."""
+
+
+class SharedPlace(msgspec.Struct, frozen=True):
+    """A study's place on a cluster that it shares with other studies."""
+
+    share: WorkerShare
+    found: Preflight
+    """What the cluster has, for all studies."""
+    backend: str | Launcher
+    """Of the cluster, or the launcher that the study brought along."""
+
+    def check(self, launcher: Launcher) -> Preflight:
+        """Return what a launcher of this study finds."""
+        mine = msgspec.structs.replace(self.found, parallelism=self.share.most)
+        return msgspec.structs.replace(launcher.check_again(mine), cpu_threads=self.found.cpu_threads)
 
 
 class RunnableStudy(msgspec.Struct, kw_only=True):
@@ -96,9 +112,13 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         display: Display,
         *,
         interrupts: Interrupts | None = None,
-        cpu_threads: int | None = None,
+        place: SharedPlace | None = None,
     ) -> ReadState:
-        """Search, and return the state in the end; see ``Study.run``."""
+        """Search, and return the state in the end; see ``Study.run``.
+
+        Args:
+            place: its place on a cluster that it shares with other studies, in place of ``parallelism``.
+        """
         what, store = self.definition, self.store
         proposals = begin_searcher(what.searcher, what.space, what.config, self.warm).length()
         require_bounded(what.searcher, num_trials, proposals, "run")
@@ -107,11 +127,15 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         advice = warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun)
         if not is_begun:
             display.warn(advice)
-        with chosen(self.backend, study=what.config.study) as launcher, ExitStack() as ending:
-            with announced(launcher.preparation()) if display.is_shown else nullcontext():
-                preflight = launcher.check(enough(parallelism, useful_workers(what.gang, num_trials)))
-            preflight = msgspec.structs.replace(preflight, parallelism=workers_for(what.gang, preflight.parallelism))
-            launcher.warm_up(preflight.parallelism)
+        backend = self.backend if place is None else place.backend
+        with chosen(backend, study=what.config.study) as launcher, ExitStack() as ending:
+            if place is not None:
+                preflight = place.check(launcher)
+            else:
+                with announced(launcher.preparation()) if display.is_shown else nullcontext():
+                    found = launcher.check(enough(parallelism, useful_workers(what.gang, num_trials)))
+                preflight = msgspec.structs.replace(found, parallelism=workers_for(what.gang, found.parallelism))
+                launcher.warm_up(preflight.parallelism)
             # Beside the store's writes, which come before workers need it; no process is forked from here on.
             is_remote = launcher.transport is None
             making = begun(auth.make_identity, "asyncsearch-identity")
@@ -129,7 +153,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     endpoint=endpoint,
                     worker=worker,
                     epoch=epoch,
-                    cpu_threads=cpu_threads or preflight.cpu_threads,
+                    cpu_threads=preflight.cpu_threads,
                     **what.worker,
                 )
 
@@ -141,7 +165,10 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             with store.lock():
                 state, last = self.open(display)
                 # Not before: a study that may not go on has not begun to search.
-                display.begin(f"{what.config.study}: searching on {workers}, with everything stored in {store.shown}")
+                share = "" if place is None else "a share of "
+                display.begin(
+                    f"{what.config.study}: searching on {share}{workers}, with everything stored in {store.shown}"
+                )
                 display.warn(preflight.warnings)
                 # A search that has all its trials can no longer follow it.
                 if is_begun and (num_trials is None or len(state.trials) < num_trials):
@@ -161,6 +188,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     timeout_s=timeout_s,
                     shared=membership,
                     could_pack=self.could_pack,
+                    share=None if place is None else place.share,
                 )
                 try:
                     with self._swept(state):

@@ -47,7 +47,7 @@ from asyncsearch.study.kept_functions import read_earlier
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.packing_option import could_pack, packing_of
 from asyncsearch.study.preview_run import preview_run
-from asyncsearch.study.requirements import can_evaluate, require_pausable, require_sequences
+from asyncsearch.study.requirements import can_evaluate, can_save, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.script_runs import note_run
@@ -174,6 +174,7 @@ class Study(Results):
             shared_as="" if self.shared is None else self._trainable_name,
             defaults=read_defaults(sharing.defaults),
             can_evaluate=can_evaluate(trainable),
+            can_save=can_save(trainable),
         )
         self._settings, self._worker = checkpoints.with_timeout(workers.for_driver()), workers.for_agents()
         self._backend = require_backend(backend)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import FIFO, Gang, Study, Trainer, uniform
+from asyncsearch import FIFO, Gang, Study, Trainer, run_together, uniform
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
 from asyncsearch.study.gang_option import workers_for
 from tests.gangs.searches import Digits, linear
@@ -60,6 +60,10 @@ CALLS: list[tuple[Callable[[Path], object], str]] = [
     (
         lambda at: study(at, workers_per_trial=4).run(2, parallelism=3, display="none"),
         "parallelism=3 counts workers, and each trial trains on 4 workers: run with parallelism=4 or more",
+    ),
+    (
+        lambda at: run_together([study(at, workers_per_trial=2)], num_trials=2, parallelism=2),
+        "a study on a shared cluster has one worker a trial",
     ),
     (
         lambda at: study(at, workers_per_trial=2, backend="inline").run(2, display="none"),

@@ -56,8 +56,8 @@ class ClusterFacts(msgspec.Struct, kw_only=True):
     tasks: tuple[TaskFacts, ...] = ()
 
 
-class Cluster:
-    """A Spark session that is looked at, inside ``with Cluster() as cluster: ...``."""
+class ExaminedSession:
+    """A Spark session that is looked at, inside ``with ExaminedSession() as cluster: ...``."""
 
     def __init__(self, session: Any = None, *, timeout_s: float = 300.0) -> None:
         """Join a session; None: the active one, else a new one.
@@ -72,7 +72,7 @@ class Cluster:
         self._timeout_s = timeout_s
         self._tasks = 1
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> ExaminedSession:
         return self
 
     def __exit__(self, *_: object) -> None:

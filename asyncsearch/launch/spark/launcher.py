@@ -95,6 +95,11 @@ class SparkLauncher(Launcher):
         self._tag, self._at_once = new_tag(self._study), found.launches_at_once
         return found
 
+    def check_again(self, found: Preflight) -> Preflight:
+        self._spark = self._spark or join(self._session)
+        self._tag, self._at_once = new_tag(self._study), found.launches_at_once
+        return found
+
     def warm_up(self, workers: int) -> None:
         if self._spark is None or not (self._spark.is_one_process and IS_POSSIBLE):
             return

@@ -84,14 +84,14 @@ def open_display(kind: str = "auto", *, logs: bool = False) -> Display:
     """
     if kind not in KINDS:
         raise UsageError(f"display={kind!r} is unknown. Use one of {', '.join(map(repr, KINDS))}.")
-    ipython = _notebook()
+    ipython = notebook_shell()
     if kind == "notebook" and ipython is None:
         raise UsageError("display='notebook' needs a Jupyter kernel, and this process is none. Use display='auto'.")
     if kind == "none":
         return Quiet()
     if ipython is not None and kind in ("auto", "notebook"):
         return Notebook(ipython.display.display, logs=logs)
-    if kind == "auto" and sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+    if kind == "auto" and on_terminal():
         return Terminal(logs=logs)
     return Plain(logs=logs)
 
@@ -219,10 +219,15 @@ def say(text: str) -> None:
 
 def in_notebook() -> bool:
     """Return whether this process is a Jupyter kernel."""
-    return _notebook() is not None
+    return notebook_shell() is not None
 
 
-def _notebook() -> Any:
+def on_terminal() -> bool:
+    """Return whether output goes to a terminal that can draw in place."""
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def notebook_shell() -> Any:
     """Return IPython if this process is a Jupyter kernel, else None. A kernel has imported it already."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None

@@ -1,0 +1,1 @@
+"""How many workers each of several studies has on one cluster. Pure."""

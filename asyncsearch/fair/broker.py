@@ -1,0 +1,262 @@
+"""Decides how many workers each study of a cluster may have, as studies come, need more or fewer, and end. Pure.
+
+A study gets a *share*: how many workers it may have running. It launches that many, and gives workers back when its
+share falls: idle ones at once, busy ones at the boundary of a stage. The sum of what studies may have, and of what they
+have not given back yet, never exceeds the workers of the cluster.
+
+Shares follow from ``shares.py``. Where they are not whole, studies take turns of at least ``turn_s`` seconds: a worker
+changes its study only once another study lags by so many seconds of a worker (``service.py``). A worker is asked back
+only if another study waits for it, and a need that falls counts as it was for ``settle_s`` seconds, so that the moment
+between two stages moves no worker. A worker that was not given back after ``patience_s`` seconds is asked for at the
+end of its present unit of training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from asyncsearch.fair.service import Service
+from asyncsearch.fair.shares import Demand, fair_rates, shares
+
+TURN_S = 30.0
+SETTLE_S = 1.0
+PATIENCE_S = 60.0
+_SOON_S = 0.001
+
+
+class StudyJoined(msgspec.Struct, frozen=True):
+    """A study was begun on the cluster. It has no worker, and needs none yet."""
+
+    study: str
+    weight: float = 1.0
+    max_workers: int | None = None
+    priority: int = 0
+
+
+class WorkersNeeded(msgspec.Struct, frozen=True):
+    """A study says what it has and needs."""
+
+    study: str
+    workers: int
+    """How many it could use now, from 0."""
+    held: int
+    """How many are launched and have not ended, from 0."""
+    share: int
+    """The last share that it was told, from 0: it launches no more than these."""
+
+
+class StudyLeft(msgspec.Struct, frozen=True):
+    """A study has ended, and so have its workers."""
+
+    study: str
+
+
+class TimePassed(msgspec.Struct, frozen=True):
+    """It is as late as ``next_due`` said."""
+
+
+BrokerFact = StudyJoined | WorkersNeeded | StudyLeft | TimePassed
+
+
+class SetShare(msgspec.Struct, frozen=True):
+    """Tell a study how many workers it may have from now on."""
+
+    study: str
+    workers: int
+    is_urgent: bool = False
+    """Whether to give back, at the end of the present unit, what was to be given back at the end of a stage."""
+
+
+class _Member(msgspec.Struct):
+    """What is known of a study."""
+
+    demand: Demand
+    """What it needs, once it has settled."""
+    needs: int = 0
+    """What it has said last."""
+    fell_s: float | None = None
+    """Since when it needs fewer than ``demand`` has; None: it does not."""
+    share: int = 0
+    """What it was told last."""
+    known: int = 0
+    """What it has said that it was told: while that differs from ``share``, a message is on its way."""
+    held: int = 0
+    asked_s: float | None = None
+    """Since when it has more workers than its share; None: it has not."""
+
+    @property
+    def taken(self) -> int:
+        """How many workers it may have running, whatever is on its way."""
+        return max(self.share, self.known, self.held)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it has said that it knows its share."""
+        return self.known == self.share
+
+
+class WorkerBroker:
+    """Shares the workers of one cluster out. ``handle`` takes every fact, in the order of time."""
+
+    def __init__(
+        self, workers: int, *, turn_s: float = TURN_S, settle_s: float = SETTLE_S, patience_s: float = PATIENCE_S
+    ) -> None:
+        """Begin without studies.
+
+        Args:
+            workers: of the cluster, from 1.
+            turn_s: the least time that a study keeps a worker of which it is owed a part only.
+            settle_s: how long a need that has fallen counts as it was.
+            patience_s: how long a study may take to give a worker back at the boundary of a stage.
+        """
+        self.workers = workers
+        self._turn_s, self._settle_s, self._patience_s = turn_s, settle_s, patience_s
+        self._members: dict[str, _Member] = {}
+        self._service = Service()
+        self._rates: dict[str, float] = {}
+        """The exact fair share of each study."""
+        self._target: dict[str, int] = {}
+        """The whole workers that each study is to have."""
+        self._due_s: float | None = None
+
+    def handle(self, fact: BrokerFact, now: float) -> list[SetShare]:
+        """Apply a fact and return what to tell the studies.
+
+        Args:
+            fact: what happened.
+            now: seconds of a clock that never goes back.
+        """
+        self._service.advance(now)
+        self._learn(fact, now)
+        self._settle(now)
+        decisions = [*self._decide(), *self._urge(now)]
+        self._due_s = self._next_due(now)
+        return decisions
+
+    def next_due(self) -> float | None:
+        """Return the time at which ``TimePassed`` is to be told if nothing happens before; None: never."""
+        return self._due_s
+
+    def share_of(self, study: str) -> int:
+        """Return how many workers a study may have; 0 for one that is not there."""
+        member = self._members.get(study)
+        return 0 if member is None else member.share
+
+    def _learn(self, fact: BrokerFact, now: float) -> None:
+        match fact:
+            case StudyJoined():
+                demand = Demand(fact.study, 0, fact.weight, fact.max_workers, fact.priority)
+                self._members[fact.study] = _Member(demand)
+            case StudyLeft():
+                self._members.pop(fact.study, None)
+            case WorkersNeeded() if (member := self._members.get(fact.study)) is not None:
+                member.needs, member.held, member.known = fact.workers, fact.held, fact.share
+                self._note_return(member, now)
+            case _:
+                pass
+
+    def _note_return(self, member: _Member, now: float) -> None:
+        if member.held <= member.share:
+            member.asked_s = None
+        elif member.asked_s is None:
+            member.asked_s = now
+
+    def _settle(self, now: float) -> None:
+        """Let needs count that have risen, and those that fell long enough ago."""
+        for member in self._members.values():
+            if member.needs >= member.demand.workers:
+                member.fell_s = None
+            elif member.fell_s is None:
+                member.fell_s = now
+            if member.fell_s is None or now >= member.fell_s + self._settle_s:
+                member.demand, member.fell_s = msgspec.structs.replace(member.demand, workers=member.needs), None
+
+    def _decide(self) -> list[SetShare]:
+        demands = [member.demand for member in self._members.values()]
+        self._rates = {study: float(rate) for study, rate in fair_rates(demands, self.workers).items()}
+        self._service.hold(self._rates, {study: member.held for study, member in self._members.items()})
+        target = self._target = shares(demands, self.workers, lags=self._precedence())
+        # One message at a time: of two on their way it would not be known how many workers are being launched.
+        open_to = {study: member for study, member in self._members.items() if member.is_answered}
+        former = {study: member.share for study, member in open_to.items()}
+        self._ask_back(open_to, target)
+        self._grant(open_to, target)
+        return [SetShare(study, member.share) for study, member in open_to.items() if member.share != former[study]]
+
+    def _precedence(self) -> dict[str, float]:
+        """Return who comes first where a share is rounded up: whoever lags, but each for a whole turn."""
+        return {
+            study: lag + (self._turn_s if self._is_rounded_up(study) else 0.0)
+            for study, lag in self._service.lags.items()
+        }
+
+    def _is_rounded_up(self, study: str) -> bool:
+        return self._members[study].share > self._rates[study] > 0
+
+    def _ask_back(self, members: Mapping[str, _Member], target: Mapping[str, int]) -> None:
+        """Lower the shares of studies that have more than their own, as far as others wait for workers."""
+        wanted = sum(max(0, target[study] - member.share) for study, member in self._members.items())
+        coming = sum(member.taken - member.share for member in self._members.values())
+        short = wanted - self._free() - coming
+        for study, member in sorted(members.items(), key=lambda pair: target[pair[0]] - pair[1].share):
+            given = max(0, min(short, member.share - target[study]))
+            member.share -= given
+            short -= given
+
+    def _grant(self, members: Mapping[str, _Member], target: Mapping[str, int]) -> None:
+        """Raise the shares of studies that have less than their own, the one that misses most for its weight first."""
+
+        def order(member: _Member) -> tuple[int, float]:
+            return -member.demand.priority, member.share / member.demand.weight
+
+        while True:
+            free = self._free()
+            short = [
+                member
+                for study, member in members.items()
+                if member.share < target[study] and (free > 0 or member.taken > member.share)
+            ]
+            if not short:
+                return
+            min(short, key=order).share += 1
+
+    def _free(self) -> int:
+        return self.workers - sum(member.taken for member in self._members.values())
+
+    def _urge(self, now: float) -> Iterable[SetShare]:
+        """Ask again, and for the end of the present unit, for what was to be given back long ago."""
+        for study, member in self._members.items():
+            self._note_return(member, now)
+            if member.asked_s is not None and now >= member.asked_s + self._patience_s:
+                member.asked_s = now
+                yield SetShare(study, member.share, is_urgent=True)
+
+    def _next_due(self, now: float) -> float | None:
+        dues = [member.fell_s + self._settle_s for member in self._members.values() if member.fell_s is not None]
+        dues += [member.asked_s + self._patience_s for member in self._members.values() if member.asked_s is not None]
+        turn = self._next_turn(now)
+        return min([*dues, *([] if turn is None else [turn])], default=None)
+
+    def _next_turn(self, now: float) -> float | None:
+        """Return when the first study that waits for its turn lags so far that it has one; None: it never does."""
+        parted = [
+            study for study, rate in self._rates.items() if rate != int(rate) and self._members[study].is_answered
+        ]
+        holders = [study for study in parted if self._target[study] > self._rates[study]]
+        dues = [
+            due
+            for waiting in parted
+            if waiting not in holders
+            for holder in holders
+            if (due := self._turn_of(waiting, holder, now)) is not None
+        ]
+        return min(dues, default=None)
+
+    def _turn_of(self, waiting: str, holder: str, now: float) -> float | None:
+        speed = self._service.speeds[waiting] - self._service.speeds[holder]
+        if self._members[waiting].demand.priority != self._members[holder].demand.priority or speed <= 0:
+            return None
+        first = self._precedence()
+        return now + max(0.0, first[holder] - first[waiting]) / speed + _SOON_S

@@ -1,0 +1,211 @@
+"""Measure how fairly studies of weights 1, 2 and 3 share a cluster, and what that costs.
+
+    python scripts/bench_fair.py               60 virtual workers, and 2 real ones for about three minutes
+    python scripts/bench_fair.py --virtual     the virtual ones only
+
+Figures with the baseline from the same run:
+
+- ``jain``: Jain's index of worker-seconds over weight, on the 2 real workers, while all studies have demand; 1 is fair.
+- ``jain_instant``: the least index of workers over weight at any instant, on the 60 virtual workers.
+- ``jain_turns``: the index on 2 virtual workers in an hour.
+- ``newcomer_s`` and ``newcomer_virtual_s``: seconds until a study that joins has its share, on the 2 and on the 60; the
+  baseline is a stage, and on the 60 twice its least time.
+- ``throughput`` and ``throughput_virtual``: units a second of all studies together; the baseline is one study alone.
+- ``change_s``: seconds for which a real worker trains nothing because it changes its study, the median; the
+  baseline is what is allowed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from _bench import Figure, show
+
+from asyncsearch import FIFO, Cluster, Study, uniform
+from asyncsearch.actions import DismissWorker, LaunchWorker
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import Reported, WorkerAttached, WorkerLost
+from asyncsearch.journal.opening import read_records
+from asyncsearch.schedulers import ASHA
+from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.simulate import Curves, Delays, SharedSimulation, Simulation
+from asyncsearch.space import Space
+
+WEIGHTS = {"a": 1, "b": 2, "c": 3}
+SPACE = {"x": uniform(0.0, 1.0)}
+DELAYS = Delays(start_s=1.0, commit_s=0.1)
+UNIT_S, UNITS = 0.5, 4
+"""Of a trial on the real workers; it is one stage."""
+TURN_S, FROM_S, FOR_S = 12.0, 12.0, 108.0
+
+
+def jain(parts: Iterable[float]) -> float:
+    """Return Jain's index of what each has for its weight: 1 if all have the same, 1/n if one has all."""
+    values = list(parts)
+    return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
+
+
+def weighted(held: Mapping[str, float]) -> float:
+    return jain(held[name] / weight for name, weight in WEIGHTS.items())
+
+
+def state(seed: int, max_resource: int = 27, scheduler: type = ASHA) -> StudyState:
+    config = EngineConfig(study="bench", metric="loss", mode="min", seed=seed, can_save=True)
+    space, how = Space.of(SPACE), scheduler(max_resource=max_resource)
+    return StudyState(config, RandomSearch().begin(space, seed), how.begin(space, seed), max_resource)
+
+
+def pool(workers: int, num_trials: int, curves: Mapping[str, Any], **options: float) -> SharedSimulation:
+    shared = SharedSimulation(workers, **options)
+    for name, weight in WEIGHTS.items():
+        workload = Curves(seed=weight, **curves)
+        shared.submit(name, state(weight), workload, num_trials=num_trials, weight=weight, delays=DELAYS)
+    return shared
+
+
+def trained(*states: StudyState) -> int:
+    return sum(trial.trained for one in states for trial in one.trials)
+
+
+def virtual() -> list[Figure]:
+    curves = {"unit_s": 10.0, "spread": 0.3}
+    shared = pool(60, 6_000, curves)
+    until = 3_600.0
+    shared.run(until)
+    full = [one for one in shared.holdings if min(one.needed.values()) >= 60]
+    assert len(full) == len(shared.holdings), "all had demand for the whole hour"
+    alone = Simulation(state(1), Curves(1, **curves), workers=60, delays=DELAYS)
+    alone.begin(6_000)
+    alone.clock.run(until)
+    rate = trained(*(study.state for study in shared.studies.values())) / until
+    turns = pool(2, 6_000, curves)
+    turns.run(until)
+    return [
+        Figure("jain_instant", min(weighted(one.held) for one in full), "index", 1.0),
+        Figure("jain_turns", weighted({name: turns.held_s(name, 0.0, until) for name in WEIGHTS}), "index", 1.0),
+        Figure("newcomer_virtual_s", newcomer(), "s", 27 * 2.0 * 2),
+        Figure("throughput_virtual", rate, "units/s", trained(alone.state) / until),
+    ]
+
+
+def newcomer() -> float:
+    """Return after how long a study that joins one alone has half of 60 workers, with stages of 54 s and more."""
+    shared = SharedSimulation(60)
+    curves = {"unit_s": 2.0, "spread": 0.3}
+    shared.submit("a", state(1, scheduler=FIFO), Curves(1, **curves), num_trials=2_000, delays=DELAYS)
+    shared.submit("b", state(2, scheduler=FIFO), Curves(2, **curves), num_trials=2_000, at_s=600.0, delays=DELAYS)
+    shared.run(1_000.0)
+    return next(one.at_s for one in shared.holdings if one.held.get("b", 0) == 30) - 600.0
+
+
+def train(trial: Any) -> None:
+    counters = {"units": 0}
+    for _ in trial.epochs(state={"counters": counters}):
+        counters["units"] += 1
+        time.sleep(UNIT_S)
+        trial.report(loss=trial.params["x"] / counters["units"])
+
+
+def study(folder: Path, name: str) -> Study:
+    options: dict[str, Any] = {"space": SPACE, "metric": "loss", "mode": "min"}
+    return Study(train, **options, scheduler=FIFO(max_resource=UNITS), store=folder / name)
+
+
+def run(studies: Mapping[str, Study], seconds: float, late: str = "") -> float:
+    """Run studies on two workers for some seconds, and return when they began; ``late`` joins after the others."""
+    began = time.time()
+    with Cluster(2, backend="processes", display="none", turn=TURN_S) as cluster:
+        handles = [
+            cluster.submit(one, 10_000, weight=WEIGHTS[name], timeout=seconds)
+            for name, one in studies.items()
+            if name != late
+        ]
+        if late:
+            time.sleep(FROM_S / 2)
+            handles.append(cluster.submit(studies[late], 10_000, weight=WEIGHTS[late], timeout=seconds - FROM_S / 2))
+        cluster.watch(handles)
+        for handle in handles:
+            handle.raise_error()
+    return began
+
+
+def holdings(one: Study) -> list[tuple[float, float, float]]:
+    """Return (launched, attached, given back) of each worker of a study."""
+    open_ones: dict[tuple[int, int], list[float]] = {}
+    found = []
+    for record in read_records(one.store):
+        if isinstance(record.event, WorkerAttached):
+            open_ones[record.event.worker, record.event.epoch].append(record.t)
+        ends = [action for action in record.actions if isinstance(action, DismissWorker)]
+        ends += [record.event] if isinstance(record.event, WorkerLost) else []
+        for end in ends:
+            times = open_ones.pop((end.worker, end.epoch), None)
+            if times is not None:
+                found.append((times[0], times[-1], record.t))
+        for action in record.actions:
+            if isinstance(action, LaunchWorker):
+                open_ones[action.worker, action.epoch] = [record.t]
+    return found
+
+
+def reports(one: Study, from_s: float, to_s: float) -> int:
+    events = ((record.t, record.event) for record in read_records(one.store))
+    return sum(isinstance(event, Reported) and from_s <= at_s < to_s for at_s, event in events)
+
+
+def real(folder: Path) -> list[Figure]:
+    studies = {name: study(folder, name) for name in WEIGHTS}
+    began = run(studies, FROM_S + FOR_S + 2.0, late="c")
+    from_s, to_s = began + FROM_S, began + FROM_S + FOR_S
+    held = {
+        name: sum(max(0.0, min(end, to_s) - max(start, from_s)) for start, _, end in holdings(one))
+        for name, one in studies.items()
+    }
+    units = sum(reports(one, from_s, to_s) for one in studies.values())
+    single = study(folder, "alone")
+    alone_from = run({"a": single}, 42.0) + 5.0
+    alone = reports(single, alone_from, alone_from + 36.0) / 36.0
+    joined = min(record.t for record in read_records(studies["c"].store))
+    has_share = min(attached for _, attached, _ in holdings(studies["c"]))
+    print(f"worker-seconds: {held}; {units / UNITS:.0f} stages", file=sys.stderr)
+    return [
+        Figure("jain", weighted(held), "index", 1.0),
+        Figure("newcomer_s", has_share - joined, "s", UNIT_S * UNITS),
+        Figure("throughput", units / FOR_S, "units/s", alone),
+        Figure("change_s", statistics.median(gaps(studies, from_s)), "s", 1.0),
+    ]
+
+
+def gaps(studies: Mapping[str, Study], from_s: float) -> list[float]:
+    """Return the times from when a worker was given back until the one in its place had attached."""
+    moves = [move for one in studies.values() for move in holdings(one)]
+    back = sorted(end for _, _, end in moves)
+    found = []
+    for launched, attached, _ in moves:
+        before = [end for end in back if end <= launched]
+        if launched > from_s and before:
+            found.append(attached - before[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--virtual", action="store_true", help="only the virtual workers")
+    is_virtual = parser.parse_args().virtual
+    figures = virtual()
+    if not is_virtual:
+        with tempfile.TemporaryDirectory() as folder:
+            figures = [*real(Path(folder)), *figures]
+    show("three studies of weights 1, 2 and 3 on one cluster", figures)
+
+
+if __name__ == "__main__":
+    main()

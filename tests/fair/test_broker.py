@@ -1,0 +1,257 @@
+"""The broker: what studies may have never exceeds the cluster, turns are long, and everybody has its part in time."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asyncsearch.fair.broker import (
+    BrokerFact,
+    SetShare,
+    StudyJoined,
+    StudyLeft,
+    TimePassed,
+    WorkerBroker,
+    WorkersNeeded,
+)
+from tests.examples import examples
+
+
+class World:
+    """Studies that obey the broker: messages take a while, launches too, and workers come back at boundaries."""
+
+    def __init__(self, workers: int, seed: int = 0, stage_s: float = 5.0, **options: float) -> None:
+        self.broker = WorkerBroker(workers, **options)
+        self.now = 0.0
+        self.stage_s = stage_s
+        self.draw = random.Random(seed)
+        self.needs: dict[str, int] = {}
+        self.shares: dict[str, int] = {}
+        self.ends: dict[str, list[float]] = {}
+        """When each worker of a study comes to the end of its stage."""
+        self.inbox: list[SetShare] = []
+        self.served: dict[str, float] = {}
+        self.moves: list[float] = []
+
+    def tell(self, fact: BrokerFact) -> None:
+        self.inbox += self.broker.handle(fact, self.now)
+
+    def join(self, study: str, needs: int, weight: float = 1.0, most: int | None = None, priority: int = 0) -> None:
+        self.needs[study], self.shares[study], self.ends[study], self.served[study] = needs, 0, [], 0.0
+        self.tell(StudyJoined(study, weight, most, priority))
+        self.report(study)
+
+    def leave(self, study: str) -> None:
+        del self.needs[study], self.shares[study], self.ends[study]
+        self.inbox = [order for order in self.inbox if order.study != study]
+        self.tell(StudyLeft(study))
+
+    def report(self, study: str) -> None:
+        self.tell(WorkersNeeded(study, self.needs[study], len(self.ends[study]), self.shares[study]))
+
+    def deliver(self) -> None:
+        """Deliver the first message; its study launches up to its share."""
+        if not self.inbox:
+            return
+        order = self.inbox.pop(0)
+        self.shares[order.study] = order.workers
+        ends = self.ends[order.study]
+        while len(ends) < order.workers:
+            self.moves.append(self.now)
+            ends.append(self.now + self.stage_s * self.draw.uniform(0.5, 1.0))
+        if order.is_urgent:
+            del ends[order.workers :]
+        self.report(order.study)
+
+    def lose(self, study: str) -> None:
+        """Lose a worker, which the study knows of before it launches another one."""
+        if self.ends[study]:
+            self.ends[study].pop()
+            self.report(study)
+
+    def relaunch(self) -> None:
+        """Let studies launch up to the shares that they know, whatever is on its way to them."""
+        for study, ends in self.ends.items():
+            while len(ends) < self.shares[study]:
+                ends.append(self.now + self.stage_s)
+                self.check()
+            self.report(study)
+
+    def pass_time(self, seconds: float) -> None:
+        until = self.now + seconds
+        self.relaunch()
+        while self.now < until:
+            while self.inbox:
+                self.deliver()
+                self.check()
+            due = self.broker.next_due()
+            step = min(
+                [until, *([due] if due is not None else []), *[end for ends in self.ends.values() for end in ends]]
+            )
+            step = max(step, self.now)
+            for study, ends in self.ends.items():
+                self.served[study] += len(ends) * (step - self.now)
+            self.now = step
+            if due is not None and step >= due:
+                self.tell(TimePassed())
+            for study in list(self.ends):
+                self.end_stages(study)
+            self.check()
+
+    def end_stages(self, study: str) -> None:
+        ends = sorted(self.ends[study])
+        over = [end for end in ends if end <= self.now]
+        stay = [end for end in ends if end > self.now]
+        for _ in over:
+            if len(stay) < self.shares[study]:
+                stay.append(self.now + self.stage_s * self.draw.uniform(0.5, 1.0))
+        self.ends[study] = stay
+        if over:
+            self.report(study)
+
+    def check(self) -> None:
+        assert sum(map(len, self.ends.values())) <= self.broker.workers
+
+    def held(self) -> dict[str, int]:
+        return {study: len(ends) for study, ends in self.ends.items()}
+
+
+def test_three_weights_on_sixty_workers_have_ten_twenty_and_thirty() -> None:
+    world = World(60)
+    for study, weight in (("a", 1), ("b", 2), ("c", 3)):
+        world.join(study, 100, weight)
+    world.pass_time(60.0)
+    assert world.held() == {"a": 10, "b": 20, "c": 30}
+
+
+def test_on_two_workers_they_take_turns_in_proportion_and_each_turn_is_long() -> None:
+    world = World(2, turn_s=30.0)
+    for study, weight in (("a", 1), ("b", 2), ("c", 3)):
+        world.join(study, 9, weight)
+    world.pass_time(1800.0)
+    part = {study: served / 3600 for study, served in world.served.items()}
+    assert part == pytest.approx({"a": 1 / 6, "b": 2 / 6, "c": 3 / 6}, abs=0.015)
+    assert len(world.moves) < 1800 / 15, "a worker changes its study at most once in half a turn"
+
+
+def test_more_studies_than_workers_are_all_served() -> None:
+    world = World(1, turn_s=30.0)
+    for number in range(5):
+        world.join(str(number), 3)
+    world.pass_time(1800.0)
+    assert all(served == pytest.approx(360, rel=0.1) for served in world.served.values())
+
+
+def test_a_newcomer_has_its_share_within_one_stage() -> None:
+    world = World(60)
+    world.join("a", 100)
+    world.pass_time(20.0)
+    assert world.held() == {"a": 60}
+    world.join("b", 100)
+    world.pass_time(5.0)
+    assert world.held() == {"a": 30, "b": 30}
+
+
+def test_a_study_that_needs_fewer_gives_to_others_and_one_that_waits_holds_none() -> None:
+    world = World(12)
+    for study in ("a", "b"):
+        world.join(study, 12)
+    world.pass_time(10.0)
+    world.needs["a"] = 0
+    world.report("a")
+    world.pass_time(10.0)
+    assert world.held() == {"a": 0, "b": 12}
+
+
+def test_a_need_that_falls_for_a_moment_moves_no_worker() -> None:
+    world = World(4, settle_s=1.0)
+    for study in ("a", "b"):
+        world.join(study, 4)
+    world.pass_time(10.0)
+    moves = len(world.moves)
+    for _ in range(20):
+        world.needs["a"] = 1
+        world.report("a")
+        world.pass_time(0.5)
+        world.needs["a"] = 4
+        world.report("a")
+        world.pass_time(3.0)
+    assert len(world.moves) == moves
+
+
+def test_workers_that_nobody_else_needs_are_not_asked_back() -> None:
+    world = World(4)
+    world.join("a", 4)
+    world.pass_time(10.0)
+    world.needs["a"] = 1
+    world.report("a")
+    world.pass_time(10.0)
+    assert world.broker.share_of("a") == 4
+
+
+def test_what_is_not_given_back_at_a_boundary_is_asked_for_at_the_end_of_the_unit() -> None:
+    world = World(2, stage_s=10_000.0, patience_s=60.0)
+    world.join("a", 2)
+    world.pass_time(1.0)
+    world.join("b", 2)
+    world.pass_time(59.0)
+    assert world.held() == {"a": 2, "b": 0}
+    world.pass_time(2.0)
+    assert world.held() == {"a": 1, "b": 1}
+
+
+def test_a_higher_priority_is_filled_first() -> None:
+    world = World(8)
+    world.join("low", 8)
+    world.pass_time(10.0)
+    world.join("high", 6, priority=1)
+    world.pass_time(10.0)
+    assert world.held() == {"low": 2, "high": 6}
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.integers(1, 9), st.integers(0, 10_000))
+def test_whatever_studies_do_they_never_have_more_workers_than_there_are(workers: int, seed: int) -> None:
+    draw = random.Random(seed)
+    world = World(workers, seed, stage_s=draw.choice([5.0, 50.0]), turn_s=3.0, patience_s=10.0)
+    for number in range(40):
+        studies = list(world.needs)
+        match draw.choice(["join", "leave", "need", "need", "lose", "lose", "relaunch", "deliver", "time", "time"]):
+            case "join" if len(studies) < 5:
+                world.join(
+                    str(number),
+                    draw.randint(0, 9),
+                    draw.choice([0.5, 1, 3]),
+                    draw.choice([None, 2]),
+                    draw.randint(0, 1),
+                )
+            case "leave" if studies:
+                world.leave(draw.choice(studies))
+            case "need" if studies:
+                study = draw.choice(studies)
+                world.needs[study] = draw.randint(0, 9)
+                world.report(study)
+            case "lose" if studies:
+                world.lose(draw.choice(studies))
+            case "relaunch":
+                world.relaunch()
+            case "deliver":
+                world.deliver()
+            case _:
+                world.pass_time(draw.uniform(0.0, 10.0))
+        world.check()
+    for study in world.needs:
+        world.needs[study] = 3
+        world.report(study)
+    before = dict(world.served)
+    world.pass_time(300.0)
+    high = max((world.broker._members[study].demand.priority for study in world.needs), default=0)
+    for study in world.needs:
+        if world.broker._members[study].demand.priority == high:
+            assert world.served[study] > before[study], "nobody of the highest priority starves"
+    total = sum(world.held().values())
+    could = sum(world.broker._members[study].demand.limit for study in world.needs)
+    assert total >= min(workers, could)
