@@ -58,3 +58,8 @@ class Work(msgspec.Struct, frozen=True):
     """How many lanes are timed together in their first unit, group after group; left out: none are."""
     is_open: bool | UnsetType = UNSET
     """Whether other lanes may join while it trains; left out: none may."""
+
+
+def node_at(stages: tuple[Stage, ...], resource: int) -> NodeKey:
+    """Return the node of a batch's stages to which what was trained up to a resource belongs."""
+    return next((s.node for s in stages if s.stop is None or resource <= s.stop), stages[-1].node)

@@ -24,6 +24,7 @@ import msgspec
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError
 from asyncsearch.events import Outcome, PackSeconds
+from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.work import Stage
 
 Amendment = SaveAt | CutWork
@@ -64,6 +65,8 @@ class Train(_Message, frozen=True, tag="train"):
     """Amendments that arrived before its start."""
     lane: int = 0
     """Number of the lane; every message about it carries the number."""
+    place: FolderPlace = FolderPlace()
+    """Where to make the folder of the trial, if it asks for it."""
 
 
 class TrainPack(_Message, frozen=True, tag="train_pack"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from asyncsearch.errors import UsageError
 from asyncsearch.events import KILLED, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
@@ -30,7 +31,7 @@ def run_training(
 def context_of(train: Train, link: Link, untrusted: str = "") -> SearchContext:
     """Return the trial of a lane."""
     load = None if train.load is None else Path(train.load)
-    return SearchContext(train.stages, link, load, untrusted=untrusted)
+    return SearchContext(train.stages, link, load, untrusted=untrusted, place=train.place)
 
 
 def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGuard, metric: str) -> Ended:
@@ -52,13 +53,22 @@ def ended_by(error: BaseException | None, context: SearchContext, interrupts: Si
     """Return how a training ended that an error has unwound; None: its function returned."""
     if context.is_paused:
         return Ended(Outcome.REACHED, context.resource)
+    if error is None and not context.should_stop:
+        return Ended(Outcome.RETURNED, context.resource)
+    _note_large_folder(context)
     if context.should_stop:
         return Ended(Outcome.STOPPED, context.resource)
-    if error is None:
-        return Ended(Outcome.RETURNED, context.resource)
+    assert error is not None
     if interrupts.is_received and isinstance(error, TrialStopped):
         return Ended(Outcome.FAILED, context.resource, "its process got SIGTERM from outside", KILLED)
     return Ended(Outcome.FAILED, context.resource, _text_of(error, context), kind_of(error))
+
+
+def _note_large_folder(context: SearchContext) -> None:
+    try:
+        context.require_small_folder()
+    except (UsageError, OSError) as error:
+        _note(f"{error} It is not stored.")
 
 
 def _text_of(error: BaseException, context: SearchContext) -> str:
@@ -71,6 +81,7 @@ def report_returned(context: SearchContext, returned: Any, metric: str) -> None:
     """Report the function's return value: a mapping, or a number, which is the study's metric."""
     if context.is_paused:  # the function swallowed the pause
         return
+    context.require_small_folder()
     if returned is None:
         if not context.has_reported and not context.is_resumed:
             raise NoReportError(

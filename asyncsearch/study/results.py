@@ -237,6 +237,20 @@ class Results:
         with (self.shared or self.store).fetch(chosen.checkpoint) as folder:
             yield folder / "checkpoint"
 
+    def trial_dir(self, trial: int | str | Trial) -> AbstractContextManager[Path]:
+        """Give a trial's ``trial.dir`` as it was last stored, inside a ``with``: at its end, or at a later checkpoint.
+
+        Raises:
+            NoTrialsError: the trial has stored none.
+        """
+        return FetchedPath(self._fetched_dir(self._trial_id(trial)), "trial_dir")
+
+    def _fetched_dir(self, number: TrialId) -> AbstractContextManager[Path]:
+        from asyncsearch.study.trial_dirs import fetched, stored_dirs
+
+        trial, stored = self._read_state().trials[number], stored_dirs(self.store).get(number)
+        return fetched(self.store, self.shared, trial, stored)
+
     @in_sentences()
     def summary(self) -> str:
         """Return how the study stands, as the table that people see."""

@@ -170,7 +170,8 @@ class Study(Results):
             defaults=read_defaults(sharing.defaults),
             can_evaluate=can_evaluate(trainable),
         )
-        self._settings, self._worker = checkpoints.with_timeout(workers.for_driver()), workers.for_agents()
+        self._settings = checkpoints.with_timeout(workers.for_driver())
+        self._worker = workers.for_agents() | checkpoints.for_agents()
         self._backend = require_backend(backend)
         self._resume = resume
         self._seen: ReadState | None = None
