@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from asyncsearch.report.ablation.table import AblationTable
     from asyncsearch.report.tree.tree import Tree
+    from asyncsearch.space import Space
 
 
 _SHOWN = 3
@@ -69,6 +70,8 @@ class Results:
     config: EngineConfig
     store: Store
     shared: Store | None
+    space: Space
+    """Of a study that was made or resumed here; one that was only opened has none."""
     _seen: ReadState | None
     _trainable_name: str
     _fingerprint: str
@@ -191,6 +194,27 @@ class Results:
             head=head_words(status, state),
         )
         return "\n".join([story, *continue_lines(status, state)])
+
+    @in_sentences()
+    def tensorboard(self, path: str | Path | None = None) -> Path:
+        """Write what the trials have reported as event files of TensorBoard, and return their folder.
+
+        Each trial is a run, whose steps are its resource, and its configuration is on the page "hparams". The event
+        files that trials wrote into ``trial.dir`` are put beside them. A second call adds only what is new, so that it
+        may be called while the study runs: by ``Study.open(store)`` in another cell or process.
+
+        Args:
+            path: a folder on this machine; None: ``tensorboard/<name of the study>``.
+
+        Raises:
+            UsageError: the extra ``tensorboard`` is not installed, or the folder cannot be written.
+            NoTrialsError: no trial has begun yet.
+        """
+        from asyncsearch.study.event_files import write_event_files
+
+        domains = self.space.parameters if hasattr(self, "space") else {}
+        logdir = Path("tensorboard", self.name) if path is None else Path(path)
+        return write_event_files(self, logdir, self._require_file().created_s, domains)
 
     @in_sentences()
     def tree(self) -> Tree:
