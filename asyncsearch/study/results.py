@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import NoTrialsError, StoreError, StudyNotFoundError, UsageError
-from asyncsearch.ids import TrialId, parse_trial, trial_name
+from asyncsearch.ids import CheckpointRef, TrialId, parse_trial, trial_name
 from asyncsearch.journal.opening import Replayed, StudyFile, config_of, read_records, read_study_file
 from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
@@ -73,6 +73,8 @@ class Results:
     space: Space
     """Of a study that was made or resumed here; one that was only opened has none."""
     _seen: ReadState | None
+    _ends: tuple[int, dict[TrialId, list[CheckpointRef]]] = (0, {})
+    """Bytes that the journal had, at the least, and where the trainings of each trial ended."""
     _trainable_name: str
     _fingerprint: str
     _parts: dict[str, str]
@@ -270,10 +272,18 @@ class Results:
         return FetchedPath(self._fetched_dir(self._trial_id(trial)), "trial_dir")
 
     def _fetched_dir(self, number: TrialId) -> AbstractContextManager[Path]:
-        from asyncsearch.study.trial_dirs import fetched, stored_dirs
+        from asyncsearch.study.trial_dirs import fetched
 
-        trial, stored = self._read_state().trials[number], stored_dirs(self.store).get(number)
-        return fetched(self.store, self.shared, trial, stored)
+        return fetched(self.store, self.shared, self._read_state().trials[number], self._training_ends(number))
+
+    def _training_ends(self, number: TrialId) -> list[CheckpointRef]:
+        """Return where the trainings of a trial ended; the journal is read again only when there is more to read."""
+        from asyncsearch.journal.training_ends import training_ends
+
+        size, found = self._ends
+        if size != (present := self.store.journal_size()):
+            size, found = self._ends = present, training_ends(read_records(self.store))
+        return found.get(number, [])
 
     @in_sentences()
     def summary(self) -> str:

@@ -47,25 +47,26 @@ def stored_dirs(store: Store) -> dict[TrialId, CheckpointRef]:
 
 
 @contextmanager
-def fetched(store: Store, shared: Store | None, trial: Trial, stored: CheckpointRef | None) -> Iterator[Path]:
+def fetched(store: Store, shared: Store | None, trial: Trial, ends: Sequence[CheckpointRef]) -> Iterator[Path]:
     """Provide a trial's folder, as it was last stored, read-only and valid inside the ``with``.
 
     Args:
         store: of the study.
         shared: of the checkpoints, if that is another one.
         trial: whose folder.
-        stored: where it is stored; None: at most with its checkpoint.
+        ends: where its trainings ended, the last one last.
 
     Raises:
         NoTrialsError: there is none.
     """
-    kept = trial.checkpoint
+    place, kept = place_in(store), trial.checkpoint
+    stored = next((end for end in reversed(ends) if end in place.checkpoints(end.node)), None)
     if kept is not None and (stored is None or kept.resource > stored.resource):
         with (shared or store).fetch(kept) as folder:
             if (folder / NAME).is_dir():
                 yield folder / NAME
                 return
-    with place_in(store).fetch(_required(stored, trial)) as folder:
+    with place.fetch(_required(stored, trial)) as folder:
         yield folder
 
 
