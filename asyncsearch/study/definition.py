@@ -54,6 +54,8 @@ class StudyDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """How workers get several trials together; None: each trains alone."""
     is_tolerant: bool = False
     """Whether it takes over what other studies trained in packs, though it does not pack."""
+    keep_dirs: int | None = None
+    """Of how many of the best finished trials the folders stay; None: of all."""
 
     @property
     def takes_packed(self) -> bool:

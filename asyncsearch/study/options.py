@@ -133,6 +133,9 @@ class Checkpoints(metaclass=CheckedCalls):
     """Of how many of the best finished trials; those of unfinished trials are always kept."""
     store_timeout: float | timedelta = 600.0
     """Time for which a run waits while its store cannot be used, for checkpoints or for its journal, before it ends."""
+    keep_dirs: int | None = None
+    """Of how many of the best finished trials ``trial.dir`` stays stored once a run is over; those of unfinished trials
+    stay, too. None: all stay."""
     dir_bytes: int = MOST_BYTES
     """Bytes that the files in ``trial.dir`` may take, of each trial."""
 
@@ -147,6 +150,8 @@ class Checkpoints(metaclass=CheckedCalls):
     def __post_init__(self) -> None:
         count_of("keep_checkpoints", self.keep_checkpoints)
         seconds_of("store_timeout", self.store_timeout)
+        if self.keep_dirs is not None:
+            count_of("keep_dirs", self.keep_dirs)
         positive("dir_bytes", self.dir_bytes, "100_000_000")
 
     def with_timeout(self, settings: DriverSettings) -> DriverSettings:

@@ -225,14 +225,14 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
 
     def _sweep_after(self, state: StudyState, losses: int) -> None:
         with suppress(StoreError):  # the search is over, and the next run sweeps again
-            trial_dirs.tidy(self.store)
+            trial_dirs.tidy(self.store, state, self.definition.keep_dirs)
             if _losses(state) > losses or self.store.list("tmp"):  # a store that could not be written keeps its rest
                 self._sweep(state)
 
     def _sweep(self, state: StudyState) -> None:
         """Remove what writers that were killed have left. No worker may run: it would lose what it writes."""
         self.store.sweep()
-        trial_dirs.tidy(self.store)
+        trial_dirs.tidy(self.store, state, self.definition.keep_dirs)
         for checkpoint in self.store.checkpoints():
             if checkpoint not in state.references:  # its attempt ended between the commit and the record of it
                 self.store.delete(checkpoint)

@@ -172,6 +172,7 @@ class Study(Results):
         )
         self._settings = checkpoints.with_timeout(workers.for_driver())
         self._worker = workers.for_agents() | checkpoints.for_agents()
+        self._keep_dirs: int | None = checkpoints.keep_dirs
         self._backend = require_backend(backend)
         self._resume = resume
         self._seen: ReadState | None = None
@@ -209,7 +210,7 @@ class Study(Results):
         study._bundle, study._backend = plan.trainable, backend or plan.backend
         study.shared = None if plan.shared is None else plan.shared.with_keys_of(study.store)
         study._is_trusted, study._quota_bytes = plan.is_trusted, plan.quota_bytes
-        study.packing, study._is_tolerant = plan.packing, plan.is_tolerant
+        study.packing, study._is_tolerant, study._keep_dirs = plan.packing, plan.is_tolerant, plan.keep_dirs
         study._resume, study._is_read_only = True, False
         study._warm = kept(study.store)
         return study
@@ -225,6 +226,7 @@ class Study(Results):
         study = cls.__new__(cls)
         study._is_read_only, study._default = True, None
         study.packing, study._is_tolerant, study._could_pack = None, False, False
+        study._keep_dirs = None
         study._open(store)
         return study
 
@@ -435,6 +437,7 @@ class Study(Results):
             is_trusted=self._is_trusted,
             packing=self.packing,
             is_tolerant=self._is_tolerant,
+            keep_dirs=self._keep_dirs,
         )
         return RunnableStudy(
             store=self.store,

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import NoTrialsError
 from asyncsearch.ids import CheckpointRef, TrialId
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.training_ends import training_ends
 from asyncsearch.runner.trial_folder import NAME
 from asyncsearch.store.base_store import Store
-from asyncsearch.trial import Trial
+from asyncsearch.trial import Trial, TrialState
 
 FOLDER = "dirs"
 
@@ -73,22 +74,40 @@ def fetched(store: Store, shared: Store | None, trial: Trial, ends: Sequence[Che
 def _required(stored: CheckpointRef | None, trial: Trial) -> CheckpointRef:
     if stored is None:
         raise NoTrialsError(
-            f"{trial.name} has stored no folder: its code has not read trial.dir, or its training has neither saved "
-            "nor ended yet. In the trainable, write e.g. (trial.dir / 'notes.txt').write_text('...')."
+            f"{trial.name} has stored no folder: its code has not read trial.dir, its training has neither saved nor "
+            "ended yet, or it was none of the keep_dirs best. In the trainable, write e.g. "
+            "(trial.dir / 'notes.txt').write_text('...')."
         )
     return stored
 
 
-def tidy(store: Store) -> None:
+def spared(state: StudyState, keep: int | None) -> set[TrialId]:
+    """Return the finished trials that are not among the ``keep`` best of these; None: all are. Pure."""
+    finished = [trial for trial in state.trials if trial.state.is_finished]
+    finished.sort(key=lambda trial: _rank(state, trial))
+    return set() if keep is None else {trial.id for trial in finished[keep:]}
+
+
+def _rank(state: StudyState, trial: Trial) -> tuple[bool, float, TrialId]:
+    score = None if trial.state is TrialState.FAILED else state.score(trial.value)
+    return (score is None, score or 0.0, trial.id)
+
+
+def tidy(store: Store, state: StudyState, keep: int | None) -> None:
     """Remove the folders that no trial reads any more, and what writers that were killed have left.
 
     Call it under the lock of the store, while no worker runs.
+
+    Args:
+        store: of the study.
+        state: of the study.
+        keep: as in ``Checkpoints.keep_dirs``.
     """
     if not store.list(FOLDER):
         return
     place = place_in(store)
     place.sweep()
     stored = place.checkpoints()
-    kept = set(last_stored(training_ends(read_records(store)), stored).values())
-    for reference in set(stored) - kept:
+    last, worse = last_stored(training_ends(read_records(store)), stored), spared(state, keep)
+    for reference in set(stored) - {end for trial, end in last.items() if trial not in worse}:
         place.delete(reference)

@@ -146,9 +146,21 @@ def test_too_much_in_it_fails_the_trial_and_names_the_line(tmp_path: Path) -> No
         text_in(study, 0, "much.bin")
 
 
+def test_the_folders_of_the_best_finished_trials_stay_if_not_all_are_to_stay(tmp_path: Path) -> None:
+    study = study_of(writes_units, tmp_path / "study", [3, 1, 2], checkpoints=Checkpoints(keep_dirs=2))
+    study.run(display="none")
+    assert [text_in(study, trial)[:3] for trial in (1, 2)] == ["1:1", "1:2"]
+    with pytest.raises(NoTrialsError, match=r"keep_dirs"):
+        text_in(study, 0)
+    Study.resume(tmp_path / "study", backend="inline").run(display="none")
+    assert len(place_in(study.store).checkpoints()) == 2
+
+
 def test_the_limit_is_checked_before_the_study_begins() -> None:
     with pytest.raises(UsageError, match=r"dir_bytes=0"):
         Checkpoints(dir_bytes=0)
+    with pytest.raises(UsageError, match=r"keep_dirs=-1"):
+        Checkpoints(keep_dirs=-1)
 
 
 def test_the_lanes_of_a_pack_have_a_folder_each(tmp_path: Path) -> None:
