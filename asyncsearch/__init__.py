@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from asyncsearch.plan.gangs import Gang as Gang
     from asyncsearch.report.plots.plots import plot_history as plot_history
     from asyncsearch.report.plots.plots import plot_rungs as plot_rungs
+    from asyncsearch.report.plots.workers import plot_timeline as plot_timeline
     from asyncsearch.report.what_if.worker_counts import what_if as what_if
     from asyncsearch.runner.standalone import StandaloneTrial as StandaloneTrial
     from asyncsearch.schedulers import ASHA as ASHA
@@ -61,6 +62,7 @@ _HOMES = {
         "asyncsearch.errors": "AsyncSearchError",
         "asyncsearch.plan.gangs": "Gang",
         "asyncsearch.report.plots.plots": "plot_history plot_rungs",
+        "asyncsearch.report.plots.workers": "plot_timeline",
         "asyncsearch.report.what_if.worker_counts": "what_if",
         "asyncsearch.runner.standalone": "StandaloneTrial",
         "asyncsearch.schedulers": "ASHA FIFO Hyperband MedianStopping PBT SHA",

@@ -50,6 +50,7 @@ _ANSWERS = {
     **dict.fromkeys(("log", "log_metrics", "add_metric", "set_user_attr"), "write trial.report(loss=...)."),
     **dict.fromkeys(("number", "trial_id", "id"), "write trial.name."),
     **dict.fromkeys(("max_epochs", "num_epochs", "budget"), "write trial.max_resource."),
+    **dict.fromkeys(("logdir", "log_dir", "folder", "path", "artifacts", "tensorboard_dir"), "write trial.dir."),
     "should_prune": "leave it out, trial.report(...) ends a trial that is not worth finishing.",
     **dict.fromkeys(
         ("checkpoint", "save_checkpoint", "get_checkpoint", "load_checkpoint", "save", "load", "restore"),
@@ -143,6 +144,17 @@ class TrialContext(abc.ABC):
     @abc.abstractmethod
     def seed(self) -> int:
         """The parameter ``seed``, if the trial has one that is an integer, else the study's; 0 <= seed < 2**63."""
+
+    @property
+    @abc.abstractmethod
+    def dir(self) -> Path:
+        """A folder of the trial's own on this machine, for event files, plots and tables.
+
+        It is made when it is first asked for. What is in it goes into each checkpoint, and to the study's store when
+        the training ends, however it ends; a trial that goes on finds what was in it at its checkpoint. Training that
+        several trials share has one folder, which each of them reads. ``Checkpoints(dir_bytes=)`` says how much it may
+        hold. Links, pipes and sockets in it are not stored.
+        """
 
     @property
     def ablation(self) -> TrialAblation:

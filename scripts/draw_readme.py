@@ -1,8 +1,8 @@
-"""Draw the two pictures of the README: the live table of a search that is running, and a stage tree.
+"""Draw three pictures: the live table of a search that is running, the timeline of its workers, and a stage tree.
 
     python scripts/draw_readme.py       needs scikit-learn, and Chromium for the table; about two minutes
 
-Both come from real searches, of networks for handwritten digits and of schedules. Chromium turns the table's HTML into
+They come from real searches, of networks for handwritten digits and of schedules. Chromium turns the table's HTML into
 a picture.
 """
 
@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
-from asyncsearch import ASHA, FIFO, GridSearch, Study, Trainer, choice, loguniform, randint
+from asyncsearch import ASHA, FIFO, GridSearch, Study, Trainer, choice, loguniform, plot_timeline, randint
 from asyncsearch.report.live.display import Notebook
 from asyncsearch.report.live.html import html
 from asyncsearch.report.live.status import StudyStatus
@@ -89,7 +89,7 @@ class Recorder(Notebook):
 
 
 def live_page() -> str:
-    """Run the search of the digits, and return the table as it was when two thirds of its trials existed."""
+    """Run the search of the digits, draw its workers, and return its table when two thirds of its trials existed."""
     recorder = Recorder()
     study = Study(
         DigitReader,
@@ -101,6 +101,7 @@ def live_page() -> str:
         backend="processes",
     )
     run_shown(study, TRIALS, 2, None, recorder)
+    plot_timeline(study).save(DOCS / "timeline.svg")
     return next(page for status, page in recorder.pages if status.trials >= TRIALS * 2 // 3)
 
 

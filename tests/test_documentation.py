@@ -66,7 +66,7 @@ def test_every_command_that_a_page_names_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     code = "\n".join(part.strip("`") for part in re.findall(r"```bash.*?```|`[^`\n]+`", text, flags=re.DOTALL))
     for command in re.findall(r"^asyncsearch ([a-z]+)", code, flags=re.MULTILINE):
-        assert re.search(rf"^    {command} ", known, flags=re.MULTILINE), command
+        assert re.search(rf"^    {command}\b", known, flags=re.MULTILINE), command
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

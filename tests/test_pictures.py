@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.report.plots.plots import plot_history, plot_rungs
+from asyncsearch.report.plots.workers import plot_timeline
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import constant, cosine_restarts, multistep, step, values, warmup
@@ -79,7 +80,7 @@ def test_pictures_of_the_pages_are_whole(path: Path) -> None:
 @pytest.mark.parametrize("name", ["usual", "lengthy", "branching"])
 def test_pictures_of_studies_are_whole(name: str, request: pytest.FixtureRequest) -> None:
     study = request.getfixturevalue(name)
-    for picture in (plot_history(study), plot_rungs(study), study.tree()):
+    for picture in (plot_history(study), plot_rungs(study), plot_timeline(study), study.tree()):
         assert ink_outside(picture.svg) == [], type(picture).__name__
 
 

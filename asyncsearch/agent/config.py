@@ -6,6 +6,7 @@ import msgspec
 
 from asyncsearch.ids import WorkerId
 from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.runner.trial_folder import MOST_BYTES
 from asyncsearch.store.base_store import Store
 
 
@@ -53,6 +54,10 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether each training gets a new process."""
     keeps_template: bool = False
     """Whether the worker's process keeps a template that forks its runners, and ends what these leave behind."""
+    dirs: Store | None = None
+    """Where the folders of trials are stored when a training is over; None: nowhere."""
+    dir_bytes: int = MOST_BYTES
+    """What one of them may hold."""
     log: LogLimits = LogLimits()
 
     def __repr__(self) -> str:

@@ -10,13 +10,14 @@ from pathlib import Path
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.log_lines import LogBuffer
 from asyncsearch.events import CheckpointFailed, Outcome, TrainingEnded
-from asyncsearch.ids import CheckpointRef, Lease
+from asyncsearch.ids import CheckpointRef, Lease, trial_name
 from asyncsearch.plan.packing import group_of
 from asyncsearch.rpc.messages import RankFailed
 from asyncsearch.runner.failures import with_last_lines
 from asyncsearch.runner.protocol import Amendment, GangSeat, Note
+from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.store.manifest import PackedWith
-from asyncsearch.work import Lane
+from asyncsearch.work import Lane, node_at
 
 
 class LaneRun:
@@ -44,6 +45,8 @@ class LaneRun:
         """Keeps its initial checkpoint open."""
         self.load: Path | None = None
         """Path of that checkpoint; None: not fetched yet."""
+        self.place = FolderPlace()
+        """Where its trial may make a folder."""
         self.is_sent = False
         """Whether the runner has got the lane."""
         self.is_over = False
@@ -95,6 +98,16 @@ class LaneRun:
         if self.is_packed:
             return PackedWith(self.lanes, group_of(self.lane.stages[stage].params), resource)
         return self.loaded
+
+    @property
+    def trial(self) -> str:
+        """The name of the trial in whose name it trains."""
+        return trial_name(self.lane.stages[0].trials[0])
+
+    @property
+    def reached(self) -> CheckpointRef:
+        """Node and resource up to which it has trained."""
+        return CheckpointRef(node_at(self.lane.stages, self.resource), self.resource)
 
     def checkpoint(self, stage: int, resource: int) -> CheckpointRef:
         """Return the reference of its checkpoint at a resource of a stage."""

@@ -176,4 +176,4 @@ class RunnerSupervisor:
 
 def _train(run: LaneRun) -> Train:
     load = None if run.load is None else str(run.load)
-    return Train(run.lane.stages, load, tuple(run.amendments), run.number, run.seat, tuple(run.notes))
+    return Train(run.lane.stages, load, tuple(run.amendments), run.number, run.seat, tuple(run.notes), run.place)

@@ -17,7 +17,8 @@ import msgspec
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.errors import CheckpointError, StoreError
+from asyncsearch.agent.trial_folders import TrialFolders, warn
+from asyncsearch.errors import CheckpointError, StoreError, UsageError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.store.base_store import Store
@@ -45,9 +46,15 @@ class Waiting(msgspec.Struct, frozen=True):
     """A transfer waits for the store, or no longer does."""
 
     transfer: str
-    """``commit`` or ``fetch``."""
+    """``commit``, ``fetch`` or ``folder``."""
     error: str = ""
     """What the store answered last; empty: it waits no longer."""
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The folder of a training that is over is stored, or could not be."""
+
+    run: LaneRun
 
 
 class Fetched(msgspec.Struct, frozen=True):
@@ -95,7 +102,7 @@ class Transfers:
         self,
         store: Store,
         cache: CheckpointCache,
-        post: Callable[[Uploaded | Fetched | Waiting], None],
+        post: Callable[[Uploaded | Published | Fetched | Waiting], None],
         wait: Callable[[LaneRun, float], None] | None,
     ) -> None:
         """Prepare.
@@ -112,6 +119,8 @@ class Transfers:
         self._wait = wait or (lambda run, delay_s: run.gives_up.wait(delay_s))
         self.pending: list[LaneRun] = []
         """The runs of commits whose end the owner has not removed yet."""
+        self.publishing: list[LaneRun] = []
+        """The runs whose folders are being stored, likewise."""
 
     @property
     def is_full(self) -> bool:
@@ -122,6 +131,11 @@ class Transfers:
         """Commit a staged folder."""
         self.pending.append(run)
         self._uploads.submit(lambda: self._commit(run, checkpoint, staged, packed_with))
+
+    def publish(self, run: LaneRun, folders: TrialFolders) -> None:
+        """Store the folder of a run that is over, and remove it from this machine."""
+        self.publishing.append(run)
+        self._uploads.submit(lambda: self._publish(run, folders))
 
     def discard(self, staged: Path) -> None:
         """Remove a staged folder that will not be committed."""
@@ -160,6 +174,16 @@ class Transfers:
                 self._cache.discard(staged)
             self._post(Uploaded(run, checkpoint, size_bytes, error, kind))
 
+    def _publish(self, run: LaneRun, folders: TrialFolders) -> None:
+        try:
+            if not run.is_refused:
+                self._until_done(run, "folder", lambda: folders.publish(run))
+        except Exception as error:
+            warn(run, error)
+        finally:
+            folders.remove(run)
+            self._post(Published(run))
+
     def _until_done(self, run: LaneRun, transfer: str, do: Callable[[], T]) -> T:
         """Return the result of a transfer; try again while the store fails and the run waits for it."""
         delays = Backoff()
@@ -168,7 +192,7 @@ class Transfers:
             while True:
                 try:
                     return do()
-                except CheckpointError:
+                except (CheckpointError, UsageError):
                     raise
                 except Exception as error:
                     if not run.gives_up.is_set():

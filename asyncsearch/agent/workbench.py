@@ -25,7 +25,8 @@ from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.runner_deaths import cause_of_death
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.agent.runner_supervisor import RunnerSupervisor
-from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
+from asyncsearch.agent.transfers import Fetched, Published, Uploaded, Waiting
+from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
 from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
@@ -58,13 +59,14 @@ class Workbench:
         config: WorkerConfig,
         watch: DescriptorSelector,
         stream: DriverStream,
-        post: Callable[[Uploaded | Fetched | Waiting | RunnerProcess], None],
+        post: Callable[[Uploaded | Published | Fetched | Waiting | RunnerProcess], None],
     ) -> None:
         """Prepare; any thread may call ``post``, which passes its argument to one of the ``on_`` methods."""
         self._config = config
         self._stream = stream
         self.runners = RunnerSupervisor(config, watch, stream, exited=post, received=self._on_message)
-        self.checkpoints = WorkerCheckpoints(config.store, stream.send, post, self.runners.tell)
+        folders = TrialFolders(config.dirs, config.dir_bytes)
+        self.checkpoints = WorkerCheckpoints(config.store, stream.send, post, self.runners.tell, folders=folders)
         self._current: list[LaneRun] = []
         """The lanes of the present work that have not ended."""
         self._waiting: deque[list[LaneRun]] = deque()

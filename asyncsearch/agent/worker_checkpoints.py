@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.transfers import Fetched, Transfers, Uploaded, Waiting
+from asyncsearch.agent.transfers import Fetched, Published, Transfers, Uploaded, Waiting
+from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.rpc.messages import StoreOutage
 from asyncsearch.runner.protocol import Folder, FolderWanted, Saved, SaveFailed
+from asyncsearch.runner.trial_folder import MOST_BYTES
 from asyncsearch.store.base_store import Store
 
 
@@ -23,9 +25,10 @@ class WorkerCheckpoints:
         self,
         store: Store,
         send: Callable[[CheckpointCommitted | CheckpointFailed | StoreOutage], None],
-        post: Callable[[Uploaded | Fetched | Waiting], None],
+        post: Callable[[Uploaded | Published | Fetched | Waiting], None],
         answer: Callable[[Folder], None],
         *,
+        folders: TrialFolders | None = None,
         wait: Callable[[LaneRun, float], None] | None = None,
     ) -> None:
         """Prepare.
@@ -35,12 +38,14 @@ class WorkerCheckpoints:
             send: sends an event to the driver.
             post: receives the result of a transfer; called from the transfers' threads.
             answer: sends the runner a folder.
+            folders: those of trials; None: what is in them is stored with checkpoints only.
             wait: without threads, where the caller runs transfers and ``post``: waits so many seconds, or less if the
                 run gives up; None: transfers have their own threads.
         """
         self._store = store
         self._send = send
         self._answer = answer
+        self._folders = folders or TrialFolders(None, MOST_BYTES)
         self._cache = CheckpointCache(store)
         self._transfers = Transfers(store, self._cache, post, wait)
         self._wanted: tuple[LaneRun, FolderWanted] | None = None
@@ -54,11 +59,12 @@ class WorkerCheckpoints:
 
     @property
     def pending(self) -> int:
-        """Number of commits that the driver does not know yet."""
-        return len(self._transfers.pending)
+        """Number of commits that the driver does not know yet, and of folders that are being stored."""
+        return len(self.committing)
 
     def fetch(self, run: LaneRun) -> None:
-        """Fetch the run's initial checkpoint."""
+        """Fetch the run's initial checkpoint, and give its trial a place for a folder."""
+        run.place = self._folders.place()
         if run.lane.load is not None:
             self._transfers.fetch(run, run.lane.load)
 
@@ -85,8 +91,8 @@ class WorkerCheckpoints:
 
     @property
     def committing(self) -> list[LaneRun]:
-        """The runs whose checkpoints are being committed."""
-        return list(self._transfers.pending)
+        """The runs whose checkpoints are being committed, or whose folders are being stored."""
+        return [*self._transfers.pending, *self._transfers.publishing]
 
     def waiting(self, waiting: Waiting) -> None:
         """Tell the driver when this worker begins to wait for the store, and when nothing waits any more."""
@@ -132,8 +138,14 @@ class WorkerCheckpoints:
             self._send(CheckpointCommitted(run.lease, checkpoint, uploaded.size_bytes, run.number))
         self._give()
 
+    def published(self, published: Published) -> None:
+        """Note that the folder of a run needs no more care."""
+        self._transfers.publishing.remove(published.run)
+
     def forget(self, run: LaneRun) -> None:
-        """Release the resources of a run."""
+        """Release the resources of a run that is over, and store its folder if it has one."""
+        if self._folders.is_used(run):
+            self._transfers.publish(run, self._folders)
         for staged in run.staged.values():
             self._transfers.discard(staged)
         run.staged.clear()
@@ -145,6 +157,7 @@ class WorkerCheckpoints:
         self.wait_no_longer(self.committing)
         self._transfers.close()
         self._cache.close()
+        self._folders.close()
 
     def _discard(self, run: LaneRun, of: FolderWanted | SaveFailed) -> None:
         staged = run.staged.pop((of.stage, of.resource), None)

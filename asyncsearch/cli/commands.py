@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,10 @@ from asyncsearch.trial import Trial, TrialState
 if TYPE_CHECKING:
     from asyncsearch.shared.cleaning import Item
     from asyncsearch.study.results import Results
+
+
+_FOLLOW_S = 5.0
+"""Between two looks at a study that runs."""
 
 
 def _opened(store: str) -> Results:
@@ -101,6 +107,18 @@ def tree(options: argparse.Namespace) -> None:
             f"{options.output} cannot be written: {error}. Name a writable file, --output tree.svg."
         ) from error
     print(printable(f"{tree.summary}\nwritten to {path}"))
+
+
+def tensorboard(options: argparse.Namespace) -> None:
+    """Write event files for TensorBoard; with ``--follow`` until no driver has the study open."""
+    study = _opened(options.store)
+    path = study.tensorboard(options.logdir)
+    print(printable(f"written to {path}; look at it: tensorboard --logdir {shlex.quote(str(path))}"), flush=True)
+    is_running = options.follow and study.store.is_locked()
+    while is_running:
+        time.sleep(_FOLLOW_S)
+        is_running = study.store.is_locked()  # before the look: what comes meanwhile is looked at the next time
+        study.tensorboard(path)
 
 
 def resume(options: argparse.Namespace) -> None:

@@ -21,6 +21,7 @@ examples:
   asyncsearch logs studies/digits trial-7 --follow      follow the output of a trial
   asyncsearch explain studies/digits trial-7            explain why it was paused, promoted or stopped
   asyncsearch tree studies/digits --output tree.svg     draw what is trained once for several trials
+  asyncsearch tensorboard studies/digits --follow       write event files for TensorBoard, until the search ends
   asyncsearch resume studies/digits --num-trials 128    continue where the journal ends
   asyncsearch preview search.py --num-trials 64         estimate the cost of a search before it runs
   asyncsearch simulate studies/digits --workers 4,8,16  estimate its duration with other numbers of workers
@@ -84,6 +85,11 @@ def make_parser() -> argparse.ArgumentParser:
         added, "tree", commands.tree, "show which training several trials share, and what it saves", "store"
     )
     tree.add_argument("--output", "-o", metavar="FILE.svg", help="write a picture (default: print the main branches)")
+
+    words = "write event files for TensorBoard, with the parameters and metrics of all trials"
+    board = _command(added, "tensorboard", commands.tensorboard, words, "store")
+    board.add_argument("--logdir", metavar="FOLDER", help="where to (default: tensorboard/<name of the study>)")
+    board.add_argument("--follow", "-f", action="store_true", help="add what is new until the search has ended")
 
     resume = _command(
         added, "resume", commands.resume, "continue a study where its journal ends (runs its code)", "store"

@@ -38,7 +38,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.trial import UNBOUNDED, Metrics, Params, TrialState
-from asyncsearch.work import Stage
+from asyncsearch.work import Stage, node_at
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -116,7 +116,7 @@ class Projection:
             return []
         if event.resource > progress.reported:
             progress.reported, progress.reported_s = event.resource, t
-        node = _node(progress.stages, event.resource)
+        node = node_at(progress.stages, event.resource)
         self._keep(node, event.resource, event.metrics)
         subscribers = sorted(self._subscribers.get(node, {}).items())
         reached = [trial for trial, end in subscribers if event.resource <= end]
@@ -217,10 +217,6 @@ class Projection:
         at = bisect.bisect_left(kept, resource, key=lambda report: report[0])
         if at == len(kept) or kept[at][0] != resource:  # an evaluation may have a lower resource than the last report
             kept.insert(at, (resource, metrics))
-
-
-def _node(stages: tuple[Stage, ...], resource: int) -> NodeKey:
-    return next((s.node for s in stages if s.stop is None or resource <= s.stop), stages[-1].node)
 
 
 def reports(records: Iterable[Record]) -> Iterator[Report]:

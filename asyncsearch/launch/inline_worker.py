@@ -18,7 +18,8 @@ from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt,
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.outputs import MAX_BACKLOG
-from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
+from asyncsearch.agent.transfers import Fetched, Published, Uploaded, Waiting
+from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import Outcome, PackMeasured
 from asyncsearch.ids import Lease
@@ -53,7 +54,12 @@ class InlineWorker:
         self.acknowledged = 0
         """Number of the last message that is durable; the driver's thread sets it."""
         self.checkpoints = WorkerCheckpoints(
-            config.store, self.send, self._on_transfer, self._on_folder, wait=self._wait
+            config.store,
+            self.send,
+            self._on_transfer,
+            self._on_folder,
+            folders=TrialFolders(config.dirs, config.dir_bytes),
+            wait=self._wait,
         )
         self._folders: list[Folder] = []
         """The folder from ``checkpoints`` that was wanted last; empty: it waits for a place."""
@@ -178,9 +184,11 @@ class InlineWorker:
         runs = [*self._current, *(run for lanes in self._waiting for run in lanes)]
         return [run for run in runs if lease in (None, run.lease) and lane in (None, run.number)]
 
-    def _on_transfer(self, done: Uploaded | Fetched | Waiting) -> None:
+    def _on_transfer(self, done: Uploaded | Published | Fetched | Waiting) -> None:
         if isinstance(done, Uploaded):
             self.checkpoints.uploaded(done)
+        elif isinstance(done, Published):
+            self.checkpoints.published(done)
         elif isinstance(done, Waiting):
             self.checkpoints.waiting(done)
         else:
@@ -222,7 +230,7 @@ class InlineWorker:
         ended = self._fetched(run)
         if ended is not None:
             return ended
-        train = Train(run.lane.stages, None if run.load is None else str(run.load))
+        train = _train(run)
         function, link = self._guarded(self._trainable, run), DirectLink(run, self, look_up)
         return run_training(function, train, link, NoInterrupts(), self._config.metric, self._config.untrusted)
 
@@ -271,8 +279,7 @@ class InlineWorker:
         return ended is None
 
     def _context(self, run: LaneRun, look_up: Callable[[], None]) -> SearchContext:
-        train = Train(run.lane.stages, None if run.load is None else str(run.load))
-        return context_of(train, DirectLink(run, self, look_up), self._config.untrusted)
+        return context_of(_train(run), DirectLink(run, self, look_up), self._config.untrusted)
 
     def _interrupted(self, interrupt: BaseException) -> None:
         """Turn the user's interrupt into a stop of the lanes that train."""
@@ -338,6 +345,10 @@ def _stop(runs: list[LaneRun], reason: str, *, is_refused: bool = False) -> None
         run.stop_reason = run.stop_reason or reason
         run.gives_up.set()
         run.is_refused |= is_refused
+
+
+def _train(run: LaneRun) -> Train:
+    return Train(run.lane.stages, None if run.load is None else str(run.load), place=run.place)
 
 
 def _load(bundle: bytes) -> TrainFunction | Ended:

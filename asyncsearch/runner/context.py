@@ -22,6 +22,7 @@ from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.runner.once_cache import once
 from asyncsearch.runner.saving import hooks_of, write
 from asyncsearch.runner.timeline import LaneTimeline
+from asyncsearch.runner.trial_folder import FolderPlace, TrialFolder
 from asyncsearch.trainable import (
     Evaluate,
     LoadFunction,
@@ -54,6 +55,7 @@ class SearchContext(TrialContext):
         load: Path | None = None,
         name: str | None = None,
         untrusted: str = "",
+        place: FolderPlace | None = None,
     ) -> None:
         """Begin where the first stage begins.
 
@@ -63,6 +65,7 @@ class SearchContext(TrialContext):
             load: the checkpoint there.
             name: of the trial; None: that of the first trial of the first stage.
             untrusted: folder of the checkpoints, if nothing may be unpickled from it; else empty.
+            place: where to make the folder of the trial; None: in a temporary folder.
         """
         first = stages[0]
         self.has_reported = False
@@ -77,6 +80,7 @@ class SearchContext(TrialContext):
         self._load = load
         self._untrusted = untrusted
         self._name = name if name is not None else trial_name(first.trials[0])
+        self._folder = TrialFolder(place or FolderPlace(), load, self._name)
         self._done = first.start
         self._reported = first.start - 1 if self._timeline.is_evaluation else first.start
         self._present: int | None = None
@@ -109,6 +113,14 @@ class SearchContext(TrialContext):
     @property
     def seed(self) -> int:
         return self._timeline.stages[0].seed
+
+    @property
+    def dir(self) -> Path:
+        return self._folder.path
+
+    def require_small_folder(self) -> None:
+        """Refuse, by a ``UsageError``, a ``dir`` that holds more than may be stored."""
+        self._folder.require_small()
 
     @property
     def resource(self) -> int:
@@ -290,7 +302,12 @@ class SearchContext(TrialContext):
         def place(is_needed: bool, refused: str) -> Path:
             return self._link.folder(index, self._done, is_needed=is_needed, failed=refused)
 
-        write(save, place, lambda: self._timeline.is_save_needed(self._done), f"{self.name} at resource {self._done}")
+        def save_all(path: Path) -> None:
+            save(path)
+            self._folder.copy_beside(path)
+
+        where = f"{self.name} at resource {self._done}"
+        write(save_all, place, lambda: self._timeline.is_save_needed(self._done), where)
 
     def _pause(self) -> None:
         self.is_paused = True

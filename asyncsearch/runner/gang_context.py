@@ -7,6 +7,7 @@ from typing import Any
 
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.gang_link import GangLink
+from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.trainable import SaveFunction
 from asyncsearch.work import Stage
 
@@ -14,8 +15,10 @@ from asyncsearch.work import Stage
 class GangContext(SearchContext):
     """Rank 0 reports and saves; the others train along, and pause and stop where it does."""
 
-    def __init__(self, stages: tuple[Stage, ...], link: GangLink, load: Path | None, untrusted: str) -> None:
-        super().__init__(stages, link, load, untrusted=untrusted)
+    def __init__(
+        self, stages: tuple[Stage, ...], link: GangLink, load: Path | None, untrusted: str, place: FolderPlace
+    ) -> None:
+        super().__init__(stages, link, load, untrusted=untrusted, place=place)
         self._gang = link
 
     @property

@@ -24,6 +24,7 @@ import msgspec
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError
 from asyncsearch.events import Outcome, PackSeconds
+from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.work import Stage
 
 Amendment = SaveAt | CutWork
@@ -79,6 +80,8 @@ class Train(_Message, frozen=True, tag="train"):
     """None: it trains alone."""
     notes: tuple[Note, ...] = ()
     """Notes of other ranks that arrived before its start."""
+    place: FolderPlace = FolderPlace()
+    """Where to make the folder of the trial, if it asks for it."""
 
 
 class TrainPack(_Message, frozen=True, tag="train_pack"):

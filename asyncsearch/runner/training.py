@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from asyncsearch.errors import UsageError
 from asyncsearch.events import KILLED, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
@@ -32,7 +33,7 @@ def context_of(train: Train, link: Link, untrusted: str = "") -> SearchContext:
     load = None if train.load is None else Path(train.load)
     if train.gang is not None and isinstance(link, AgentLink):
         return _of_gang(train, link, train.gang, load, untrusted)
-    return SearchContext(train.stages, link, load, untrusted=untrusted)
+    return SearchContext(train.stages, link, load, untrusted=untrusted, place=train.place)
 
 
 def _of_gang(train: Train, link: AgentLink, seat: GangSeat, load: Path | None, untrusted: str) -> SearchContext:
@@ -40,7 +41,7 @@ def _of_gang(train: Train, link: AgentLink, seat: GangSeat, load: Path | None, u
     from asyncsearch.runner.gang_link import GangLink
 
     link.notes.update({(note.rank, note.key): note.value for note in train.notes})
-    return GangContext(train.stages, GangLink(link, seat), load, untrusted)
+    return GangContext(train.stages, GangLink(link, seat), load, untrusted, train.place)
 
 
 def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGuard, metric: str) -> Ended:
@@ -62,10 +63,12 @@ def ended_by(error: BaseException | None, context: SearchContext, interrupts: Si
     """Return how a training ended that an error has unwound; None: its function returned."""
     if context.is_paused:
         return Ended(Outcome.REACHED, context.resource)
+    if error is None and not context.should_stop:
+        return Ended(Outcome.RETURNED, context.resource)
+    _note_large_folder(context)
     if context.should_stop:
         return Ended(Outcome.STOPPED, context.resource)
-    if error is None:
-        return Ended(Outcome.RETURNED, context.resource)
+    assert error is not None
     if context.world_size > 1 and _is_lost_rank(error):
         return Ended(Outcome.FAILED, context.resource, f"{_text_of(error, context)}\nanother rank was lost", KILLED)
     if interrupts.is_received and isinstance(error, TrialStopped):
@@ -79,6 +82,13 @@ def _is_lost_rank(error: BaseException) -> bool:
     return module is not None and module.is_lost_rank(error)
 
 
+def _note_large_folder(context: SearchContext) -> None:
+    try:
+        context.require_small_folder()
+    except (UsageError, OSError) as error:
+        _note(f"{error} It is not stored.")
+
+
 def _text_of(error: BaseException, context: SearchContext) -> str:
     from asyncsearch.runner.hints import hinted
 
@@ -89,6 +99,7 @@ def report_returned(context: SearchContext, returned: Any, metric: str) -> None:
     """Report the function's return value: a mapping, or a number, which is the study's metric."""
     if context.is_paused:  # the function swallowed the pause
         return
+    context.require_small_folder()
     if returned is None:
         if not context.has_reported and not context.is_resumed:
             raise NoReportError(

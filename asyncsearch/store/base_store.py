@@ -9,6 +9,7 @@ A store is a folder: on local disk, on HDFS, or wherever fsspec reaches. Its lay
     snapshots/000000012345.json    the state after record 12345; an optional shortcut
     checkpoints/<node>/<resource>/ one folder for each checkpoint: files/ and manifest.json; complete or absent
     logs/trial-7.log               output and log of a trial
+    dirs/checkpoints/<node>/...    the last folder of each trial that made one, stored as checkpoints are
     lock                           the driver that may write
     tmp/                           unfinished files; ``sweep`` may remove any of them
 

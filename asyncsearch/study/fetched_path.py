@@ -1,4 +1,4 @@
-"""The path of a checkpoint, which is there for the time of a ``with`` block."""
+"""The path of a checkpoint or of a trial's folder, which is there for the time of a ``with`` block."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from asyncsearch.errors import UsageError
 class FetchedPath(AbstractContextManager[Path]):
     """Gives the path inside a ``with``; used as if it were a path itself, it says so."""
 
-    def __init__(self, fetched: AbstractContextManager[Path]) -> None:
-        self._fetched = fetched
+    def __init__(self, fetched: AbstractContextManager[Path], method: str = "checkpoint") -> None:
+        self._fetched, self._method = fetched, method
 
     def __enter__(self) -> Path:
         return self._fetched.__enter__()
@@ -25,6 +25,7 @@ class FetchedPath(AbstractContextManager[Path]):
 
     def __fspath__(self) -> str:
         raise UsageError(
-            "study.checkpoint(...) is fetched for the time of a with block: write `with study.checkpoint() as path:`, "
-            "and read the path in it."
+            f"study.{self._method}(...) is fetched for the time of a with block: write "
+            f"`with study.{self._method}({'' if self._method == 'checkpoint' else '0'}) as path:`, and read the path "
+            "in it."
         )

@@ -114,7 +114,7 @@ OF_STUDY: Mapping[str, str] = {
     "stop": "Study.run(timeout=...), or interrupt the cell: what is trained is kept",
     "ask": "Study(train, ...) and study.run(): the search calls the trainable",
     "tell": "Study(train, ...) and study.run(): the search calls the trainable",
-    "plot": "plot_history(study) or plot_rungs(study)",
+    "plot": "plot_history(study), plot_rungs(study) or plot_timeline(study)",
     **dict.fromkeys(("execute", "launch", "main"), "study.run(num_trials=64)"),
     **dict.fromkeys(
         ("best_model", "best_estimator_", "best_checkpoint", "get_best_model"),

@@ -13,6 +13,7 @@ import msgspec
 from asyncsearch.arguments import CheckedCalls, Replacement, count_of, positive, seconds_of, yes_or_no
 from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.errors import UsageError
+from asyncsearch.runner.trial_folder import MOST_BYTES
 from asyncsearch.shared.options import read_defaults
 
 _OF_STUDY = ("version", "share", "store", "save_every", "max_failures", "resume")
@@ -132,18 +133,31 @@ class Checkpoints(metaclass=CheckedCalls):
     """Of how many of the best finished trials; those of unfinished trials are always kept."""
     store_timeout: float | timedelta = 600.0
     """Time for which a run waits while its store cannot be used, for checkpoints or for its journal, before it ends."""
+    keep_dirs: int | None = None
+    """Of how many of the best finished trials ``trial.dir`` stays stored once a run is over; those of unfinished trials
+    stay, too. None: all stay."""
+    dir_bytes: int = MOST_BYTES
+    """Bytes that the files in ``trial.dir`` may take, of each trial."""
 
     @classmethod
     def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
         return _IN_STUDY | {
             **dict.fromkeys(("keep", "num_to_keep", "max_to_keep", "keep_last"), "keep_checkpoints={value}"),
+            **dict.fromkeys(("dir_size", "max_dir_bytes", "trial_dir_bytes", "artifact_bytes"), "dir_bytes={value}"),
             **dict.fromkeys(("every", "frequency", "checkpoint_frequency"), "Study(..., save_every={value})"),
         }
 
     def __post_init__(self) -> None:
         count_of("keep_checkpoints", self.keep_checkpoints)
         seconds_of("store_timeout", self.store_timeout)
+        if self.keep_dirs is not None:
+            count_of("keep_dirs", self.keep_dirs)
+        positive("dir_bytes", self.dir_bytes, "100_000_000")
 
     def with_timeout(self, settings: DriverSettings) -> DriverSettings:
         """Return settings of the driver with the time for which it waits for its store."""
         return msgspec.structs.replace(settings, store_timeout_s=seconds_of("store_timeout", self.store_timeout))
+
+    def for_agents(self) -> dict[str, Any]:
+        """Return the fields of ``WorkerConfig`` that these options set."""
+        return {"dir_bytes": self.dir_bytes}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import NoTrialsError, StoreError, StudyNotFoundError, UsageError
-from asyncsearch.ids import TrialId, parse_trial, trial_name
+from asyncsearch.ids import CheckpointRef, TrialId, parse_trial, trial_name
 from asyncsearch.journal.opening import Replayed, StudyFile, config_of, read_records, read_study_file
 from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from asyncsearch.report.ablation.table import AblationTable
     from asyncsearch.report.tree.tree import Tree
+    from asyncsearch.space import Space
 
 
 _SHOWN = 3
@@ -69,7 +70,11 @@ class Results:
     config: EngineConfig
     store: Store
     shared: Store | None
+    space: Space
+    """Of a study that was made or resumed here; one that was only opened has none."""
     _seen: ReadState | None
+    _ends: tuple[int, dict[TrialId, list[CheckpointRef]]] = (0, {})
+    """Bytes that the journal had, at the least, and where the trainings of each trial ended."""
     _trainable_name: str
     _fingerprint: str
     _parts: dict[str, str]
@@ -193,6 +198,27 @@ class Results:
         return "\n".join([story, *continue_lines(status, state)])
 
     @in_sentences()
+    def tensorboard(self, path: str | Path | None = None) -> Path:
+        """Write what the trials have reported as event files of TensorBoard, and return their folder.
+
+        Each trial is a run, whose steps are its resource, and its configuration is on the page "hparams". The event
+        files that trials wrote into ``trial.dir`` are put beside them. A second call adds only what is new, so that it
+        may be called while the study runs: by ``Study.open(store)`` in another cell or process.
+
+        Args:
+            path: a folder on this machine; None: ``tensorboard/<name of the study>``.
+
+        Raises:
+            UsageError: the extra ``tensorboard`` is not installed, or the folder cannot be written.
+            NoTrialsError: no trial has begun yet.
+        """
+        from asyncsearch.study.event_files import write_event_files
+
+        domains = self.space.parameters if hasattr(self, "space") else {}
+        logdir = Path("tensorboard", self.name) if path is None else Path(path)
+        return write_event_files(self, logdir, self._require_file().created_s, domains)
+
+    @in_sentences()
     def tree(self) -> Tree:
         """Return what is trained and for which trials, as a picture for a notebook and as text for ``print``.
 
@@ -236,6 +262,28 @@ class Results:
             )
         with (self.shared or self.store).fetch(chosen.checkpoint) as folder:
             yield folder / "checkpoint"
+
+    def trial_dir(self, trial: int | str | Trial) -> AbstractContextManager[Path]:
+        """Give a trial's ``trial.dir`` as it was last stored, inside a ``with``: at its end, or at a later checkpoint.
+
+        Raises:
+            NoTrialsError: the trial has stored none.
+        """
+        return FetchedPath(self._fetched_dir(self._trial_id(trial)), "trial_dir")
+
+    def _fetched_dir(self, number: TrialId) -> AbstractContextManager[Path]:
+        from asyncsearch.study.trial_dirs import fetched
+
+        return fetched(self.store, self.shared, self._read_state().trials[number], self._training_ends(number))
+
+    def _training_ends(self, number: TrialId) -> list[CheckpointRef]:
+        """Return where the trainings of a trial ended; the journal is read again only when there is more to read."""
+        from asyncsearch.journal.training_ends import training_ends
+
+        size, found = self._ends
+        if size != (present := self.store.journal_size()):
+            size, found = self._ends = present, training_ends(read_records(self.store))
+        return found.get(number, [])
 
     @in_sentences()
     def summary(self) -> str:

@@ -47,7 +47,7 @@ from asyncsearch.shared.names import compare_names
 from asyncsearch.shared.options import default_names
 from asyncsearch.shared.quota import keep_within
 from asyncsearch.store.base_store import Store
-from asyncsearch.study import kept_functions
+from asyncsearch.study import kept_functions, trial_dirs
 from asyncsearch.study.background import begun
 from asyncsearch.study.definition import StudyDefinition, pickled, require_same
 from asyncsearch.study.gang_option import require_workers, useful_workers, workers_for
@@ -149,6 +149,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     metric=what.config.metric,
                     bundle=what.trainable,
                     store=what.shared or store,
+                    dirs=trial_dirs.place_in(store),
                     untrusted="" if what.shared is None or what.is_trusted else what.shared.shown,
                     endpoint=endpoint,
                     worker=worker,
@@ -256,12 +257,14 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
 
     def _sweep_after(self, state: StudyState, losses: int) -> None:
         with suppress(StoreError):  # the search is over, and the next run sweeps again
+            trial_dirs.tidy(self.store, state, self.definition.keep_dirs)
             if _losses(state) > losses or self.store.list("tmp"):  # a store that could not be written keeps its rest
                 self._sweep(state)
 
     def _sweep(self, state: StudyState) -> None:
         """Remove what writers that were killed have left. No worker may run: it would lose what it writes."""
         self.store.sweep()
+        trial_dirs.tidy(self.store, state, self.definition.keep_dirs)
         for checkpoint in self.store.checkpoints():
             if checkpoint not in state.references:  # its attempt ended between the commit and the record of it
                 self.store.delete(checkpoint)

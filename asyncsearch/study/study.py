@@ -176,7 +176,9 @@ class Study(Results):
             can_evaluate=can_evaluate(trainable),
             can_save=can_save(trainable),
         )
-        self._settings, self._worker = checkpoints.with_timeout(workers.for_driver()), workers.for_agents()
+        self._settings = checkpoints.with_timeout(workers.for_driver())
+        self._worker = workers.for_agents() | checkpoints.for_agents()
+        self._keep_dirs: int | None = checkpoints.keep_dirs
         self._backend = require_backend(backend)
         self._resume = resume
         self._seen: ReadState | None = None
@@ -216,6 +218,7 @@ class Study(Results):
         study.shared = None if plan.shared is None else plan.shared.with_keys_of(study.store)
         study._is_trusted, study._quota_bytes = plan.is_trusted, plan.quota_bytes
         study.packing, study.gang, study._is_tolerant = plan.packing, plan.gang, plan.is_tolerant
+        study._keep_dirs = plan.keep_dirs
         study._resume, study._is_read_only = True, False
         study._warm = kept(study.store)
         return study
@@ -231,6 +234,7 @@ class Study(Results):
         study = cls.__new__(cls)
         study._is_read_only, study._default = True, None
         study.packing, study.gang, study._is_tolerant, study._could_pack = None, None, False, False
+        study._keep_dirs = None
         study._open(store)
         return study
 
@@ -442,6 +446,7 @@ class Study(Results):
             packing=self.packing,
             gang=self.gang,
             is_tolerant=self._is_tolerant,
+            keep_dirs=self._keep_dirs,
         )
         return RunnableStudy(
             store=self.store,

@@ -17,6 +17,7 @@ from asyncsearch import ASHA, FIFO, Study
 from asyncsearch.errors import ClusterError, StudyExistsError
 from asyncsearch.events import WorkerAttached, WorkerLost
 from asyncsearch.journal.opening import read_records
+from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 from tests.launch.tools import PATIENCE_S
 from tests.spark.cluster import StandaloneCluster, spark_session
@@ -41,6 +42,22 @@ def require_whole(study: Study) -> None:
     assert {trial.state for trial in study.trials} <= KEPT
     assert study.best_trial.params == {"x": 1}
     assert study.best_trial.resource == 9
+
+
+def writes_notes(trial: TrialContext) -> None:
+    for epoch in trial.epochs(state={"done": {}}):
+        with (trial.dir / "notes.txt").open("a") as file:
+            file.write(f"{epoch} ")
+        trial.report(loss=trial.params["x"] / epoch)
+
+
+def test_what_trials_write_into_their_folders_comes_back_from_spark(tmp_path: Path) -> None:
+    with spark_session("local[2]"):
+        study = make_study(writes_notes, tmp_path / "study", backend="spark").run(display="none")
+    assert any(trial.resource > 1 for trial in study.trials)
+    for trial in study.trials:
+        with study.trial_dir(trial) as folder:
+            assert (folder / "notes.txt").read_text().split() == [str(unit) for unit in range(1, trial.resource + 1)]
 
 
 def test_a_killed_executor_costs_what_it_trained_since_its_checkpoint_and_nothing_else(

@@ -107,10 +107,19 @@ def _dots(study: PlottedStudy, points: list[PlottedPoint], shown: list[int]) -> 
     return dots
 
 
-def _points(study: PlottedStudy) -> list[PlottedPoint]:
+def require_study(study: object, function: str) -> None:
+    """Check that something is a study, which a function is to draw.
+
+    Raises:
+        UsageError: it is not.
+    """
     if isinstance(study, type) or not hasattr(study, "store"):
         place = repr(study) if isinstance(study, str) else "'studies/digits'"
-        raise UsageError(f"{reprlib.repr(study)} is not a study: write e.g. plot_history(Study.open({place})).")
+        raise UsageError(f"{reprlib.repr(study)} is not a study: write e.g. {function}(Study.open({place})).")
+
+
+def _points(study: PlottedStudy) -> list[PlottedPoint]:
+    require_study(study, "plot_history")
     points = []
     for report in reports(read_records(study.store)):
         value = finite(report.metrics.get(study.config.metric))

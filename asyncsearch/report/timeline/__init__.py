@@ -1,0 +1,1 @@
+"""Which worker trained what, and when, as the journal tells."""
