@@ -225,8 +225,8 @@ class Cluster:
             raise UsageError(f"This cluster is closed: submit {study.name!r} inside its `with` block.")
         if study.gang is not None:
             raise UsageError(
-                f"{study.name!r} trains each trial on {study.gang.size} workers, and a study on a shared cluster has one "
-                "worker a trial: run it by itself, study.run(...), or leave out workers_per_trial=."
+                f"{study.name!r} trains each trial on {study.gang.size} workers, and a study on a shared cluster has "
+                "one worker a trial: run it by itself, study.run(...), or leave out workers_per_trial=."
             )
         backend = backend_of(study)
         running = [one.study for one in self._submissions if one.is_running]

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import FIFO, Gang, what_if
+from asyncsearch.engine.handling import handle
 from asyncsearch.errors import UsageError
-from asyncsearch.events import DriverStarted, RunRequested, WorkerAttached
+from asyncsearch.events import AnyEvent, DriverStarted, RunRequested, WorkerAttached, WorkerLost
 from asyncsearch.ids import WorkerId
+from asyncsearch.journal.format import SegmentReader
 from asyncsearch.report.live.status import status_of
 from asyncsearch.report.live.table import workers_line
+from asyncsearch.report.timeline.worker_spans import SpanEnd, worker_timeline
 from tests.engine.player import Player
-from tests.engine.tools import make_state
+from tests.engine.tools import Recorded, make_state
 from tests.gangs.searches import Digits, digits, grid, linear
 
 
@@ -44,3 +47,17 @@ def test_a_story_names_the_workers_that_trained_together(tmp_path: Path) -> None
     assert [case.workers for case in what_if(study, workers=(1, 2, 4)).cases] == [2, 4]
     with pytest.raises(UsageError, match="each trial of this study trains on 2 workers"):
         what_if(study, workers=(1,))
+
+
+def test_the_timeline_shows_a_gang_on_each_of_its_workers() -> None:
+    state = make_state(FIFO(max_resource=3))
+    state.gang = Gang(2)
+    recorded = Recorded(state)
+    attached = [WorkerAttached(WorkerId(number), 1) for number in (0, 1)]
+    events: list[AnyEvent] = [DriverStarted("test"), RunRequested(1, 2), *attached]
+    for now, event in enumerate([*events, WorkerLost(WorkerId(1), 1, "killed")]):
+        recorded(float(now), event, handle(state, event, float(now)))
+    read = list(SegmentReader().read("000001.jsonl", recorded.lines))
+    (span,) = worker_timeline(read).spans
+    assert span.workers == (0, 1)
+    assert (span.start_s, span.end_s, span.end) == (3.0, 4.0, SpanEnd.LOST)

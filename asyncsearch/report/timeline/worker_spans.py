@@ -6,11 +6,11 @@ A lane of a lease is a span. It ends with its training, with the loss of its wor
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from asyncsearch.actions import DismissWorker, EndRun, GivenLane, MoveTrial, lanes_given
+from asyncsearch.actions import Assign, DismissWorker, EndRun, GivenLane, MoveTrial, lanes_given
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
@@ -146,8 +146,9 @@ class _Reader:
         moved = {action.trial: action.reason for action in record.actions if isinstance(action, MoveTrial)}
         self._follow(event, t, moved)
         for action in record.actions:
+            followers = action.work.followers if isinstance(action, Assign) else ()
             for given in lanes_given(action):
-                self._begin(given, t)
+                self._begin(given, t, [member.worker for member in followers])
             if isinstance(action, DismissWorker):
                 self._leave(action.worker, action.epoch, t)
             elif isinstance(action, EndRun):
@@ -184,9 +185,9 @@ class _Reader:
             case _:
                 pass
 
-    def _begin(self, given: GivenLane, t: float) -> None:
+    def _begin(self, given: GivenLane, t: float, others: Sequence[WorkerId]) -> None:
         first, lease = given.lane.stages[0], given.lease
-        span = WorkerSpan(lease, (lease.worker,), first.trials, t, t, first.start, first.start)
+        span = WorkerSpan(lease, (lease.worker, *others), first.trials, t, t, first.start, first.start)
         self._training[given.attempt] = span
         self._found.spans.append(span)
 
@@ -223,7 +224,7 @@ class _Reader:
 
 
 def _is_of(span: WorkerSpan, worker: WorkerId, epoch: int) -> bool:
-    return (span.lease.worker, span.lease.epoch) == (worker, epoch)
+    return worker in span.workers and (worker != span.lease.worker or epoch == span.lease.epoch)
 
 
 def _place(spans: list[WorkerSpan]) -> None:
