@@ -20,6 +20,7 @@ __all__ = ["LocalStore", "Segment", "Store", "open_store", "register_store"]
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 _BUILT_IN = ("file", "local")
+_EXTRAS = {"s3": "s3", "s3a": "s3", "az": "azure", "abfs": "azure", "abfss": "azure"}
 _factories: dict[str, Callable[[str], Store]] = {}
 
 
@@ -148,9 +149,11 @@ def _open_fsspec(url: str, protocol: str) -> Store:
     try:
         fsspec.get_filesystem_class(protocol)
     except (ImportError, ValueError, AttributeError) as error:
+        extra = _EXTRAS.get(protocol)
+        what = "it" if extra is None else f"'asyncsearch[{extra}]'"
         raise StoreError(
-            f"A package for '{protocol}://' is missing: {error}. Install it with pip on the driver and on all workers,"
-            " or choose another store."
+            f"A package for '{protocol}://' is missing: {error}. Install {what} with pip on the driver and on all"
+            " workers, or choose another store."
         ) from error
     from asyncsearch.store.fsspec_store import FsspecStore
 

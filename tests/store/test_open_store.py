@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import sys
 from pathlib import Path
@@ -74,6 +75,20 @@ def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("this fsspec knows no file system that is not installed")
     with pytest.raises(StoreError, match=r"package for 'dropbox://' is missing:.*pip"):
         open_store("dropbox://x/y")
+
+
+@pytest.mark.parametrize(("url", "package", "extra"), [("s3://b/x", "s3fs", "s3"), ("abfss://c/x", "adlfs", "azure")])
+def test_a_store_of_objects_says_which_extra_is_missing(
+    monkeypatch: pytest.MonkeyPatch, url: str, package: str, extra: str
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)  # as where it is not installed
+    monkeypatch.setattr(importlib.import_module("fsspec.registry"), "_registry", {})
+    with pytest.raises(
+        StoreError, match=rf"Install 'asyncsearch\[{extra}\]' with pip on the driver and on all workers"
+    ):
+        open_store(url)
 
 
 def test_hdfs_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
