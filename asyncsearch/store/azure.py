@@ -17,8 +17,20 @@ _FOLDER_MARKS = ("hdi_isfolder", "Hdi_isfolder", "is_directory")
 """In the metadata of a blob that stands for a folder; accounts with a hierarchical namespace have such blobs."""
 
 
+_PATIENCE = {"initial_backoff": 0.5, "increment_base": 2, "random_jitter_range": 0.5}
+"""Seconds between the tries of a call that no server answers: it fails within some seconds, before the lease of a lock
+ends, and who calls knows how long to wait. By itself the client tries for 90 s."""
+
+
 class AzureBlobs(AzureBlobFileSystem):  # type: ignore[misc]
     """The blobs of an account; an error of the server is raised as the error that it is."""
+
+    def do_connect(self) -> None:
+        """Connect, with less patience."""
+        super().do_connect()
+        for policy in self.service_client._pipeline._impl_policies:
+            if hasattr(policy, "initial_backoff"):
+                policy.__dict__.update(_PATIENCE)
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:

@@ -109,7 +109,8 @@ class Remote:
         except StoreError:
             raise
         except Exception as error:  # each file system has its own exceptions
-            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            said, _, _ = str(error).strip().partition("\n")  # Azure's also quotes the answer, with its XML
+            what = f"{type(error).__name__}: {said.rstrip('.')}" if said else type(error).__name__
             step = next_step(error, _WITHOUT_KEYS if self.lacks_keys else _CHECK)
             words = f"{without_password_of(self.url, what)}. {step}."
             raise StoreError(f"Cannot {doing} at {f'{self.shown}/{name}'.rstrip('/')!r}: {words}") from error

@@ -158,6 +158,22 @@ def test_a_server_that_refuses_is_not_taken_for_an_empty_store(server: str) -> N
         stranger._remote.is_file("study.json")
 
 
+def test_a_server_that_is_away_is_said_to_be_before_a_lease_ends() -> None:
+    client = Remote(new(), {})._fs.service_client
+    (policy,) = [one for one in client._pipeline._impl_policies if hasattr(one, "total_retries")]
+    waits_s = [policy.get_backoff_time({"count": count}) for count in range(policy.total_retries)]
+    assert sum(waits_s) < 15
+
+
+def test_an_error_of_the_server_is_one_line_for_people() -> None:
+    with pytest.raises(StoreError) as refused:
+        open_store("abfs://no-such-container/x").write("study.json", b"{}")
+    assert str(refused.value).endswith(
+        "does not exist. Check the address, the credentials and the connection, then try again."
+    )
+    assert "\n" not in str(refused.value)
+
+
 def test_a_driver_whose_clock_is_an_hour_ahead_does_not_take_the_study_of_a_living_one() -> None:
     store = open_store(new())
     store.prepare()
