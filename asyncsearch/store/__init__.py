@@ -100,11 +100,22 @@ def _open_local(path: str) -> LocalStore:
     if not path.strip() or "\0" in path:
         raise StoreError(f"{path!r} is no path: a store needs the name of a folder, such as './studies/digits'.")
     try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(path)
+        raise StoreError(f"The path {shown!r} is not UTF-8, in which a study writes its names. Rename it.") from error
+    try:
         folder = Path(path).expanduser()
     except RuntimeError as error:
         raise StoreError(f"Cannot find the home folder in {path!r}: {error} Write the path in full.") from error
     with explained("look for a store", folder):
         is_file = folder.exists() and not folder.is_dir()
+        leads_nowhere = folder.is_symlink() and not folder.exists()
+    if leads_nowhere:
+        raise StoreError(
+            f"{str(folder)!r} is a link to {os.readlink(folder)!r}, where nothing is: a disk may not be mounted. Mount"
+            " it, make that folder, or choose another path."
+        )
     if is_file and is_rescue(folder):
         raise StoreError(
             f"{str(folder)!r} is a rescue file. Go on with its study: Study.resume({str(folder)!r}), which writes it"

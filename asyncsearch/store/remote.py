@@ -109,8 +109,7 @@ class Remote:
         except StoreError:
             raise
         except Exception as error:  # each file system has its own exceptions
-            said, _, _ = str(error).strip().partition("\n")  # Azure's also quotes the answer, with its XML
-            what = f"{type(error).__name__}: {said.rstrip('.')}" if said else type(error).__name__
+            what = _in_a_line(error)
             step = next_step(error, _WITHOUT_KEYS if self.lacks_keys else _CHECK)
             words = f"{without_password_of(self.url, what)}. {step}."
             raise StoreError(f"Cannot {doing} at {f'{self.shown}/{name}'.rstrip('/')!r}: {words}") from error
@@ -295,6 +294,11 @@ def file_system(protocol: str) -> type[Any]:
         return AzureBlobs
     found: type[Any] = fsspec.get_filesystem_class(protocol)
     return found
+
+
+def _in_a_line(error: Exception) -> str:
+    first, _, _ = str(error).strip().partition("\n")  # Azure's also quotes the answer, with its XML
+    return f"{type(error).__name__}: {first.rstrip('.')}" if first else type(error).__name__
 
 
 def _quoted(url: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pickle
 import sys
 from pathlib import Path
@@ -61,11 +62,20 @@ def test_paths_become_local_stores(home: Path, given: str | Path, path: str) -> 
         ("hdfs:/studies", r"Pass it as text: 'hdfs://"),
         ("simplecache::s3://bucket/x", "chain of URLs"),
         ("x" * 300, "File name too long"),
+        (os.fsdecode(b"studies/\xff"), r"xff' is not UTF-8.*Rename it"),
     ],
 )
 def test_what_is_no_place_is_refused(home: Path, given: str | Path, words: str) -> None:
     with pytest.raises(StoreError, match=words):
         open_store(given)
+
+
+def test_a_link_that_leads_nowhere_is_no_place_to_make_a_folder(home: Path) -> None:
+    (home / "studies").symlink_to(home / "disk" / "studies")
+    with pytest.raises(StoreError, match=r"a link to '.*disk/studies'.*not be mounted.*choose another path"):
+        open_store(home / "studies")
+    (home / "disk" / "studies").mkdir(parents=True)
+    open_store(home / "studies").prepare()
 
 
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
