@@ -19,6 +19,7 @@ import argparse
 import contextlib
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -215,6 +216,7 @@ def main() -> None:
     parser.add_argument("--running", action="store_true", help="use the HDFS that scripts/hdfs.sh has started")
     parser.add_argument("--digits", action="store_true", help="search with the digits, too")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # else the servers would outlive it
     with tempfile.TemporaryDirectory() as name, cluster(options.running, Path(name)) as hdfs:
         found = measure(options, hdfs, Path(name))
     show(f"Stores: checkpoints of {options.megabytes} MB and of 10 kB, records of 300 bytes", found)
