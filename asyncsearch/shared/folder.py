@@ -26,7 +26,7 @@ from asyncsearch.shared.facts import FactsFolder, NodeFacts
 from asyncsearch.shared.files import SharedFiles, Written
 from asyncsearch.shared.holds import Holds
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.layout import MANIFEST, node_folder, parse_versions
+from asyncsearch.store.layout import MANIFEST, node_folder, versions_of
 from asyncsearch.store.manifest import packed_with_in
 from asyncsearch.trial import Metrics
 
@@ -180,7 +180,7 @@ class SharedFolder:
     def _is_packed(self, checkpoint: CheckpointRef) -> bool:
         """Return what the manifest of the newest version says that can be read."""
         folder = node_folder(checkpoint)
-        versions = [one for one in parse_versions(self.store.list(folder)) if one.resource == checkpoint.resource]
+        versions = versions_of(checkpoint.resource, self.store.list(folder))
         manifests = (self.store.read(f"{folder}/{version}/{MANIFEST}") for version in reversed(versions))
         return packed_with_in(next(filter(None, manifests), None)) is not None
 

@@ -24,7 +24,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written
 from asyncsearch.store.file_clock import age_s
-from asyncsearch.store.layout import node_folder, parse_versions
+from asyncsearch.store.layout import node_folder, versions_of
 from asyncsearch.store.passwords import lacks_password
 
 _DROPPED = 5_000
@@ -233,7 +233,7 @@ class Holds:
     def _remove_halves(self, ref: CheckpointRef) -> None:
         folder = node_folder(ref)
         attempts = {name.split("/")[0] for name in self._files.store.walk(folder)}
-        for version in (one for one in parse_versions(attempts) if one.resource == ref.resource):
+        for version in versions_of(ref.resource, attempts):
             self._files.store.remove_tree(f"{folder}/{version}")
 
 

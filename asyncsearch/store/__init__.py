@@ -20,6 +20,7 @@ __all__ = ["LocalStore", "Segment", "Store", "open_store", "register_store"]
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 _BUILT_IN = ("file", "local")
+_EXTRAS = {"s3": "s3", "s3a": "s3", "az": "azure", "abfs": "azure", "abfss": "azure"}
 _factories: dict[str, Callable[[str], Store]] = {}
 
 
@@ -99,11 +100,22 @@ def _open_local(path: str) -> LocalStore:
     if not path.strip() or "\0" in path:
         raise StoreError(f"{path!r} is no path: a store needs the name of a folder, such as './studies/digits'.")
     try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(path)
+        raise StoreError(f"The path {shown!r} is not UTF-8, in which a study writes its names. Rename it.") from error
+    try:
         folder = Path(path).expanduser()
     except RuntimeError as error:
         raise StoreError(f"Cannot find the home folder in {path!r}: {error} Write the path in full.") from error
     with explained("look for a store", folder):
         is_file = folder.exists() and not folder.is_dir()
+        leads_nowhere = folder.is_symlink() and not folder.exists()
+    if leads_nowhere:
+        raise StoreError(
+            f"{str(folder)!r} is a link to {os.readlink(folder)!r}, where nothing is: a disk may not be mounted. Mount"
+            " it, make that folder, or choose another path."
+        )
     if is_file and is_rescue(folder):
         raise StoreError(
             f"{str(folder)!r} is a rescue file. Go on with its study: Study.resume({str(folder)!r}), which writes it"
@@ -148,9 +160,11 @@ def _open_fsspec(url: str, protocol: str) -> Store:
     try:
         fsspec.get_filesystem_class(protocol)
     except (ImportError, ValueError, AttributeError) as error:
+        extra = _EXTRAS.get(protocol)
+        what = "it" if extra is None else f"'asyncsearch[{extra}]'"
         raise StoreError(
-            f"A package for '{protocol}://' is missing: {error}. Install it with pip on the driver and on all workers,"
-            " or choose another store."
+            f"A package for '{protocol}://' is missing: {error}. Install {what} with pip on the driver and on all"
+            " workers, or choose another store."
         ) from error
     from asyncsearch.store.fsspec_store import FsspecStore
 

@@ -104,8 +104,7 @@ class DiskCheckpoints:
         return inside(self._root, name, is_folder=True)
 
     def _versions(self, checkpoint: CheckpointRef) -> Sequence[layout.Version]:
-        found = layout.parse_versions(names_in(self._folder(layout.node_folder(checkpoint))))
-        return [version for version in found if version.resource == checkpoint.resource]
+        return layout.versions_of(checkpoint.resource, names_in(self._folder(layout.node_folder(checkpoint))))
 
     def _find(self, checkpoint: CheckpointRef) -> tuple[Path, Manifest]:
         while versions := self._versions(checkpoint):
@@ -129,8 +128,7 @@ class DiskCheckpoints:
         taken = 0
         while True:
             make_folders(node)
-            versions = layout.parse_versions(names_in(node))
-            taken = max([taken, *(version.number for version in versions if version.resource == resource)])
+            taken = max([taken, *(version.number for version in layout.versions_of(resource, names_in(node)))])
             try:
                 os.rename(whole, node / str(layout.Version(resource, taken + 1)))
                 break

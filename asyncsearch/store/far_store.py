@@ -251,8 +251,7 @@ class FarStore(Store):
 
         One listing of the node's own folder: to look into the folders of all its checkpoints takes a call for each.
         """
-        found = layout.parse_versions(self._remote.list(layout.node_folder(checkpoint)))
-        return [version for version in found if version.resource == checkpoint.resource]
+        return layout.versions_of(checkpoint.resource, self._remote.list(layout.node_folder(checkpoint)))
 
     def _remove_version(self, checkpoint: CheckpointRef, version: layout.Version) -> None:
         self.remove_tree(f"{layout.node_folder(checkpoint)}/{version}")
@@ -276,8 +275,8 @@ class FarStore(Store):
     ) -> tuple[layout.Version, Path, str | None] | None:
         """Download the newest committed version; return it, its files, and how they differ from what was committed."""
         for version in reversed(self._attempts(checkpoint)):
-            files = local / uuid.uuid4().hex / layout.FILES
-            files.mkdir(parents=True)
+            files = local / layout.FILES
+            files.mkdir()
             wrong = self._download_version(checkpoint, f"{layout.node_folder(checkpoint)}/{version}", files)
             if wrong != _NOT_COMMITTED:
                 return version, files, wrong

@@ -114,6 +114,16 @@ def parse_versions(names: Iterable[str]) -> list[Version]:
     return sorted(Version(int(m[1]), int(m[2] or 1), m[3] or "") for m in matches if m)
 
 
+def versions_of(resource: int, names: Iterable[str]) -> list[Version]:
+    """Return the versions of one resource among the names in a node's folder, in order.
+
+    Names of others, of which there may be a thousand, are not taken apart.
+    """
+    name = str(resource)
+    start = f"{name}."
+    return parse_versions(one for one in names if one.startswith(start) or one == name)
+
+
 def references(node: str, versions: Iterable[Version]) -> set[CheckpointRef]:
     """Return the checkpoints that have a version."""
     return {CheckpointRef(NodeKey(node), version.resource) for version in versions}

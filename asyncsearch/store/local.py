@@ -77,8 +77,7 @@ class LocalStore(Store):
             for name in layout.FOLDERS:
                 folder = self._folder(name)
                 make_folders(folder)
-                if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
-                    raise PermissionError(errno.EACCES, f"{name!r} in it cannot be written by this user")
+                _require_writable(folder)
             if self._tmp.stat().st_dev != (self._root / "checkpoints").stat().st_dev:
                 raise StoreError(
                     f"The folders in {str(self._root)!r} lie on different disks, so a checkpoint cannot be committed by"
@@ -187,3 +186,15 @@ class LocalStore(Store):
 
     def _folder(self, name: str) -> Path:
         return inside(self._root, name, is_folder=True)
+
+
+def _require_writable(folder: Path) -> None:
+    if os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        return
+    if _is_read_only(folder):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    raise PermissionError(errno.EACCES, f"{folder.name!r} in it cannot be written by this user")
+
+
+def _is_read_only(folder: Path) -> bool:
+    return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)

@@ -39,10 +39,11 @@ _WITHOUT_KEYS = (
 _SPECIAL = (("%", "%25"), ("?", "%3F"), ("#", "%23"), (";", "%3B"))
 """Characters at which URLs are cut off, and their codes; that of the codes themselves is first."""
 
-_OF_OBJECTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
+_AZURE = {"az", "abfs", "abfss"}
+_OF_OBJECTS = {"s3", "s3a", "gs", "gcs", *_AZURE}
 """Protocols of object stores; others are one if they cannot rename."""
 
-_EXCLUSIVE = {"file", "local", "memory", "s3", "s3a", "gs", "gcs"}
+_EXCLUSIVE = {"file", "local", "memory", *_OF_OBJECTS}
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "modification_time", "modificationTime", "created")
 
 _guards: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
@@ -67,7 +68,7 @@ class Remote:
     def _fs(self) -> Any:
         # fsspec caches one instance for each process, and for each thread if necessary; nothing to hold or to pickle.
         with self.explained("connect", ""):
-            kind = fsspec.get_filesystem_class(self.url.partition("://")[0])
+            kind = file_system(self.url.partition("://")[0])
             return kind(**{**kind._get_kwargs_from_urls(_quoted(self.url)), **self.options})
 
     def _path(self, name: str) -> str:
@@ -108,7 +109,7 @@ class Remote:
         except StoreError:
             raise
         except Exception as error:  # each file system has its own exceptions
-            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            what = _in_a_line(error)
             step = next_step(error, _WITHOUT_KEYS if self.lacks_keys else _CHECK)
             words = f"{without_password_of(self.url, what)}. {step}."
             raise StoreError(f"Cannot {doing} at {f'{self.shown}/{name}'.rstrip('/')!r}: {words}") from error
@@ -279,6 +280,25 @@ class Remote:
                 raise
         self._fs.rm_file(target)
         self._fs.mv(source, target)
+
+
+def file_system(protocol: str) -> type[Any]:
+    """Return fsspec's class for URLs of a protocol, or what stands in for it here.
+
+    Raises:
+        ImportError, ValueError, AttributeError: a package for it is missing.
+    """
+    if protocol.lower() in _AZURE:
+        from asyncsearch.store.azure import AzureBlobs
+
+        return AzureBlobs
+    found: type[Any] = fsspec.get_filesystem_class(protocol)
+    return found
+
+
+def _in_a_line(error: Exception) -> str:
+    first, _, _ = str(error).strip().partition("\n")  # Azure's also quotes the answer, with its XML
+    return f"{type(error).__name__}: {first.rstrip('.')}" if first else type(error).__name__
 
 
 def _quoted(url: str) -> str:

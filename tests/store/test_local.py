@@ -494,6 +494,37 @@ def test_folder_without_the_right_to_write_is_refused(store: LocalStore) -> None
         store.prepare()
 
 
+@pytest.fixture
+def read_only(store: LocalStore) -> Iterator[LocalStore]:
+    """A store with a checkpoint and a journal, on a disk that is then mounted for reading only."""
+    place = store.url
+    made = subprocess.run(["mount", "-t", "tmpfs", "none", place], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip(f"mount: {made.stderr.decode()}")
+    try:
+        store.prepare()
+        save(store, model=b"m")
+        with store.lock():
+            segment = store.open_segment()
+            segment.append(b"a\n")
+            segment.close()
+        subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+        yield store
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_store_on_a_disk_for_reading_only_is_read_and_refused_to_writers(read_only: LocalStore) -> None:
+    assert load(read_only) == {"model": b"m"}
+    assert read_only.checkpoints() == [REF]
+    assert not read_only.is_locked()
+    assert list(read_only.read_segment("000001.jsonl")) == [b"a\n"]
+    with pytest.raises(StoreError, match=r"Read-only file system\. Choose a folder that can be made and written"):
+        read_only.prepare()
+    with pytest.raises(StoreError, match="mounted for reading only"):
+        read_only.write("study.json", b"{}")
+
+
 def test_full_disk_is_refused_by_prepare(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import pickle
 import sys
 from pathlib import Path
@@ -60,11 +62,20 @@ def test_paths_become_local_stores(home: Path, given: str | Path, path: str) -> 
         ("hdfs:/studies", r"Pass it as text: 'hdfs://"),
         ("simplecache::s3://bucket/x", "chain of URLs"),
         ("x" * 300, "File name too long"),
+        (os.fsdecode(b"studies/\xff"), r"xff' is not UTF-8.*Rename it"),
     ],
 )
 def test_what_is_no_place_is_refused(home: Path, given: str | Path, words: str) -> None:
     with pytest.raises(StoreError, match=words):
         open_store(given)
+
+
+def test_a_link_that_leads_nowhere_is_no_place_to_make_a_folder(home: Path) -> None:
+    (home / "studies").symlink_to(home / "disk" / "studies")
+    with pytest.raises(StoreError, match=r"a link to '.*disk/studies'.*not be mounted.*choose another path"):
+        open_store(home / "studies")
+    (home / "disk" / "studies").mkdir(parents=True)
+    open_store(home / "studies").prepare()
 
 
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +85,20 @@ def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("this fsspec knows no file system that is not installed")
     with pytest.raises(StoreError, match=r"package for 'dropbox://' is missing:.*pip"):
         open_store("dropbox://x/y")
+
+
+@pytest.mark.parametrize(("url", "package", "extra"), [("s3://b/x", "s3fs", "s3"), ("abfss://c/x", "adlfs", "azure")])
+def test_a_store_of_objects_says_which_extra_is_missing(
+    monkeypatch: pytest.MonkeyPatch, url: str, package: str, extra: str
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)  # as where it is not installed
+    monkeypatch.setattr(importlib.import_module("fsspec.registry"), "_registry", {})
+    with pytest.raises(
+        StoreError, match=rf"Install 'asyncsearch\[{extra}\]' with pip on the driver and on all workers"
+    ):
+        open_store(url)
 
 
 def test_hdfs_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

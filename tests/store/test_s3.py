@@ -7,22 +7,20 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from asyncsearch import ASHA, Checkpoints, GridSearch, Study, choice
+from asyncsearch import Study
 from asyncsearch.errors import StoreError
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.remote import Remote
 from asyncsearch.testing.stores import StoreTests
-from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 from tests.store.clocks import HOUR_S, take_over
+from tests.store.object_search import kept, search
 from tests.store.s3_server import BUCKET, KEY_ID, SECRET, s3_server
-from tests.system.tools import Checkpointed
 
 ODD = 'a\'; echo "b" ?x=1#y%20 ü'
 
@@ -54,29 +52,6 @@ def new() -> str:
 class TestS3(StoreTests):
     def make(self) -> Store:
         return open_store(f"{new()}/{ODD}")
-
-
-def train(trial: TrialContext) -> None:
-    model = Checkpointed()
-    for unit in trial.epochs(save=model.save, load=model.load):
-        model.units.append(unit)
-        assert model.units == list(range(1, unit + 1)), "a unit was trained twice or left out"
-        trial.report(loss=trial.params["x"] / unit)
-
-
-def search(store: str | Store, **options: Any) -> Study:
-    return Study(
-        train,
-        space={"x": choice(1, 2, 3, 4)},
-        metric="loss",
-        mode="min",
-        searcher=GridSearch(),
-        scheduler=ASHA(max_resource=4, reduction_factor=2),
-        store=store,
-        backend="processes",
-        checkpoints=Checkpoints(keep_checkpoints=1),
-        **options,
-    )
 
 
 @pytest.mark.slow
@@ -135,8 +110,3 @@ def test_a_driver_whose_clock_is_an_hour_ahead_does_not_take_the_study_of_a_livi
         segment.close()
         assert list(open_store(store.url).read_segment(segment.name)) == [b"a\n"]
     assert take_over(store.url, HOUR_S) == "taken"
-
-
-def kept(url: str) -> dict[str, bytes]:
-    store = FsspecStore(url)
-    return {name: store._remote.read(name) or b"" for name in store._remote.find("")}
