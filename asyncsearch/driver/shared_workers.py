@@ -145,7 +145,8 @@ class WorkerShare:
         with self._lock:
             held = len(self._running | {(slot.worker, slot.epoch) for slot in state.pool.alive()})
         needs = 0 if is_over else demand(state, self.most)
-        fact = WorkersNeeded(self._terms.study, needs, held, self._share_known(state, is_over=is_over))
+        share, starting = self._share_known(state, is_over=is_over), state.pool.count_starting()
+        fact = WorkersNeeded(self._terms.study, needs, held, share, starting)
         if fact != self._reported:
             self._reported = fact
             self._workers.tell(fact)
