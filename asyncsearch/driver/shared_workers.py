@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -76,8 +77,10 @@ class SharedWorkers:
             self._changed.notify_all()
 
     def _send(self, decision: SetShare) -> None:
-        if decision.study in self._drivers:
-            self._drivers[decision.study](ShareChanged(decision.workers, decision.is_urgent))
+        post = self._drivers.get(decision.study)
+        if post is not None:
+            with contextlib.suppress(RuntimeError):  # its loop is closed: it is about to leave, and others go on
+                post(ShareChanged(decision.workers, decision.is_urgent))
 
     def _keep_time(self) -> None:
         with self._changed:
@@ -142,7 +145,8 @@ class WorkerShare:
         with self._lock:
             held = len(self._running | {(slot.worker, slot.epoch) for slot in state.pool.alive()})
         needs = 0 if is_over else demand(state, self.most)
-        fact = WorkersNeeded(self._terms.study, needs, held, self._share_known(state, is_over=is_over))
+        share, starting = self._share_known(state, is_over=is_over), state.pool.count_starting()
+        fact = WorkersNeeded(self._terms.study, needs, held, share, starting)
         if fact != self._reported:
             self._reported = fact
             self._workers.tell(fact)

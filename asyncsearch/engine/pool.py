@@ -185,9 +185,13 @@ class Pool:
         """Return how many slots are not gone."""
         return sum(1 for slot in self.slots.values() if slot.state is not SlotState.GONE)
 
+    def count_starting(self) -> int:
+        """Return how many workers are being launched."""
+        return sum(1 for slot in self.slots.values() if slot.state is SlotState.LAUNCHING)
+
     def count_hungry(self) -> int:
         """Return how many workers are idle or are being launched."""
-        return self.count_idle() + sum(1 for slot in self.slots.values() if slot.state is SlotState.LAUNCHING)
+        return self.count_idle() + self.count_starting()
 
     def idle_holder(self, checkpoint: CheckpointRef | None) -> WorkerId | None:
         """Return the idle worker with the lowest number that has a checkpoint in its cache, or None."""

@@ -13,6 +13,7 @@ end of its present unit of training.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -45,6 +46,8 @@ class WorkersNeeded(msgspec.Struct, frozen=True):
     """How many are launched and have not ended, from 0."""
     share: int
     """The last share that it was told, from 0: it launches no more than these."""
+    starting: int = 0
+    """How many of those held have not attached yet."""
 
 
 class StudyLeft(msgspec.Struct, frozen=True):
@@ -83,6 +86,7 @@ class _Member(msgspec.Struct):
     known: int = 0
     """What it has said that it was told: while that differs from ``share``, a message is on its way."""
     held: int = 0
+    starting: int = 0
     asked_s: float | None = None
     """Since when it has more workers than its share; None: it has not."""
 
@@ -153,6 +157,7 @@ class WorkerBroker:
                 self._members.pop(fact.study, None)
             case WorkersNeeded() if (member := self._members.get(fact.study)) is not None:
                 member.needs, member.held, member.known = fact.workers, fact.held, fact.share
+                member.starting = fact.starting
                 self._note_return(member, now)
             case _:
                 pass
@@ -187,10 +192,16 @@ class WorkerBroker:
 
     def _precedence(self) -> dict[str, float]:
         """Return who comes first where a share is rounded up: whoever lags, but each for a whole turn."""
-        return {
-            study: lag + (self._turn_s if self._is_rounded_up(study) else 0.0)
-            for study, lag in self._service.lags.items()
-        }
+        return {study: lag + self._bonus(study) for study, lag in self._service.lags.items()}
+
+    def _bonus(self, study: str) -> float:
+        """Return how much further others must lag to take a worker's time from a study.
+
+        Its turn does not end before its workers have attached: else short turns would be all starts and no training.
+        """
+        if not self._is_rounded_up(study):
+            return 0.0
+        return math.inf if self._members[study].starting else self._turn_s
 
     def _is_rounded_up(self, study: str) -> bool:
         return self._members[study].share > self._rates[study] > 0
@@ -259,4 +270,5 @@ class WorkerBroker:
         if self._members[waiting].demand.priority != self._members[holder].demand.priority or speed <= 0:
             return None
         first = self._precedence()
-        return now + max(0.0, first[holder] - first[waiting]) / speed + _SOON_S
+        gap = max(0.0, first[holder] - first[waiting])
+        return None if math.isinf(gap) else now + gap / speed + _SOON_S

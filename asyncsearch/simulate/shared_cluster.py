@@ -124,7 +124,8 @@ class SharedSimulation:
         share = state.run.share if state.run is not None and isinstance(state.run.share, int) else 0
         held = state.pool.count_alive()
         needs = 0 if is_over else demand(state, self.workers)
-        fact = WorkersNeeded(name, needs, held, self._broker.share_of(name) if is_over else share)
+        known, starting = self._broker.share_of(name) if is_over else share, state.pool.count_starting()
+        fact = WorkersNeeded(name, needs, held, known, starting)
         if fact != self._reported.get(name):
             self._reported[name] = fact
             self._note()
