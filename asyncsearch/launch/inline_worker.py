@@ -272,7 +272,7 @@ class InlineWorker:
 
     def _context(self, run: LaneRun, look_up: Callable[[], None]) -> SearchContext:
         train = Train(run.lane.stages, None if run.load is None else str(run.load))
-        return context_of(train, DirectLink(run, self, look_up), self._config.untrusted)
+        return context_of(train, DirectLink(run, self, look_up), self._config.metric, self._config.untrusted)
 
     def _interrupted(self, interrupt: BaseException) -> None:
         """Turn the user's interrupt into a stop of the lanes that train."""

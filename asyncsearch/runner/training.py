@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from asyncsearch.arguments import metric_in_call
 from asyncsearch.events import KILLED, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
@@ -23,14 +24,14 @@ def run_training(
     function: TrainFunction, train: Train, link: Link, interrupts: SigtermGuard, metric: str, untrusted: str = ""
 ) -> Ended:
     """Train a batch of stages, whatever the user's function does except ending the process."""
-    context = context_of(train, link, untrusted)
+    context = context_of(train, link, metric, untrusted)
     return msgspec.structs.replace(_run(function, context, interrupts, metric), lane=train.lane)
 
 
-def context_of(train: Train, link: Link, untrusted: str = "") -> SearchContext:
+def context_of(train: Train, link: Link, metric: str, untrusted: str = "") -> SearchContext:
     """Return the trial of a lane."""
     load = None if train.load is None else Path(train.load)
-    return SearchContext(train.stages, link, load, untrusted=untrusted)
+    return SearchContext(train.stages, link, load, untrusted=untrusted, metric=metric)
 
 
 def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGuard, metric: str) -> Ended:
@@ -74,12 +75,14 @@ def report_returned(context: SearchContext, returned: Any, metric: str) -> None:
     if returned is None:
         if not context.has_reported and not context.is_resumed:
             raise NoReportError(
-                f"{context.name} ended without a report: call trial.report({metric}=...) in the training, or return "
-                f"the value of {metric!r}."
+                f"{context.name} ended without a report: call trial.report({metric_in_call(metric)}) in the "
+                f"training, or return the value of {metric!r}."
             )
         return
     try:
-        values = as_metrics(returned, {}) if isinstance(returned, Mapping) else {metric: as_number(metric, returned)}
+        values = (
+            as_metrics(returned, {}, metric) if isinstance(returned, Mapping) else {metric: as_number(metric, returned)}
+        )
     except ReportError as error:
         if not context.has_reported:
             raise ReportError(f"{context.name} reported nothing and returned something else: {error}") from None
