@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from tests.agent.driver import make_stage
 from tests.agent.recorder import Recorder
 from tests.runner.test_packed_training import NoInterrupts
 
+SIZE = 4
+PATIENCE_S = 60.0
 MOMENTS = ("joining", "joined")
 """While a lane that joins begins; in the first unit that it trains with the others."""
 
@@ -55,9 +58,58 @@ def dying(kind: type[Any], folder: Path, moment: str) -> type[Any]:
     return Dying
 
 
+def patient(kind: type[Any], folder: Path, joins: int = 1, enough: str = "enough") -> type[Any]:
+    """Return trainers of a kind whose units wait, in a pack that has room, until a lane is to join it.
+
+    Else it is a matter of speed: what is left of a pack may have trained to its end before the driver adds a lane.
+
+    Args:
+        kind: the trainers.
+        folder: where the processes count.
+        joins: after how many joins units wait no more.
+        enough: file in the folder that ends the waiting, too.
+    """
+    count, end = str(folder / "joins"), str(folder / enough)
+
+    def wait_for_joins() -> None:
+        """Let the packs of this process wait before a unit."""
+        from asyncsearch.runner.packed_training import PackRun
+
+        train = PackRun._train
+
+        def train_once_joined(pack: PackRun) -> None:
+            until_s = time.monotonic() + PATIENCE_S
+            while 0 < len(pack._lanes) < SIZE and not is_enough() and time.monotonic() < until_s:
+                context: Any = pack._lanes[0].context
+                if context.should_stop:  # it reads the messages
+                    break
+                if context._link._lanes.joining:
+                    with open(count, "a") as file:
+                        file.write("+")
+                    break
+                time.sleep(0.005)
+            train(pack)
+
+        PackRun._train = train_once_joined  # type: ignore[method-assign, assignment]
+
+    def is_enough() -> bool:
+        return os.path.exists(end) or (os.path.exists(count) and os.path.getsize(count) >= joins)
+
+    class Patient(kind):  # type: ignore[misc]
+        is_patient = False
+
+        def setup(self, hp: Any) -> None:
+            super().setup(hp)
+            if not Patient.is_patient:
+                Patient.is_patient = True
+                wait_for_joins()
+
+    return Patient
+
+
 def search(kind: type[Any], store: Path, **options: Any) -> Study:
-    """Return a study whose packs of four are joined."""
-    settings: dict[str, Any] = {"pack": 4, "backend": "processes", "scheduler": ASHA(max_resource=9)} | options
+    """Return a study of packs of ``SIZE``."""
+    settings: dict[str, Any] = {"pack": SIZE, "backend": "processes", "scheduler": ASHA(max_resource=9)} | options
     space = {"lr": uniform(0.01, 0.1), "p": uniform(0.0, 0.3)}
     return Study(kind, space=space, metric="loss", mode="min", store=store, **settings)
 
