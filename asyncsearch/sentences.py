@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 from asyncsearch.errors import AsyncSearchError, is_bug
 
 _log = logging.getLogger(__name__)
-_OURS = (str(Path(__file__).parent), contextlib.__file__)
+_OURS = (f"{Path(__file__).parent}{os.sep}", contextlib.__file__)
 _RENDER = "_render_traceback_"
 """Method of an exception that IPython calls instead of writing a traceback."""
 _FORMER = "_asyncsearch_former"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import pickle
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from asyncsearch.runner.sources import WithSources
 
 MAX_CHARS = 1_000_000
 """Of all files together; the largest ones are left out, and their tracebacks show no lines."""
-_PACKAGE = str(Path(__file__).parent.parent)
+_PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
 
 def with_sources(bundle: Bundle) -> bytes:

@@ -59,7 +59,7 @@ def dying(kind: type[Any], folder: Path, moment: str) -> type[Any]:
 
 
 def patient(kind: type[Any], folder: Path, joins: int = 1, enough: str = "enough") -> type[Any]:
-    """Return trainers of a kind whose units wait, in a pack that has room, until a lane is to join it.
+    """Return trainers of a kind whose units, but the last, wait in a pack that has room until a lane is to join it.
 
     Else it is a matter of speed: what is left of a pack may have trained to its end before the driver adds a lane.
 
@@ -79,7 +79,7 @@ def patient(kind: type[Any], folder: Path, joins: int = 1, enough: str = "enough
 
         def train_once_joined(pack: PackRun) -> None:
             until_s = time.monotonic() + PATIENCE_S
-            while 0 < len(pack._lanes) < SIZE and not is_enough() and time.monotonic() < until_s:
+            while is_worth_waiting(pack) and time.monotonic() < until_s:
                 context: Any = pack._lanes[0].context
                 if context.should_stop:  # it reads the messages
                     break
@@ -91,6 +91,11 @@ def patient(kind: type[Any], folder: Path, joins: int = 1, enough: str = "enough
             train(pack)
 
         PackRun._train = train_once_joined  # type: ignore[method-assign, assignment]
+
+    def is_worth_waiting(pack: Any) -> bool:
+        """Whether there is room, and somebody who would still train with a lane that joins after this unit."""
+        left = [lane.context._timeline.stages[-1].stop - lane.context._done for lane in pack._lanes]
+        return len(left) < SIZE and max(left, default=0) > 1 and not is_enough()
 
     def is_enough() -> bool:
         return os.path.exists(end) or (os.path.exists(count) and os.path.getsize(count) >= joins)
