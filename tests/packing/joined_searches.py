@@ -47,13 +47,17 @@ def dying(kind: type[Any], folder: Path, moment: str) -> type[Any]:
             if len(Dying.last) > 1:
                 die("joining")
 
+        def train(self) -> None:
+            super().train()
+            Dying.last = (id(self),)  # one that is left alone may be joined, too
+
         @classmethod
         def train_pack(cls, trainers: Sequence[Trainer]) -> None:
             now = tuple(map(id, trainers))
             if Dying.last and set(now) & set(Dying.last) and not set(now) <= set(Dying.last):
                 die("joined")
-            Dying.last = now
             super().train_pack(trainers)
+            Dying.last = now
 
     return Dying
 
