@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import ASHA, Study, Trainer, uniform
+from asyncsearch import ASHA, Study, uniform
 from asyncsearch.actions import AddLane
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
@@ -38,26 +38,34 @@ def dying(kind: type[Any], folder: Path, moment: str) -> type[Any]:
             os.close(os.open(marker, os.O_CREAT))
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def watch() -> None:
+        """Look at the lanes of each unit of this process."""
+        from asyncsearch.runner.packed_training import PackRun
+
+        train = PackRun._train
+
+        def watched(pack: Any) -> None:
+            now = {lane.number for lane in pack._lanes}
+            if Dying.pack is pack and now & Dying.last and not now <= Dying.last:
+                die("joined")
+            Dying.pack, Dying.last = pack, now
+            train(pack)
+
+        PackRun._train = watched  # type: ignore[method-assign, assignment]
+
     class Dying(kind):  # type: ignore[misc]
-        last: tuple[int, ...] = ()
-        """The trainers of the last unit in this process."""
+        pack: Any = None
+        last: frozenset[int] | set[int] = frozenset()
+        """The lanes of the last unit in this process."""
+        is_watched = False
 
         def setup(self, hp: Any) -> None:
             super().setup(hp)
+            if not Dying.is_watched:
+                Dying.is_watched = True
+                watch()
             if len(Dying.last) > 1:
                 die("joining")
-
-        def train(self) -> None:
-            super().train()
-            Dying.last = (id(self),)  # one that is left alone may be joined, too
-
-        @classmethod
-        def train_pack(cls, trainers: Sequence[Trainer]) -> None:
-            now = tuple(map(id, trainers))
-            if Dying.last and set(now) & set(Dying.last) and not set(now) <= set(Dying.last):
-                die("joined")
-            super().train_pack(trainers)
-            Dying.last = now
 
     return Dying
 
