@@ -94,8 +94,7 @@ def without(net: nn.Module, patterns: Sequence[str], inputs: Sequence[Any] = ())
 
 def _parts(net: nn.Module, name: str) -> list[str]:
     """Return a layer's name; of a list or dictionary of layers, which computes nothing itself, the names in it."""
-    module = net.get_submodule(name)
-    if not isinstance(module, nn.ModuleList | nn.ModuleDict):
+    if not isinstance(module := net.get_submodule(name), nn.ModuleList | nn.ModuleDict):
         return [name]
     return [part for child in module._modules for part in _parts(net, f"{name}.{child}")]
 

@@ -30,7 +30,5 @@ def with_sources(bundle: Bundle) -> bytes:
 
 def _is_users(file: str) -> bool:
     """Whether a worker may lack a file: also ``<ipython-input-1-...>``, whose lines IPython keeps."""
-    if file.startswith(_PACKAGE):
-        return False
     linecache.checkcache(file)
-    return file.startswith("<") or is_own_source(file)
+    return not file.startswith(_PACKAGE) and (file.startswith("<") or is_own_source(file))

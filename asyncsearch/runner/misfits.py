@@ -19,10 +19,9 @@ _HOOKS = {
 
 def of_report(given: Sequence[Any], metric: str) -> str:
     """Return the answer to ``report`` with several arguments without a name; ``metric`` is the study's own."""
-    name, value = given[0], given[1]
-    if isinstance(name, str):
-        return f"report() takes named numbers: write trial.report({metric_in_call(name, repr(value))})."
-    return f"report() takes named numbers: write trial.report({metric_in_call(metric)}), epochs are counted."
+    is_named = isinstance(given[0], str)
+    line = metric_in_call(given[0], repr(given[1])) if is_named else metric_in_call(metric)
+    return f"report() takes named numbers: write trial.report({line}){'' if is_named else ', epochs are counted'}."
 
 
 def of_epochs(given: Sequence[Any], unknown: Mapping[str, Any], state: Mapping[str, Any] | None = None) -> str:

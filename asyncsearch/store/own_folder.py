@@ -62,5 +62,4 @@ def _below(place: str, name: str, taken: Iterable[str]) -> str:
     """Return a folder that is not there yet in another one."""
     word = name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else "study"
     candidates = itertools.chain([word], (f"{word}-{number}" for number in itertools.count(2)))
-    free = next(candidate for candidate in candidates if candidate not in set(taken))
-    return f"{place.rstrip('/')}/{free}"
+    return f"{place.rstrip('/')}/{next(one for one in candidates if one not in set(taken))}"

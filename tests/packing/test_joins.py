@@ -95,7 +95,7 @@ def die(self, action):
 
 Dispatcher._give = die
 store = Path(sys.argv[1])
-search(patient(Blobs, store.parent, int(sys.argv[2])), store).run(14, parallelism=1, display="none")
+search(patient(Blobs, store.parent, int(sys.argv[2])), store).run(40, parallelism=1, display="none")
 """
 
 
@@ -108,7 +108,7 @@ def test_a_driver_that_dies_as_it_sends_a_lane_loses_nothing(tmp_path: Path, num
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     assert len(joined(Study.open(store))) >= number
     (tmp_path / "enough").touch()
-    found = Study.resume(store).run(14, parallelism=1, display="none")
-    assert len(found.trials) == 14
-    assert [trial.failures for trial in found.trials] == [0] * 14
+    found = Study.resume(store).run(40, parallelism=1, display="none")
+    assert len(found.trials) == 40
+    assert [trial.failures for trial in found.trials] == [0] * 40
     require_results_of_lone_trainings(found, Blobs, tmp_path)

@@ -119,9 +119,9 @@ class AblationTable:
     def _head(self) -> str:
         # A variant that was stopped early, or failed in part, has another base: of earlier units, of fewer seeds.
         whole = max((one for one in self.effects if one.seeds), key=lambda one: (one.units, one.seeds), default=None)
-        better = "higher" if self.mode == "max" else "lower"
         base = f" {number(whole.base)}" if whole is not None else ""
-        return f"{self.name}: {self.metric} with everything{base} ({better} is better); {many(len(self), 'variant')}"
+        better = f"({'higher' if self.mode == 'max' else 'lower'} is better)"
+        return f"{self.name}: {self.metric} with everything{base} {better}; {many(len(self), 'variant')}"
 
     def _notes(self) -> list[str]:
         notes = []
