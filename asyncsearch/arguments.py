@@ -6,6 +6,7 @@ import abc
 import difflib
 import functools
 import inspect
+import keyword
 import math
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
@@ -22,6 +23,25 @@ Replacement = str | Callable[[Any], str]
 Arguments = Mapping[str, Any]
 Missing = Callable[[Arguments], str]
 """Returns what is wrong and what to write, from the arguments that were given."""
+
+
+_OF_REPORT = ("self", "metrics", "resource")
+"""Names that ``trial.report`` takes as its own arguments, not as metrics."""
+
+
+def metric_in_call(metric: str, value: object = "...") -> str:
+    """Return the argument that reports a metric, ``loss=0.5``, or ``{'val/loss': 0.5}`` where its name is no keyword.
+
+    ``value`` is a text, as it is to stand in the call.
+    """
+    if metric.isidentifier() and not keyword.iskeyword(metric) and metric not in _OF_REPORT:
+        return f"{metric}={value}"
+    return metric_in_mapping(metric, value)
+
+
+def metric_in_mapping(metric: str, value: object = "...") -> str:
+    """Return ``{'loss': 0.5}``, as a function returns a metric."""
+    return f"{{{metric!r}: {value}}}"
 
 
 def checked(value: Any, kind: type[Any], name: str) -> Any:

@@ -17,7 +17,8 @@ from typing import Any
 from asyncsearch.errors import AsyncSearchError, is_bug
 
 _log = logging.getLogger(__name__)
-_OURS = (str(Path(__file__).parent), contextlib.__file__)
+_OURS = (str(Path(__file__).parent / "x")[:-1], contextlib.__file__)
+"""The package ends with a separator: a folder beside it may begin with its name."""
 _RENDER = "_render_traceback_"
 """Method of an exception that IPython calls instead of writing a traceback."""
 _FORMER = "_asyncsearch_former"

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from asyncsearch.ablation.left_out import PARAMETER, TrialAblation
+from asyncsearch.arguments import metric_in_call
 from asyncsearch.errors import UsageError
 from asyncsearch.old_pickles import loads
 from asyncsearch.trial import Params
@@ -47,7 +48,7 @@ class ReportError(UsageError):
 
 _ANSWERS = {
     **dict.fromkeys(("config", "hparams", "hyperparameters", "parameters", "hp", "get"), "write trial.params['lr']."),
-    **dict.fromkeys(("log", "log_metrics", "add_metric", "set_user_attr"), "write trial.report(loss=...)."),
+    **dict.fromkeys(("log", "log_metrics", "add_metric", "set_user_attr"), "write trial.report({metric})."),
     **dict.fromkeys(("number", "trial_id", "id"), "write trial.name."),
     **dict.fromkeys(("max_epochs", "num_epochs", "budget"), "write trial.max_resource."),
     **dict.fromkeys(("logdir", "log_dir", "folder", "path", "artifacts", "tensorboard_dir"), "write trial.dir."),
@@ -61,20 +62,23 @@ _ANSWERS = {
     ),
     **dict.fromkeys(("prune", "stop"), "leave it out, trial.report(...) ends a trial that is not worth finishing."),
     **dict.fromkeys(("print", "info", "logger", "write"), "write print(...), whose output is in the trial's log."),
-    **dict.fromkeys(("value", "values", "metrics", "result"), "write trial.report(loss=...) to say it."),
+    **dict.fromkeys(("value", "values", "metrics", "result"), "write trial.report({metric}) to say it."),
 }
 """Attribute that trials of other libraries have -> what to write."""
 _DOMAINS = {"int": "randint(1, 4)", "categorical": "choice('a', 'b')", "loguniform": "loguniform(1e-4, 1e-1)"}
 
 
-def answer_to(attribute: str) -> str:
-    """Return what to write instead of an attribute that trials of other libraries have; empty: it is not known."""
+def answer_to(attribute: str, metric: str = "loss") -> str:
+    """Return what to write instead of an attribute that trials of other libraries have; empty: it is not known.
+
+    ``metric`` is the study's own.
+    """
     if attribute.startswith("suggest_"):
         domain = _DOMAINS.get(attribute.removeprefix("suggest_"), "uniform(0.0, 1.0)")
         return (
             f"values are proposed before a trial: write Study(..., space={{'x': {domain}}}) and read trial.params['x']."
         )
-    return _ANSWERS.get(attribute, "")
+    return _ANSWERS.get(attribute, "").replace("{metric}", metric_in_call(metric))
 
 
 class TrialContext(abc.ABC):
@@ -90,7 +94,7 @@ class TrialContext(abc.ABC):
     if not TYPE_CHECKING:  # a type checker knows what there is
 
         def __getattr__(self, name: str) -> NoReturn:
-            answer = answer_to(name)
+            answer = answer_to(name, vars(self).get("_metric", "loss"))
             # The parameters are no attributes, and an object half made has none yet.
             if not answer and not name.startswith("_") and name != "params" and name in self.params:
                 answer = f"write trial.params[{name!r}]."

@@ -56,8 +56,20 @@ class TrialState(enum.Enum):
 
     @property
     def words(self) -> str:
-        """The state as people read it."""
+        """The state as people read it while a run is in progress."""
         return _WORDS[self]
+
+    def words_after(self, *, is_unfinished: bool) -> str:
+        """Return the state as people read it when no run is in progress.
+
+        Args:
+            is_unfinished: whether something is left to do that was asked for; else nothing pauses a trial any more.
+        """
+        if self is TrialState.PAUSED and not is_unfinished:
+            return TrialState.STOPPED.words
+        if self in (TrialState.WAITING, TrialState.RUNNING) and is_unfinished:
+            return TO_BE_CONTINUED
+        return self.words
 
     @property
     def is_finished(self) -> bool:
@@ -67,6 +79,7 @@ class TrialState(enum.Enum):
     __hash__ = object.__hash__  # Enum's is written in Python, and each move of a trial computes four hashes
 
 
+TO_BE_CONTINUED = "to be continued"
 _FINISHED = frozenset({TrialState.COMPLETED, TrialState.STOPPED, TrialState.FAILED})
 _WORDS = {
     TrialState.WAITING: "waiting",
@@ -163,13 +176,23 @@ class Trial(msgspec.Struct, gc=False):
         value = "no value yet" if self.value is None else f"{self.value:.5g} after {self.value_resource:,}"
         units = "" if self.value is None else " unit" if self.value_resource == 1 else " units"
         why = self.reason if self.state is TrialState.FAILED and self.reason else ""
-        state = f"{self.state.words}: {why}" if why else self.state.words
+        state = f"{self.words}: {why}" if why else self.words
         text = f"{self.name}: {value}{units}, {state}; {flat_params.params(self.params) or 'no parameters'}"
         # The reason is the trial's own text, and a terminal would act on escape sequences in it.
         return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+    @property
+    def words(self) -> str:
+        """Its state as people read it."""
+        return self.state.words
+
+    def seen_in(self, words: str) -> Trial:
+        """Return a copy whose text says its state in these words: of a search that is over, others than during it."""
+        fields: dict[str, Any] = {name: getattr(self, name) for name in Trial.__struct_fields__}
+        return _SeenTrial(**fields, seen_words=words)
 
     @property
     def params(self) -> Params:
@@ -208,6 +231,16 @@ class Trial(msgspec.Struct, gc=False):
     def name(self) -> str:
         """The displayed name."""
         return trial_name(self.id)
+
+
+class _SeenTrial(Trial, gc=False):
+    """A copy of a trial, as people see it."""
+
+    seen_words: str = ""
+
+    @property
+    def words(self) -> str:
+        return self.seen_words
 
 
 class _ForeignName:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import asyncsearch
 from asyncsearch import Study, uniform
 from asyncsearch.errors import AsyncSearchError, InternalError, StoreError, UsageError
 from asyncsearch.sentences import in_sentences, words_of
@@ -92,3 +93,16 @@ def test_no_error_is_changed_for_those_who_catch_it() -> None:
             raise error
         assert caught.value is error
         assert hasattr(error, "_render_traceback_") == isinstance(error, StoreError)
+
+
+def test_a_script_in_a_folder_whose_name_begins_as_ours_is_the_users(tmp_path: Path) -> None:
+    code = Path(asyncsearch.__file__).parent
+    (tmp_path / "asyncsearch").symlink_to(code)
+    folder = tmp_path / "asyncsearch_studies"
+    folder.mkdir()
+    (folder / "search.py").write_text(
+        f"import sys\nsys.path[:0] = [{str(tmp_path)!r}]\nfrom asyncsearch import *\nloguniform(1, 1e-4)\n"
+    )
+    command = [sys.executable, "search.py"]
+    done = subprocess.run(command, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == f'at "{folder}/search.py", line 4: loguniform(1, 1e-4)'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,8 +27,9 @@ class FittedLayer(keras.layers.Layer):  # type: ignore[misc]
         self.shape = tuple(shape)
         self.channels = channels
 
-    def call(self, x: Any) -> Any:
-        """Return the input in the shape."""
+    def call(self, x: Any, training: bool | None = None, mask: Any = None) -> Any:
+        """Return the input in the shape; a model in a model is called with ``training`` and ``mask``, too."""
+        del training, mask
         ops = keras.ops
         if not keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype)):
             flat = ops.cast(ops.reshape(x, (ops.shape(x)[0], -1))[:, :1], self.compute_dtype)
@@ -91,6 +93,8 @@ def without(net: keras.Model, patterns: Sequence[str], inputs: Sequence[Any] = (
             return type(layer).from_config(layer.get_config())
         return _replacement(layer)
 
+    # New layers draw seeds: without it a variant would have its samples in another order than the base.
+    state = random.getstate()
     try:
         copy = keras.models.clone_model(net, clone_function=made)
     except UsageError:
@@ -100,6 +104,8 @@ def without(net: keras.Model, patterns: Sequence[str], inputs: Sequence[Any] = (
             f"{kind} without {', '.join(sorted(left_out))} cannot be built ({type(error).__name__}: {error}): leave "
             "out another layer."
         ) from error
+    finally:
+        random.setstate(state)
     for layer in copy.layers:
         if layer.name in layers and layer.name not in left_out:
             layer.set_weights(layers[layer.name].get_weights())
@@ -109,7 +115,7 @@ def without(net: keras.Model, patterns: Sequence[str], inputs: Sequence[Any] = (
 def _replacement(layer: Any) -> Any:
     before, after = _shape(layer, "input"), _shape(layer, "output")
     is_float = keras.backend.is_float_dtype(keras.backend.standardize_dtype(layer.input.dtype))
-    if before == after and is_float:
+    if before == after and is_float and not isinstance(layer, keras.Model):
         return keras.layers.Identity(name=layer.name)
     if None in after[1:] or None in before[1:]:
         raise UsageError(

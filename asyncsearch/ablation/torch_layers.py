@@ -71,14 +71,15 @@ def without(net: nn.Module, patterns: Sequence[str], inputs: Sequence[Any] = ())
         UsageError: there is no such layer, nothing fits in its place, or its shapes cannot be told without inputs.
     """
     kind = type(net).__name__
-    names = [name for name, _ in net.named_modules() if name]
-    found = chosen(names, patterns, kind)
+    # With each name of a layer that has several: the one that is named is left out.
+    names = [name for name, _ in net.named_modules(remove_duplicate=False) if name]
+    found = [part for name in chosen(names, patterns, kind) for part in _parts(net, name)]
     outer = [name for name in found if not any(name.startswith(f"{other}.") for other in found)]
     shapes = _shapes(net, outer, inputs)
     for name in outer:
         parent, _, last = name.rpartition(".")
         old = net.get_submodule(name)
-        setattr(net.get_submodule(parent), last, _replacement(name, old, shapes.get(name)))
+        setattr(net.get_submodule(parent), last, _replacement(name, old, shapes.get(name), was_called=bool(inputs)))
     if inputs:
         with _aside(net):
             try:
@@ -91,12 +92,24 @@ def without(net: nn.Module, patterns: Sequence[str], inputs: Sequence[Any] = ())
     return net
 
 
-def _replacement(name: str, old: nn.Module, seen: SeenLayer | None) -> nn.Module:
+def _parts(net: nn.Module, name: str) -> list[str]:
+    """Return a layer's name; of a list or dictionary of layers, which computes nothing itself, the names in it."""
+    if not isinstance(module := net.get_submodule(name), nn.ModuleList | nn.ModuleDict):
+        return [name]
+    return [part for child in module._modules for part in _parts(net, f"{name}.{child}")]
+
+
+def _replacement(name: str, old: nn.Module, seen: SeenLayer | None, *, was_called: bool) -> nn.Module:
     if seen is not None:
         before, after, dtype = seen
         return nn.Identity() if before == after else FittedModule(after[1:], dtype)
     if isinstance(old, _SAME) or (isinstance(old, nn.Linear) and old.in_features == old.out_features):
         return nn.Identity()
+    if was_called:
+        raise UsageError(
+            f"The network does not call {name!r} ({type(old).__name__}) with those samples, so nothing is known that "
+            "fits in its place: name the layer that it calls."
+        )
     raise UsageError(
         f"The shapes of {name!r} ({type(old).__name__}) are known once the network is called with samples: write "
         "trial.ablation.model(net, x), with x as your loop calls net(x), for a few samples."
@@ -116,7 +129,14 @@ def _shapes(net: nn.Module, names: Sequence[str], inputs: Sequence[Any]) -> dict
                 )
             same = given[0].dtype.is_floating_point == result.dtype.is_floating_point
             before = tuple(given[0].shape) if same else ()
-            found[name] = (before, tuple(result.shape), result.dtype)
+            seen = (before, tuple(result.shape), result.dtype)
+            is_kept = before == seen[1] and name in found and found[name][0] == found[name][1]
+            if name in found and found[name] != seen and not is_kept:
+                raise UsageError(
+                    f"{name!r} ({type(module).__name__}) is called several times, with other shapes, so nothing fits "
+                    "in its place: write Ablation(custom=[...]) and ask trial.ablation.keeps(name) in model()."
+                )
+            found[name] = seen
 
         return hook
 

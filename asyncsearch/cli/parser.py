@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from asyncsearch._version import __version__
 from asyncsearch.cli import commands
-from asyncsearch.trial import TrialState
+from asyncsearch.trial import TO_BE_CONTINUED, TrialState
 
 EXAMPLES = """\
 examples:
@@ -160,7 +160,7 @@ def _command(
     return parser
 
 
-_STATE_WORDS = (*(state.words for state in TrialState), "to be continued")
+_STATE_WORDS = (*(state.words for state in TrialState), TO_BE_CONTINUED)
 """The states of trials as the tables name them; that module would take too long to import here."""
 _STATES = ", ".join(words.replace(" ", "-") for words in _STATE_WORDS)
 """In one piece each, for a shell."""

@@ -7,6 +7,7 @@ from collections.abc import Set
 
 import msgspec
 
+from asyncsearch.arguments import metric_in_call
 from asyncsearch.events import MEMORY_KINDS, Outcome, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId
 from asyncsearch.plan.base_plan import Batch, PlannedStage
@@ -214,5 +215,6 @@ def missing_metric(trial: Trial, metric: str, known_names: Set[str], *, is_pause
     if metric in known_names:
         return Verdict(TrialState.FAILED, reason)
     place = " inside the loop (what a function returns counts at its end alone)" if is_pause else ""
-    advice = f"{reason} Report it with trial.report({metric}=...){place}, or set metric= to a name that is reported."
+    line = f"trial.report({metric_in_call(metric)})"
+    advice = f"{reason} Report it with {line}{place}, or set metric= to a name that is reported."
     return Verdict(TrialState.FAILED, advice, stops_run="MetricNotReportedError")

@@ -41,7 +41,7 @@ class RepeatedFailures(msgspec.Struct):
         count = self.counts.get(place, 0)
         if self.has_trained or count < max(FEWEST, parallelism + 1):
             return ""
-        return f"{count} trials failed in the same way and none has finished: {place}"
+        return f"trials fail in the same way, and none has finished: {place}"  # more may fail until it ends: no count
 
 
 def place_of(end: TrainingEnded) -> str:

@@ -279,7 +279,7 @@ class InlineWorker:
         return ended is None
 
     def _context(self, run: LaneRun, look_up: Callable[[], None]) -> SearchContext:
-        return context_of(_train(run), DirectLink(run, self, look_up), self._config.untrusted)
+        return context_of(_train(run), DirectLink(run, self, look_up), self._config.metric, self._config.untrusted)
 
     def _interrupted(self, interrupt: BaseException) -> None:
         """Turn the user's interrupt into a stop of the lanes that train."""

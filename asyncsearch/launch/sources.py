@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import pickle
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from asyncsearch.runner.sources import WithSources
 
 MAX_CHARS = 1_000_000
 """Of all files together; the largest ones are left out, and their tracebacks show no lines."""
-_PACKAGE = str(Path(__file__).parent.parent)
+_PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
 
 def with_sources(bundle: Bundle) -> bytes:
@@ -29,7 +30,5 @@ def with_sources(bundle: Bundle) -> bytes:
 
 def _is_users(file: str) -> bool:
     """Whether a worker may lack a file: also ``<ipython-input-1-...>``, whose lines IPython keeps."""
-    if file.startswith(_PACKAGE):
-        return False
     linecache.checkcache(file)
-    return file.startswith("<") or is_own_source(file)
+    return not file.startswith(_PACKAGE) and (file.startswith("<") or is_own_source(file))

@@ -232,6 +232,6 @@ _STATES = {
     TrialState.RUNNING: "is running",
     TrialState.PAUSED: "is paused",
     TrialState.COMPLETED: f"was {TrialState.COMPLETED.words}",
-    TrialState.STOPPED: "was stopped",
+    TrialState.STOPPED: f"was {TrialState.STOPPED.words}",
     TrialState.FAILED: "has failed",
 }

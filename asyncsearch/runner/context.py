@@ -56,6 +56,7 @@ class SearchContext(TrialContext):
         name: str | None = None,
         untrusted: str = "",
         place: FolderPlace | None = None,
+        metric: str = "loss",
     ) -> None:
         """Begin where the first stage begins.
 
@@ -66,6 +67,7 @@ class SearchContext(TrialContext):
             name: of the trial; None: that of the first trial of the first stage.
             untrusted: folder of the checkpoints, if nothing may be unpickled from it; else empty.
             place: where to make the folder of the trial; None: in a temporary folder.
+            metric: name of the study's metric, for messages.
         """
         first = stages[0]
         self.has_reported = False
@@ -78,7 +80,7 @@ class SearchContext(TrialContext):
         self._values = CurrentValues(self._timeline)
         self._link = link
         self._load = load
-        self._untrusted = untrusted
+        self._untrusted, self._metric = untrusted, metric
         self._name = name if name is not None else trial_name(first.trials[0])
         self._folder = TrialFolder(place or FolderPlace(), load, self._name)
         self._done = first.start
@@ -152,11 +154,11 @@ class SearchContext(TrialContext):
         self, metrics: Mapping[str, Any] | None = None, /, *more: Any, resource: int | None = None, **named: Any
     ) -> None:
         if more:
-            raise ReportError(misfits.of_report((metrics, *more)))
+            raise ReportError(misfits.of_report((metrics, *more), self._metric))
         if not self.uses_epochs:
             self._agree()
         self._raise_if_interrupted()
-        values = as_metrics(metrics, named)
+        values = as_metrics(metrics, named, self._metric)
         at = self._default_resource() if resource is None else _as_resource(resource)
         self._check_resource(at)
         self._link.report(at, values)
@@ -191,7 +193,7 @@ class SearchContext(TrialContext):
     ) -> Iterator[int]:
         if given or unknown:
             raise UsageError(misfits.of_epochs(given, unknown, state))
-        misfits.require_functions(save=save, load=load, update=update, evaluate=evaluate)
+        misfits.require_functions(self._metric, save=save, load=load, update=update, evaluate=evaluate)
         if self.uses_epochs:
             raise UsageError(
                 f"{self.name} called epochs() twice; one loop must do the training from its start to its end."

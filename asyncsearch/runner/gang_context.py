@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.gang_link import GangLink
-from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.trainable import SaveFunction
 from asyncsearch.work import Stage
 
@@ -15,10 +15,9 @@ from asyncsearch.work import Stage
 class GangContext(SearchContext):
     """Rank 0 reports and saves; the others train along, and pause and stop where it does."""
 
-    def __init__(
-        self, stages: tuple[Stage, ...], link: GangLink, load: Path | None, untrusted: str, place: FolderPlace
-    ) -> None:
-        super().__init__(stages, link, load, untrusted=untrusted, place=place)
+    def __init__(self, stages: Sequence[Stage], link: GangLink, load: Path | None, **options: Any) -> None:
+        """Begin; the rest is as in ``SearchContext``."""
+        super().__init__(stages, link, load, **options)
         self._gang = link
 
     @property

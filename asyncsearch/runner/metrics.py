@@ -6,30 +6,33 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-from asyncsearch.arguments import is_unicode
+from asyncsearch.arguments import is_unicode, metric_in_call
 from asyncsearch.trainable import ReportError
 
 _RULE = "one number for each name: Python, numpy, or a 0-dimensional tensor"
 
 
-def as_metrics(metrics: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, float]:
+def as_metrics(metrics: Mapping[str, Any] | None, named: Mapping[str, Any], metric: str = "loss") -> dict[str, float]:
     """Return reported metrics as a dictionary of floats; NaN and infinities are allowed.
+
+    ``metric`` is the study's own, for messages.
 
     Raises:
         ReportError: the report is empty, or a value is not a number.
     """
     if metrics is not None and not isinstance(metrics, Mapping):
-        raise ReportError(_unnamed(metrics))
+        raise ReportError(_unnamed(metrics, metric))
     both = {**(metrics or {}), **named}
     if not both:
-        raise ReportError(f"report() was called without metrics; it takes {_RULE}, as in report(loss=0.5).")
+        line = f"trial.report({metric_in_call(metric, 0.5)})"
+        raise ReportError(f"report() was called without metrics; it takes {_RULE}: write {line}.")
     return {_checked(name): as_number(name, value) for name, value in both.items()}
 
 
-def _unnamed(value: Any) -> str:
+def _unnamed(value: Any, metric: str) -> str:
     shown = reprlib.repr(value)
-    line = f"report(loss={shown})" if isinstance(value, int | float) else "report(loss=0.5)"
-    return f"report() takes a mapping or named numbers, not {shown}: write {line}."
+    given = metric_in_call(metric, shown if isinstance(value, int | float) else 0.5)
+    return f"report() takes a mapping or named numbers, not {shown}: write trial.report({given})."
 
 
 def as_number(name: str, value: Any) -> float:

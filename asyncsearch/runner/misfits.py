@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from asyncsearch.arguments import metric_in_call, metric_in_mapping
 from asyncsearch.errors import UsageError
 
 _EPOCHS = frozenset({"n", "num", "epochs", "num_epochs", "n_epochs", "max_epochs", "max_resource", "start", "stop"})
@@ -12,18 +13,15 @@ _HOOKS = {
     "save": "save=lambda path: torch.save(net.state_dict(), path)",
     "load": "load=lambda path: net.load_state_dict(torch.load(path))",
     "update": "update=lambda changed: ...",
-    "evaluate": "evaluate=lambda: {'loss': ...}",
+    "evaluate": "evaluate=lambda: {metrics}",
 }
 
 
-def of_report(given: Sequence[Any]) -> str:
-    """Return the answer to ``report`` with several arguments without a name."""
-    name, value = given[0], given[1]
-    if isinstance(name, str):
-        line = f"trial.report({name}={value!r})" if name.isidentifier() else f"trial.report({{{name!r}: {value!r}}})"
-    else:
-        line = "trial.report(loss=...), epochs are counted"
-    return f"report() takes named numbers: write {line}."
+def of_report(given: Sequence[Any], metric: str) -> str:
+    """Return the answer to ``report`` with several arguments without a name; ``metric`` is the study's own."""
+    is_named = isinstance(given[0], str)
+    line = metric_in_call(given[0], repr(given[1])) if is_named else metric_in_call(metric)
+    return f"report() takes named numbers: write trial.report({line}){'' if is_named else ', epochs are counted'}."
 
 
 def of_epochs(given: Sequence[Any], unknown: Mapping[str, Any], state: Mapping[str, Any] | None = None) -> str:
@@ -45,12 +43,13 @@ def _named(names: Any) -> str:
     return "{" + ", ".join(f'"{name}": {name}' for name in names) + "}"
 
 
-def require_functions(**hooks: Any) -> None:
-    """Refuse a path, or the result of a call, where a function is taken.
+def require_functions(metric: str, **hooks: Any) -> None:
+    """Refuse a path, or the result of a call, where a function is taken; ``metric`` is the study's own.
 
     Raises:
         UsageError: one is neither None nor a function.
     """
     for name, value in hooks.items():
         if value is not None and not callable(value):
-            raise UsageError(f"epochs({name}=...) is given a {type(value).__name__}: write {_HOOKS[name]}.")
+            line = _HOOKS[name].replace("{metrics}", metric_in_mapping(metric))
+            raise UsageError(f"epochs({name}=...) is given a {type(value).__name__}: write {line}.")

@@ -109,7 +109,7 @@ class Runner:
         return began
 
     def _contexts(self, lanes: Sequence[Train]) -> dict[int, SearchContext]:
-        return {lane.lane: context_of(lane, self._links[lane.lane], self._untrusted) for lane in lanes}
+        return {lane.lane: context_of(lane, self._links[lane.lane], self._metric, self._untrusted) for lane in lanes}
 
     def _joined(self) -> list[Train]:
         joined = self._links.taken()

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from asyncsearch.arguments import metric_in_call
 from asyncsearch.errors import UsageError
 from asyncsearch.events import KILLED, Outcome
 from asyncsearch.runner.context import SearchContext
@@ -24,24 +25,27 @@ def run_training(
     function: TrainFunction, train: Train, link: Link, interrupts: SigtermGuard, metric: str, untrusted: str = ""
 ) -> Ended:
     """Train a batch of stages, whatever the user's function does except ending the process."""
-    context = context_of(train, link, untrusted)
+    context = context_of(train, link, metric, untrusted)
     return msgspec.structs.replace(_run(function, context, interrupts, metric), lane=train.lane)
 
 
-def context_of(train: Train, link: Link, untrusted: str = "") -> SearchContext:
+def context_of(train: Train, link: Link, metric: str, untrusted: str = "") -> SearchContext:
     """Return the trial of a lane."""
     load = None if train.load is None else Path(train.load)
     if train.gang is not None and isinstance(link, AgentLink):
-        return _of_gang(train, link, train.gang, load, untrusted)
-    return SearchContext(train.stages, link, load, untrusted=untrusted, place=train.place)
+        return _of_gang(train, link, train.gang, load, metric, untrusted)
+    return SearchContext(train.stages, link, load, untrusted=untrusted, place=train.place, metric=metric)
 
 
-def _of_gang(train: Train, link: AgentLink, seat: GangSeat, load: Path | None, untrusted: str) -> SearchContext:
+def _of_gang(
+    train: Train, link: AgentLink, seat: GangSeat, load: Path | None, metric: str, untrusted: str
+) -> SearchContext:
     from asyncsearch.runner.gang_context import GangContext
     from asyncsearch.runner.gang_link import GangLink
 
     link.notes.update({(note.rank, note.key): note.value for note in train.notes})
-    return GangContext(train.stages, GangLink(link, seat), load, untrusted, train.place)
+    ranks = GangLink(link, seat)
+    return GangContext(train.stages, ranks, load, untrusted=untrusted, place=train.place, metric=metric)
 
 
 def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGuard, metric: str) -> Ended:
@@ -103,12 +107,14 @@ def report_returned(context: SearchContext, returned: Any, metric: str) -> None:
     if returned is None:
         if not context.has_reported and not context.is_resumed:
             raise NoReportError(
-                f"{context.name} ended without a report: call trial.report({metric}=...) in the training, or return "
-                f"the value of {metric!r}."
+                f"{context.name} ended without a report: call trial.report({metric_in_call(metric)}) in the "
+                f"training, or return the value of {metric!r}."
             )
         return
     try:
-        values = as_metrics(returned, {}) if isinstance(returned, Mapping) else {metric: as_number(metric, returned)}
+        values = (
+            as_metrics(returned, {}, metric) if isinstance(returned, Mapping) else {metric: as_number(metric, returned)}
+        )
     except ReportError as error:
         if not context.has_reported:
             raise ReportError(f"{context.name} reported nothing and returned something else: {error}") from None

@@ -6,6 +6,7 @@ Rule 1: pure. The i-th proposal is a function of the description and i.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +60,9 @@ class Ablation(Searcher):
             object.__setattr__(self, "features", tuple(self.features))
         if not isinstance(self.groups, Mapping):
             raise UsageError(f"groups={self.groups!r}: write name -> list of names, groups={{'body': ['bmi', 'bp']}}.")
+        text = next((members for members in self.groups.values() if isinstance(members, str)), None)
+        if text is not None:
+            raise UsageError(f"groups: {text!r} is a text: write a list of names, as groups={{'body': [{text!r}]}}.")
         object.__setattr__(self, "groups", {str(name): tuple(members) for name, members in self.groups.items()})
         object.__setattr__(self, "seeds", _parse_seeds(self.seeds))
         self.variants()
@@ -167,12 +171,14 @@ class AblationState(SearcherState):
 
 
 def _parse_seeds(given: Any) -> tuple[int, ...]:
-    numbers = range(given) if isinstance(given, int) and not isinstance(given, bool) else given
+    is_count = hasattr(given, "__index__") and not hasattr(given, "__len__") and not isinstance(given, bool)
+    numbers = range(operator.index(given)) if is_count else given
     try:
-        found = tuple(numbers)
+        # numpy's integers too, which the journal could not hold.
+        found = tuple(one if isinstance(one, bool) else operator.index(one) for one in numbers)
     except TypeError:
         found = ()
-    right = all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 2**63 for one in found)
+    right = all(not isinstance(one, bool) and 0 <= one < 2**63 for one in found)
     if not found or not right or len(set(found)) < len(found):
         raise UsageError(f"seeds={given!r}: write how many, seeds=3, or different integers from 0, seeds=[0, 1, 2].")
     return found

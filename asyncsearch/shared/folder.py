@@ -28,6 +28,7 @@ from asyncsearch.shared.holds import Holds
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.layout import MANIFEST, node_folder, versions_of
 from asyncsearch.store.manifest import packed_with_in
+from asyncsearch.store.own_folder import foreign
 from asyncsearch.trial import Metrics
 
 __all__ = ["LEASE_S", "RETENTION_S", "SHARED_FILE", "NodeFacts", "SharedFolder", "open_shared"]
@@ -98,11 +99,7 @@ class SharedFolder:
         Raises:
             StoreError: it cannot be written, was made by a newer version, or is the store of a study.
         """
-        if self.store.read("study.json") is not None:
-            raise StoreError(
-                f"{self.store.shown!r} is the store of a study and cannot be the folder that studies share. Name"
-                " another one: Sharing(shared=...)."
-            )
+        require_shareable(self.store)
         self.store.prepare()
         if self.files.read(SHARED_FILE, _MARKER) is None:
             self.files.write(SHARED_FILE, Marker())
@@ -235,6 +232,24 @@ def in_order_of_use(found: Survey, uses: Mapping[CheckpointRef, float]) -> list[
         for ref, entry in found.committed.items()
     ]
     return sorted(stored, key=lambda one: (one.used_s, -one.ref.resource, one.ref.node))
+
+
+def require_shareable(store: Store) -> None:
+    """Check that a folder is one that studies share, or may become one; nothing is written.
+
+    Raises:
+        StoreError: it is the store of a study, or another program keeps checkpoints there, which a quota would remove.
+    """
+    if store.read("study.json") is not None:
+        raise StoreError(
+            f"{store.shown!r} is the store of a study and cannot be the folder that studies share. Name another one:"
+            " Sharing(shared=...)."
+        )
+    if "checkpoints" in foreign(store.entries()) and store.read(SHARED_FILE) is None:
+        raise StoreError(
+            f"{store.shown!r} has a folder 'checkpoints' that is not of asyncsearch, whose files it might remove. Name"
+            " another folder for what studies share: Sharing(shared=...)."
+        )
 
 
 def open_shared(store: Store, shared: str | Path | Literal[False] | None = None) -> Store | None:

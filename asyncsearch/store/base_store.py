@@ -127,6 +127,10 @@ class Store(abc.ABC):
         """Return the free space where the store is prepared; None: its file system does not report it."""
         return None
 
+    def entries(self) -> Sequence[str]:
+        """Return the sorted names at the top of the store; empty if it is not there yet, or cannot say."""
+        return ()
+
     @abc.abstractmethod
     def prepare(self) -> None:
         """Make the folders and prove that the store can be written: write, sync, read back and remove a probe.

@@ -85,6 +85,9 @@ class FarStore(Store):
     def is_exclusive(self) -> bool:
         return self._remote.is_exclusive
 
+    def entries(self) -> Sequence[str]:
+        return self._remote.list("")
+
     def prepare(self) -> None:
         if self._remote.is_file(""):
             raise StoreError(f"{self._remote.shown!r} is a file, and a store is a folder. Choose another address.")

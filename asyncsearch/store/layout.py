@@ -16,6 +16,8 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 
 FOLDERS = ("journal", "snapshots", "checkpoints", "logs", "tmp")
 RESERVED = ("lock", "tmp")
+OWN = (*FOLDERS, "functions", "evals", "lock", "study.json", "bundle.bin", "head.json", "warm_start.json")
+"""What the store of a study has at its top."""
 MANIFEST = "manifest.json"
 FILES = "files"
 

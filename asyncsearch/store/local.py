@@ -23,7 +23,7 @@ from asyncsearch.store import flock, layout
 from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.disk import explained, make_folders, sync_folder, write_all, write_new
 from asyncsearch.store.disk_checkpoints import DiskCheckpoints
-from asyncsearch.store.disk_files import DiskFiles, exists, lines_of
+from asyncsearch.store.disk_files import DiskFiles, exists, lines_of, names_in
 from asyncsearch.store.head_file import LocalHeadFile
 from asyncsearch.store.local_segment import LocalSegment, open_local_segment
 from asyncsearch.store.manifest import PackedWith
@@ -70,6 +70,10 @@ class LocalStore(Store):
     def free_bytes(self) -> int:
         with explained("measure the free space", self._root):
             return shutil.disk_usage(self._root).free
+
+    def entries(self) -> Sequence[str]:
+        with explained("look for a store", self._root):
+            return names_in(self._root)
 
     def prepare(self) -> None:
         choose = f"Choose a folder that can be made and written, e.g. Study(..., store='studies/{self._root.name}')"

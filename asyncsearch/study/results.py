@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +26,7 @@ from asyncsearch.sequences.flat_params import ReadableParams
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.fetched_path import FetchedPath
-from asyncsearch.trial import Metrics, Trial
+from asyncsearch.trial import Metrics, Trial, TrialState
 
 if TYPE_CHECKING:
     import pandas
@@ -98,7 +98,8 @@ class Results:
     @in_sentences()
     def trials(self) -> list[Trial]:
         """All trials in the order in which they began; copies."""
-        return [copy.copy(trial) for trial in self._read_state().trials]
+        words = self._words()
+        return [trial.seen_in(words(trial.state)) for trial in self._read_state().trials]
 
     @property
     @in_sentences()
@@ -111,7 +112,7 @@ class Results:
         best = self._read_state().best()
         if best is None:
             raise self._nothing_reported()
-        return copy.copy(best)
+        return best.seen_in(self._words()(best.state))
 
     @property
     @in_sentences()
@@ -227,7 +228,8 @@ class Results:
         """
         from asyncsearch.report.tree.tree import tree
 
-        return tree(read_records(self.store), name=self.name, metric=self.config.metric, mode=self.config.mode)
+        config, words = self.config, self._words()
+        return tree(read_records(self.store), name=self.name, metric=config.metric, mode=config.mode, words=words)
 
     def logs(self, trial: int | str | Trial) -> Iterator[str]:
         """Yield the lines that a trial printed, each with the worker's clock and ``O`` or ``E`` for its stream.
@@ -309,6 +311,15 @@ class Results:
             total = last_total(read_records(self.store))
             status = status_of(state, store=place, scheduler=scheduler, num_trials=total, unread=unread)
         return status
+
+    def _words(self) -> Callable[[TrialState], str]:
+        """Return what people call a state now; see ``StudyStatus.words``, which costs more."""
+        state = self._read_state()
+        if state.run is not None and self._driver_died_s() is None:
+            return lambda trial_state: trial_state.words
+        is_begun = any(trial.state in (TrialState.WAITING, TrialState.RUNNING) for trial in self._read_state().trials)
+        is_unfinished = is_begun or self._read_state().run is not None
+        return partial(TrialState.words_after, is_unfinished=is_unfinished)
 
     def _driver_died_s(self) -> float | None:
         """Return when the last record was written of a run whose driver no longer lives; None: there is no such run."""

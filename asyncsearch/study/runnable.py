@@ -41,12 +41,13 @@ from asyncsearch.rpc import auth
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.schedulers.scheduler_options import options_of
 from asyncsearch.searchers.base_searcher import Searcher
-from asyncsearch.shared.folder import SharedFolder
+from asyncsearch.shared.folder import SharedFolder, require_shareable
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.names import compare_names
 from asyncsearch.shared.options import default_names
 from asyncsearch.shared.quota import keep_within
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.own_folder import require_own_folder
 from asyncsearch.study import kept_functions, trial_dirs
 from asyncsearch.study.background import begun
 from asyncsearch.study.definition import StudyDefinition, pickled, require_same
@@ -125,6 +126,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         require_workers(what.gang, parallelism)
         is_begun = read_study_file(store) is not None
         advice = warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun)
+        self.require_places()
         if not is_begun:
             display.warn(advice)
         backend = self.backend if place is None else place.backend
@@ -203,6 +205,17 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         if end.error_kind:
             raise getattr(errors, end.error_kind, AsyncSearchError)(_with_traceback(store, end, launcher))
         return result
+
+    def require_places(self) -> None:
+        """Check, before anything is written, that the places of the study and of what it shares are not another's.
+
+        Raises:
+            StoreError: other programs have files there.
+        """
+        if read_study_file(self.store) is None:
+            require_own_folder(self.store, self.trainable)
+        if self.definition.shared is not None:
+            require_shareable(self.definition.shared)
 
     def open(self, display: Display) -> tuple[StudyState, int]:
         """Create the study, or open it if it may go on; return its state and the number of its last record.
@@ -389,7 +402,7 @@ def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:
     detail = last_failure(read_records(store)).strip()
     if launcher.has_shown(detail):
         return printable(f"{end.reason}. {CORRECT}; the traceback is above: {detail.splitlines()[-1]}")
-    return printable(f"{end.reason}. {CORRECT}; the last one of them:\n\n{detail}")
+    return printable(f"{end.reason}. {CORRECT}. The traceback of the last one:\n\n{detail}")
 
 
 def require_bounded(searcher: Searcher, num_trials: int | None, proposals: int | None, method: str) -> None:

@@ -139,7 +139,7 @@ class Study(Results):
             UsageError: an argument is invalid; the message names it and what to write instead.
         """
         require_groups(sharing, workers, checkpoints)
-        require_trainable(trainable)
+        require_trainable(trainable, str(metric))
         self.trainable: Trainable | None = trainable
         self.searcher: Searcher = searcher_of(searcher)
         self.space = self.searcher.extended(Space.of(space))
@@ -343,6 +343,7 @@ class Study(Results):
             self._require_described("run")
             display = open_display("none")
             mine = self._runnable(display)
+            mine.require_places()
             trial = train_single(mine, known_path, end, home, display)
             mine.keep_quota(display)
             known = self._known(known_path, home)

@@ -6,20 +6,23 @@ import ast
 import inspect
 from collections.abc import Iterator
 
+from asyncsearch.arguments import metric_in_call, metric_in_mapping
 from asyncsearch.errors import UsageError
 from asyncsearch.study.requirements import source_of, trial_argument
 from asyncsearch.trainable import Trainable, Trainer, answer_to, as_function
 
 
-def require_trainable(trainable: Trainable) -> None:
+def require_trainable(trainable: Trainable, metric: str) -> None:
     """Check that a trainable can be called with a trial, and does not treat it as a trial of another library.
+
+    ``metric`` is the study's own, for messages.
 
     Raises:
         UsageError: it cannot be trained; the message holds the line to write.
     """
     as_function(trainable)
     if isinstance(trainable, type):
-        _require_methods(trainable)
+        _require_methods(trainable, metric)
         return
     name = getattr(trainable, "__name__", type(trainable).__name__)
     _require_one_argument(trainable, name)
@@ -27,15 +30,16 @@ def require_trainable(trainable: Trainable) -> None:
         raise UsageError(f"{name} is asynchronous, and nobody would await it: write `def {name}(trial):`.")
     if inspect.isgeneratorfunction(trainable):
         raise UsageError(
-            f"{name} yields, so that a call would train nothing: write trial.report(loss=...) instead of yield."
+            f"{name} yields, so that a call would train nothing: write trial.report({metric_in_call(metric)}) instead"
+            " of yield."
         )
-    for found in _foreign_uses(trainable):
+    for found in _foreign_uses(trainable, metric):
         raise UsageError(f"{name} would fail in every trial: {found}")
 
 
-def _require_methods(trainer: type[Trainer]) -> None:
+def _require_methods(trainer: type[Trainer], metric: str) -> None:
     """Check that a trainer has what each trial calls."""
-    needed = {"train": "def train(self):", "evaluate": "def evaluate(self): return {'loss': ...}"}
+    needed = {"train": "def train(self):", "evaluate": f"def evaluate(self): return {metric_in_mapping(metric)}"}
     for method, line in needed.items():
         if getattr(trainer, method) is getattr(Trainer, method):
             raise UsageError(
@@ -67,7 +71,7 @@ def _require_one_argument(function: Trainable, name: str) -> None:
     raise UsageError(f"{name}({', '.join(names)}) gets one argument, the trial: write `def {name}(trial): {lines}`.")
 
 
-def _foreign_uses(function: Trainable) -> Iterator[str]:
+def _foreign_uses(function: Trainable, metric: str) -> Iterator[str]:
     """Yield what the source does with its trial that no trial can do.
 
     A wrapper may give the function something else than the trial, and a name that is bound again is something else.
@@ -85,7 +89,7 @@ def _foreign_uses(function: Trainable) -> Iterator[str]:
             case ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant(value=str() as key)) if owner == name:
                 yield f"{name} is a trial, no mapping. Write `def {tree.name}(trial):` and trial.params[{key!r}]."
             case ast.Attribute(value=ast.Name(id=owner), attr=attribute) if owner == name:
-                answer = answer_to(attribute)
+                answer = answer_to(attribute, metric)
                 if answer:
                     yield f"a trial has no {attribute}: {answer}"
             case _:

@@ -98,6 +98,12 @@ class StoreTests(CheckpointLaws):
         same(store.list("nowhere"), [])
         same(store.list("snapshots/1.json"), [])
 
+    def test_entries_are_the_names_at_the_top_or_are_not_known(self) -> None:
+        store = self.new()
+        store.write("functions/x.bin", b"1")
+        found = list(store.entries())
+        assert not found or (found == sorted(found) and "functions" in found), f"found {found}"
+
     def test_names_cannot_lead_out_of_the_store(self) -> None:
         store = self.new()
         for name in ESCAPES:

@@ -75,3 +75,93 @@ def test_a_pandas_frame() -> None:
 def test_data_without_such_a_feature_is_refused(value: str, data: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         without(value, data)
+
+
+def frame() -> Any:
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(
+        {
+            "age": [20.0, None, 40.0],
+            "visits": [1, 2, 2],
+            "kind": pandas.Categorical(["a", "b", "b"], categories=["c", "b", "a"], ordered=True),
+            "day": pandas.to_datetime(["2026-01-01", None, "2026-01-01"]),
+            "member": [True, False, True],
+            "note": [None, None, None],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("age", 30.0), ("visits", 5 / 3), ("kind", "b"), ("day", "2026-01-01"), ("member", True), ("note", None)],
+)
+def test_a_filled_column_of_a_frame_keeps_its_kind_and_place_and_missing_values_do_not_count(
+    name: str, value: Any
+) -> None:
+    pandas, data = pytest.importorskip("pandas"), frame()
+    filled = without(f"filled:{name}", data)
+    assert list(filled.columns) == list(data.columns)
+    assert data.equals(frame()), "the user's data stays"
+    assert filled.drop(columns=name).equals(data.drop(columns=name))
+    if value is None:
+        assert filled[name].isna().all()
+    else:
+        expected = pandas.Series([value] * 3).astype("float64" if name == "visits" else data[name].dtype)
+        assert filled[name].tolist() == expected.tolist()
+        assert filled[name].dtype == expected.dtype
+
+
+def test_columns_that_are_no_texts_are_named_by_their_texts() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert list(without("feature:1", pandas.DataFrame(ROWS)).columns) == [0, 2]
+    several = pandas.DataFrame(ROWS, columns=pandas.MultiIndex.from_tuples([("a", "x"), ("a", "y"), ("b", "x")]))
+    name = TrialAblation("feature:x").ablated.components[0]._replace(name=str(("a", "y")))
+    found = TrialAblation(type(TrialAblation("nothing").ablated)((name,)).value).data(several)
+    assert list(found.columns) == [("a", "x"), ("b", "x")]
+    assert without("filled:1", {0: ROWS, 1: ROWS})[1].tolist() == [[2.0, 3.0, 40.0]] * 2
+    assert list(without("feature:1", {0: ROWS, 1: ROWS})) == [0]
+
+
+def test_labels_that_occur_twice_are_filled_and_dropped_as_often() -> None:
+    pandas = pytest.importorskip("pandas")
+    data = pandas.DataFrame(ROWS, columns=["a", "b", "a"])
+    assert without("filled:a", data).to_numpy().tolist() == [[2.0, 2.0, 2.0], [2.0, 4.0, 2.0]]
+    assert list(without("feature:a", data).columns) == ["b"]
+
+
+@pytest.mark.parametrize("kind", ["frame", "mapping", "array"])
+def test_the_only_column_cannot_be_dropped(kind: str) -> None:
+    data: Any = {"0": np.ones(3)} if kind == "mapping" else np.ones((3, 1))
+    if kind == "frame":
+        data = pytest.importorskip("pandas").DataFrame(data)
+    with pytest.raises(UsageError, match=r"Every column .* fill=True"):
+        without("feature:0", data)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch", "mapping"])
+def test_missing_values_of_arrays_do_not_count_in_the_mean(kind: str) -> None:
+    rows = np.array([[1.0, np.nan], [2.0, 4.0], [3.0, 6.0]])
+    make: Any = {"numpy": np.array, "torch": None, "mapping": lambda values: {"1": values[:, 1]}}[kind]
+    data = pytest.importorskip("torch").tensor(rows) if make is None else make(rows)
+    found = without("filled:1", data)
+    assert np.asarray(found["1"] if kind == "mapping" else found[:, 1]).tolist() == [5.0] * 3
+
+
+def test_an_array_of_texts_gets_its_most_frequent_one() -> None:
+    rows = np.array([["a", 1], ["b", 2], ["b", None]], dtype=object)
+    assert without("filled:0", rows)[:, 0].tolist() == ["b"] * 3
+    assert without("filled:0", rows.astype(str))[:, 0].tolist() == ["b"] * 3
+    assert without("filled:kind", {"kind": rows[:, 0]})["kind"].tolist() == ["b"] * 3
+
+
+class Polars:
+    """A frame of another library: it has a shape, and no columns by number."""
+
+    columns = ("age",)
+    shape = (3, 1)
+
+
+@pytest.mark.parametrize("data", [Polars(), [1, 2], "text", np.ones(3)])
+def test_data_of_another_kind_is_refused_by_its_kind(data: Any) -> None:
+    with pytest.raises(UsageError, match="has no columns that could be left out"):
+        without("filled:age", data)

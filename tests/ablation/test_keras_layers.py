@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -89,3 +90,40 @@ class Own(keras.Model):  # type: ignore[misc,name-defined]
 def test_what_cannot_be_is_answered_by_what_to_write(make: Any, layer: str, inputs: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         TrialAblation(f"layer:{layer}").model(make(), *inputs)
+
+
+def several_inputs() -> Any:
+    """Two inputs, a layer that is called twice, and a model in the model."""
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    a, b = keras.Input((4,), name="a"), keras.Input((6,), name="b")
+    shared = layers.Dense(4, name="shared")
+    both = layers.Concatenate(name="cat")([shared(a), shared(layers.Dense(4, name="narrow")(b))])
+    same = keras.Sequential([keras.Input((8,)), layers.Dense(8), layers.Dropout(0.5)], name="same")
+    last = keras.Sequential([keras.Input((8,)), layers.Dense(8), layers.Dense(3)], name="last")
+    return keras.Model([a, b], last(same(both)))
+
+
+A, B = np.linspace(0, 1, 8, dtype="float32").reshape(2, 4), np.linspace(-1, 1, 12, dtype="float32").reshape(2, 6)
+
+
+@pytest.mark.parametrize("layer", ["narrow", "shared", "same", "last"])
+def test_a_network_of_several_inputs_without_a_layer_is_computed_as_by_hand(layer: str) -> None:
+    net, whole = TrialAblation(f"layer:{layer}").model(several_inputs()), several_inputs()
+    weights, bias = whole.get_layer("shared").get_weights()
+
+    def shared(x: Any) -> Any:
+        return x if layer == "shared" else x @ weights + bias
+
+    narrow = B[:, :4] if layer == "narrow" else np.asarray(whole.get_layer("narrow")(B))
+    both = np.concatenate([shared(A), shared(narrow)], axis=1)
+    same = both if layer == "same" else np.asarray(whole.get_layer("same")(both))
+    last = same[:, :3] if layer == "last" else np.asarray(whole.get_layer("last")(same))
+    np.testing.assert_allclose(np.asarray(net([A, B])), last, rtol=1e-5, atol=1e-5)
+
+
+def test_leaving_a_layer_out_draws_nothing_from_the_generator_that_gives_seeds() -> None:
+    net = several_inputs()
+    state = random.getstate()
+    TrialAblation("layer:narrow").model(net)
+    assert random.getstate() == state

@@ -105,3 +105,79 @@ def test_a_layer_of_several_tensors_is_refused() -> None:
 def test_a_model_of_another_kind_is_refused() -> None:
     with pytest.raises(UsageError, match=r"torch.nn.Module or keras.Model"):
         TrialAblation("layer:fc").model(object())
+
+
+class Odd(nn.Module):  # type: ignore[misc]
+    """A layer with two names, one that is called twice, lists in lists, a residual block and a lazy layer."""
+
+    def __init__(self, is_widening: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = self.again = nn.Linear(6, 6)
+        self.towers = nn.ModuleList([nn.ModuleList([nn.Linear(6, 6), nn.Tanh()]), nn.ModuleList([nn.Linear(6, 6)])])
+        self.named = nn.ModuleDict({"block": nn.Sequential(nn.Linear(6, 6), nn.ReLU())})
+        self.halve = nn.AvgPool1d(2)
+        self.wide = nn.Upsample(scale_factor=2.0 if is_widening else 1.0)
+        self.idle = nn.Bilinear(2, 2, 2)
+        self.head = nn.LazyLinear(2)
+
+    def forward(self, x: Any) -> Any:
+        x = self.again(self.first(x))
+        for tower in self.towers:
+            for layer in tower:
+                x = layer(x)
+        x = x + self.named["block"](x)
+        x = self.wide(self.wide(x[:, None]))
+        return self.head(x[:, 0])
+
+
+SAMPLES = torch.linspace(-1, 1, 24).reshape(4, 6)
+
+
+def odd(*layers: str, **options: Any) -> Any:
+    value = "+".join(f"layer:{layer}" for layer in layers) or "nothing"
+    return TrialAblation(value).model(Odd(**options), SAMPLES)
+
+
+def test_a_layer_with_two_names_is_left_out_at_the_one_that_is_named() -> None:
+    whole, net = Odd(), odd("again")
+    whole.head, expected = net.head, whole.first(SAMPLES)
+    whole.again = nn.Identity()
+    assert torch.equal(net(SAMPLES), whole(SAMPLES))
+    assert torch.equal(net.first(SAMPLES), expected)
+
+
+@pytest.mark.parametrize("name", ["towers", "towers*", "towers.0"])
+def test_a_list_of_layers_is_left_out_layer_by_layer(name: str) -> None:
+    net = odd(name)
+    left = {part for part, module in net.towers.named_modules() if isinstance(module, nn.Identity)}
+    assert left == ({"0.0", "0.1"} if name == "towers.0" else {"0.0", "0.1", "1.0"})
+    x = net.again(net.first(SAMPLES))
+    x = net.towers[1][0](x)
+    assert torch.equal(net(SAMPLES), net.head(x + net.named["block"](x)))
+
+
+def test_a_block_of_a_dictionary_is_left_out_and_what_is_added_to_it_stays() -> None:
+    net = odd("named.block")
+    x = net.towers[1][0](net.towers[0][1](net.towers[0][0](net.again(net.first(SAMPLES)))))
+    assert torch.equal(net(SAMPLES), net.head(2 * x)), "the identity is what comes in"
+
+
+def test_a_lazy_layer_is_left_out_and_one_behind_is_made_for_the_shape_of_the_whole_network() -> None:
+    assert odd("head")(SAMPLES).shape == (4, 2)
+    assert isinstance(odd("first").head, nn.Linear)
+    Odd()
+    state = torch.get_rng_state()
+    odd("first")
+    assert torch.equal(torch.get_rng_state(), state), "shapes were told aside"
+
+
+def test_a_layer_that_is_called_with_several_shapes_becomes_the_identity_or_is_refused() -> None:
+    assert isinstance(odd("wide").wide, nn.Identity)
+    with pytest.raises(UsageError, match=r"'wide' .Upsample. is called several times, with other shapes"):
+        odd("wide", is_widening=True)
+
+
+def test_a_layer_that_is_not_called_is_named() -> None:
+    with pytest.raises(UsageError, match=r"does not call 'idle' .Bilinear. with those samples"):
+        odd("idle")

@@ -218,5 +218,5 @@ def test_a_script_whose_trials_all_raise_the_same_fails_and_shows_the_traceback_
     (folder / "tune.py").write_text(HOPELESS, encoding="utf-8")
     done = subprocess.run([sys.executable, "tune.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "3 trials failed in the same way and none has finished: KeyError in" in done.stderr
+    assert "trials fail in the same way, and none has finished: KeyError in" in done.stderr
     assert (done.stdout + done.stderr).count('in train\n    trial.report(loss={}["missing"])') == 1

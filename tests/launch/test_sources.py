@@ -68,6 +68,16 @@ def test_only_the_users_files_travel(tmp_path: Path) -> None:
     assert with_sources(installed) == b""
 
 
+def test_files_beside_the_package_travel_whatever_their_folder_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_PACKAGE", sources._PACKAGE.replace(sources._PACKAGE.rstrip("/"), f"{tmp_path}/ours"))
+    (tmp_path / "ours_studies").mkdir()
+    file = tmp_path / "ours_studies" / "search.py"
+    file.write_text("1\n")
+    assert b"search.py" in with_sources(Bundle(pack(train).data, (), files=frozenset({str(file)})))
+
+
 def test_files_beyond_the_limit_are_left_out_the_largest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = tmp_path / "small.py", tmp_path / "large.py"
     small.write_text("1\n")

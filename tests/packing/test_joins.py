@@ -14,7 +14,7 @@ from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.packed_training import run_pack
 from asyncsearch.runner.protocol import Ended, PackFindings
 from tests.agent.recorder import Recorder
-from tests.packing.joined_searches import MOMENTS, dying, joined, require_results_of_lone_trainings, search
+from tests.packing.joined_searches import MOMENTS, dying, joined, patient, require_results_of_lone_trainings, search
 from tests.packing.test_torch_units import Blobs
 from tests.packing.test_train_together import alone, stage, values
 from tests.runner.test_packed_training import NoInterrupts
@@ -45,7 +45,7 @@ def test_a_member_that_joins_midway_reports_what_it_reports_alone(tmp_path: Path
 
 
 def test_each_trial_of_a_packed_search_whose_packs_are_joined_reports_what_it_reports_alone(tmp_path: Path) -> None:
-    found = search(Blobs, tmp_path / "s").run(14, parallelism=1, display="none")
+    found = search(patient(Blobs, tmp_path), tmp_path / "s").run(14, parallelism=1, display="none")
     assert joined(found)
     assert len(found.trials) == 14
     require_results_of_lone_trainings(found, Blobs, tmp_path)
@@ -54,7 +54,8 @@ def test_each_trial_of_a_packed_search_whose_packs_are_joined_reports_what_it_re
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_process_that_is_killed_as_a_lane_joins_costs_no_trial_its_results(tmp_path: Path, moment: str) -> None:
-    found = search(dying(Blobs, tmp_path, moment), tmp_path / "s").run(14, parallelism=1, display="none")
+    kind = dying(patient(Blobs, tmp_path, 99, "died"), tmp_path, moment)
+    found = search(kind, tmp_path / "s").run(14, parallelism=1, display="none")
     assert (tmp_path / "died").exists()
     assert len(found.trials) == 14
     assert [trial.failures for trial in found.trials] == [0] * 14
@@ -66,7 +67,7 @@ def test_a_process_that_is_killed_as_a_lane_joins_costs_no_trial_its_results(tmp
 @pytest.mark.slow
 def test_lanes_join_and_a_process_is_killed_on_spark_too(tmp_path: Path) -> None:
     with spark_session("local[2]"):
-        kind = dying(Blobs, tmp_path, "joined")
+        kind = dying(patient(Blobs, tmp_path, 99, "died"), tmp_path, "joined")
         found = search(kind, tmp_path / "s", backend="spark").run(14, parallelism=1, display="none")
     assert (tmp_path / "died").exists()
     assert [trial.failures for trial in found.trials] == [0] * 14
@@ -78,7 +79,7 @@ import os, signal, sys
 from pathlib import Path
 from asyncsearch.actions import AddLane
 from asyncsearch.driver.dispatcher import Dispatcher
-from tests.packing.joined_searches import search
+from tests.packing.joined_searches import patient, search
 from tests.packing.test_torch_units import Blobs
 
 give, left, is_sent = Dispatcher._give, [int(sys.argv[2])], sys.argv[3] == "after"
@@ -93,7 +94,8 @@ def die(self, action):
         os.kill(os.getpid(), signal.SIGKILL)
 
 Dispatcher._give = die
-search(Blobs, Path(sys.argv[1])).run(14, parallelism=1, display="none")
+store = Path(sys.argv[1])
+search(patient(Blobs, store.parent, int(sys.argv[2])), store).run(40, parallelism=1, display="none")
 """
 
 
@@ -105,7 +107,8 @@ def test_a_driver_that_dies_as_it_sends_a_lane_loses_nothing(tmp_path: Path, num
     ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, timeout=300, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     assert len(joined(Study.open(store))) >= number
-    found = Study.resume(store).run(14, parallelism=1, display="none")
-    assert len(found.trials) == 14
-    assert [trial.failures for trial in found.trials] == [0] * 14
+    (tmp_path / "enough").touch()
+    found = Study.resume(store).run(40, parallelism=1, display="none")
+    assert len(found.trials) == 40
+    assert [trial.failures for trial in found.trials] == [0] * 40
     require_results_of_lone_trainings(found, Blobs, tmp_path)

@@ -145,5 +145,5 @@ def test_no_metrics_and_names_that_are_no_text_are_errors(metrics: Any) -> None:
 
 
 def test_a_number_without_a_name_is_answered_by_the_line_with_a_name() -> None:
-    with pytest.raises(ReportError, match=r"write report\(loss=0\.5\)"):
+    with pytest.raises(ReportError, match=r"write trial\.report\(loss=0\.5\)"):
         as_metrics(0.5, {})  # type: ignore[arg-type]

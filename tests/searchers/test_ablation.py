@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,6 +80,11 @@ def test_the_parameters_that_it_adds_are_its_own(name: str) -> None:
         ({"features": ["age"], "groups": {"g": []}}, "'g' is empty"),
         ({"features": ["age"], "groups": {"age": ["age"]}}, "name of a component"),
         ({"features": ["age"], "groups": [["age"]]}, "write name -> list"),
+        ({"features": ["age"], "groups": {"body": "age"}}, "'age' is a text: write a list of names"),
+        ({"features": ["age"], "seeds": True}, "different integers"),
+        ({"features": ["age"], "seeds": [0, True]}, "different integers"),
+        ({"features": ["age"], "seeds": [0.0]}, "different integers"),
+        ({"features": ["age"], "seeds": [-1]}, "different integers"),
         ({"features": ["age"], "seeds": 0}, "seeds=3"),
         ({"features": ["age"], "seeds": [1, 1]}, "different integers"),
         ({"features": ["age"], "seeds": "3"}, "different integers"),
@@ -151,3 +157,10 @@ class TestAblation(SearcherConformance):
 
     def make(self) -> Ablation:
         return Ablation(features=["age", "bmi"], pairs=True, seeds=4)
+
+
+@pytest.mark.parametrize("seeds", [3, np.int64(3), np.arange(3), [np.int32(0), 1, 2], (one for one in range(3))])
+def test_seeds_are_integers_of_any_kind_that_the_journal_can_hold(seeds: Any) -> None:
+    made = Ablation(features=["age"], seeds=seeds)
+    assert made.seeds == (0, 1, 2)
+    assert all(type(seed) is int for seed in made.seeds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 from pathlib import Path
@@ -16,6 +17,7 @@ from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.report.live.table import title
 from asyncsearch.sequences import exponential, multistep
 from asyncsearch.study.results import open_results
+from asyncsearch.trial import TrialState
 from tests.report.tools import full_counts, make_status, records_of, simulated, store_of
 
 
@@ -112,3 +114,30 @@ def test_the_best_params_print_schedules_as_they_are_written_and_are_json_all_th
         assert params == made.trials[0].params
         assert json.loads(json.dumps(params)) == params
     assert made.eval(made.best_params, 1)["loss"] == 0.1
+
+
+def test_a_trial_is_called_the_same_in_the_table_in_print_and_in_explain(tmp_path: Path) -> None:
+    made = study(tmp_path / "s", backend="inline").run(3, display="none")
+    paused = [trial for trial in made.trials if trial.state is TrialState.PAUSED]
+    assert paused
+    for seen in (paused[0], copy.copy(paused[0]), pickle.loads(pickle.dumps(paused[0]))):
+        assert ", stopped early; x=" in str(seen) == repr(seen)[1:-1]
+    assert ", stopped early; x=" in str(open_results(tmp_path / "s").trials[paused[0].id])
+    assert f"{paused[0].name} was stopped early." in made.explain(paused[0])
+    assert f"{paused[0].name}  stopped early" in made.summary()
+    assert f"{paused[0].name}: stopped early at 1" in made.tree().svg
+    assert str(made.best_trial) == str(made.trials[made.best_trial.id])
+    assert "paused" not in made.summary() + str(made.trials) + str(made.best_trial) + made.tree().svg
+
+
+@pytest.mark.parametrize("records", [40, 80])
+def test_a_trial_of_a_search_that_was_cut_off_is_called_as_in_its_table(tmp_path: Path, records: int) -> None:
+    recorded = simulated()
+    results = open_results(store_of(recorded, tmp_path / "s", records))
+    status = results._status()
+    assert status.is_unfinished
+    texts = {trial.state: str(trial).partition("; ")[0].rpartition(", ")[2] for trial in results.trials}
+    words = {state: text.partition(":")[0] for state, text in texts.items()}
+    assert len(words) > 1
+    assert words == {state: status.words(state) for state in words}
+    assert words[results.best_trial.state] in str(results.best_trial)

@@ -117,10 +117,11 @@ class AblationTable:
         return (printable(one.ablated), number(one.value), difference, interval, _p_words(one.p), str(one.seeds))
 
     def _head(self) -> str:
-        bases = [one.base for one in self.effects if one.seeds]
-        better = "higher" if self.mode == "max" else "lower"
-        base = f" {number(bases[0])}" if bases else ""
-        return f"{self.name}: {self.metric} with everything{base} ({better} is better); {many(len(self), 'variant')}"
+        # A variant that was stopped early, or failed in part, has another base: of earlier units, of fewer seeds.
+        whole = max((one for one in self.effects if one.seeds), key=lambda one: (one.units, one.seeds), default=None)
+        base = f" {number(whole.base)}" if whole is not None else ""
+        better = f"({'higher' if self.mode == 'max' else 'lower'} is better)"
+        return f"{self.name}: {self.metric} with everything{base} {better}; {many(len(self), 'variant')}"
 
     def _notes(self) -> list[str]:
         notes = []

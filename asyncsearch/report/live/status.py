@@ -12,7 +12,7 @@ from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import TrialId
 from asyncsearch.report.formatting import many
-from asyncsearch.trial import Params, Trial, TrialState
+from asyncsearch.trial import TO_BE_CONTINUED, Params, Trial, TrialState
 
 _RUNNING_ROWS = 5
 _BEST_ROWS = 5
@@ -88,6 +88,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Trials whose last value of the metric was NaN or infinite."""
     failures: int = 0
     """Attempts that ended by an error of the trial."""
+    failing: int = 0
+    """Trials that these attempts are of; some may have failed for good, and others be retried."""
     last_failure: str = ""
     """Name of the trial that failed last and the last line of its error."""
     stopping: str = ""
@@ -137,12 +139,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         return 1 - self.trained / self.full
 
     def words(self, state: TrialState) -> str:
-        """Return what people call a trial in this state: nothing pauses a trial any more once the search is over."""
-        if state is TrialState.PAUSED and self.is_finished:
-            return TrialState.STOPPED.words
-        if state in (TrialState.WAITING, TrialState.RUNNING) and self.is_unfinished:
-            return "to be continued"
-        return state.words
+        """Return what people call a trial in this state."""
+        return state.words if self.workers_wanted else state.words_after(is_unfinished=self.is_unfinished)
 
     def counts_line(self) -> str:
         """Return "64 configurations tried: 60 stopped early, 4 trained to the end", or how far the search has come."""
@@ -167,7 +165,7 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         return f" ({self.saving:,} being saved)"
 
 
-STATE_WORDS = ("running", "waiting", "to be continued", "paused", "stopped early", "trained to the end", "failed")
+STATE_WORDS = ("running", "waiting", TO_BE_CONTINUED, "paused", "stopped early", "trained to the end", "failed")
 """The words for states, in the order in which a line counts them."""
 
 
@@ -209,7 +207,7 @@ def status_of(
     """
     run = state.run if driver_died_s is None else None
     counts: dict[TrialState, int] = {}
-    trained = failures = nonfinite = 0
+    trained = failures = failing = nonfinite = 0
     sign, worst = 1 if state.config.mode == "min" else -1, math.inf
     ranked: list[tuple[float, TrialId]] = []
     running: list[Trial] = []
@@ -221,6 +219,7 @@ def status_of(
         counts[trial.state] = counts.get(trial.state, 0) + 1
         trained += trial.trained
         failures += trial.failures
+        failing += trial.failures > 0
         nonfinite += trial.value is None and trial.value_resource > 0
         if trial.best is not None and (incumbent is None or sign * trial.best < sign * seen):
             incumbent, seen = trial, trial.best
@@ -270,6 +269,7 @@ def status_of(
         saving=sum(not state.attempts[number].is_training for number in state.open_attempts.values()),
         nonfinite=nonfinite,
         failures=failures,
+        failing=failing,
         last_failure=f"{last_failed.name}: {last_failed.reason}" if last_failed is not None else "",
         stopping=state.stopping,
         elapsed_s=None if is_idle else times.elapsed_s if elapsed_s is None else elapsed_s,

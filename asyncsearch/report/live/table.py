@@ -69,7 +69,7 @@ def _ended_earlier(status: StudyStatus) -> str:
 def short_line(status: StudyStatus) -> str:
     """Return one line for a log: time, trials, best."""
     time = "" if status.elapsed_s is None else duration(status.elapsed_s)
-    parts = [time, missing_line(status), status.counts_line(), best_line(status), failures_line(status, "failure")]
+    parts = [time, missing_line(status), status.counts_line(), best_line(status), failures_line(status)]
     return cut(" | ".join(filter(None, parts)), 200)
 
 
@@ -83,7 +83,7 @@ def facts(status: StudyStatus) -> list[str]:
         training_line(status),
         packing_line(status),
         workers_line(status),
-        failures_line(status, "failed attempt"),
+        failures_line(status),
         status.unread,
         f"stopping: {status.stopping}" if status.stopping else "",
         f"in {status.store}" if status.store else "",
@@ -176,11 +176,18 @@ def continue_command(status: StudyStatus) -> str:
     return command("resume", status.store or "STORE")
 
 
-def failures_line(status: StudyStatus, noun: str) -> str:
-    """Return how many attempts failed and why the last one did; empty if none did."""
-    where = "; `asyncsearch explain` has its traceback"
-    last = f", the last one {status.last_failure}{where}" if status.last_failure else ""
-    return f"{many(status.failures, noun)}{last}" if status.failures else ""
+def failures_line(status: StudyStatus) -> str:
+    """Return why the last attempt that failed did; empty if none did.
+
+    Attempts are counted only where trials were retried: else each is a failed trial, and those are counted above.
+    """
+    if not status.failures:
+        return ""
+    last = f"{status.last_failure}; `asyncsearch explain` has its traceback" if status.last_failure else ""
+    if status.failures == status.counts.get(TrialState.FAILED, 0):
+        return f"last failure: {last}" if last else ""
+    count = f"{many(status.failures, 'attempt')} of {many(status.failing, 'trial')} failed"
+    return f"{count}, the last one {last}" if last else count
 
 
 def headings(metric: str) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ def ends_text(paths: list[TrialPath], metric: str) -> str:
     lines = []
     for path in paths[:4]:
         value = "" if path.value is None else f", {metric} {number(path.value)}"
-        state = f"{path.state.value.lower()} at {path.reached:,}"
+        state = f"{path.words} at {path.reached:,}"
         lines.append(f"{trial_name(path.trial)}: {state}{value}; {as_written(path.params)}")
     if len(paths) > 4:
         lines.append(f"and {len(paths) - 4:,} more")

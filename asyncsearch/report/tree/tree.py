@@ -8,7 +8,7 @@ text.py     lines for a terminal
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from asyncsearch.report.tree.sentences import savings
 from asyncsearch.report.tree.svg import Drawing
 from asyncsearch.report.tree.text import text_tree
 from asyncsearch.report.tree.view import TreeView
+from asyncsearch.trial import TrialState
 
 
 class Tree:
@@ -60,8 +61,15 @@ class Tree:
         return f"<Tree of {self._name!r}: {self.summary}; .save('tree.svg') writes it>"
 
 
-def tree(records: Iterable[Record], *, name: str, metric: str, mode: str) -> Tree:
-    """Return the stage tree of a journal.
+def tree(
+    records: Iterable[Record],
+    *,
+    name: str,
+    metric: str,
+    mode: str,
+    words: Callable[[TrialState], str] = lambda state: state.words,
+) -> Tree:
+    """Return the stage tree of a journal; ``words`` gives what people call a state.
 
     Raises:
         NoTrialsError: there is no trial yet.
@@ -69,4 +77,6 @@ def tree(records: Iterable[Record], *, name: str, metric: str, mode: str) -> Tre
     stages = read_tree(records, metric)
     if not stages.paths:
         raise NoTrialsError(f"{name!r} has no trial yet, so there is no tree to show.")
+    for path in stages.paths:
+        path.words = words(path.state)
     return Tree(stages, name, metric, mode)

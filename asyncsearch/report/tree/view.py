@@ -32,6 +32,8 @@ class TrialPath(msgspec.Struct):
     end: int
     """Its target; once it is finished, the resource that it has reached."""
     state: TrialState = TrialState.WAITING
+    words: str = ""
+    """Its state as people read it."""
     reached: int = 0
     value: float | None = None
     """The last finite value of the metric at or before ``reached``."""

@@ -121,6 +121,15 @@ def test_the_table_begins_with_what_harms_most_and_ends_with_what_failed(mode: s
     assert "-0.4 to -0.2" in text
 
 
+def test_the_base_of_the_heading_is_that_of_all_units_and_seeds() -> None:
+    rows = [
+        row("stopped early", -0.5, base=0.3, units=1),
+        row("failed once", -0.4, base=0.5, seeds=4),
+        row("whole", 0.1, base=0.8),
+    ]
+    assert "accuracy with everything 0.8 (" in str(AblationTable("digits", "accuracy", "max", rows))
+
+
 def test_names_are_shown_as_text_in_notebooks() -> None:
     html = AblationTable("<b>", "a", "max", [row("<script>x</script>", 0.1)])._repr_html_()
     assert "<script>" not in html

@@ -258,6 +258,30 @@ def test_a_run_that_its_timeout_ended_says_so() -> None:
     assert "not finished, ended after 0:01:00, as its timeout of 60 s has passed" in " ".join(table(status).split())
 
 
+@pytest.mark.parametrize(
+    ("failed", "failures", "failing", "words"),
+    [
+        (3, 3, 3, "last failure: trial-2: KeyError"),
+        (3, 4, 4, "4 attempts of 4 trials failed, the last one trial-2: KeyError"),
+        (1, 3, 1, "3 attempts of 1 trial failed, the last one trial-2: KeyError"),
+        (0, 1, 1, "1 attempt of 1 trial failed, the last one trial-2: KeyError"),
+    ],
+)
+def test_attempts_are_counted_only_where_they_are_not_failed_trials(
+    failed: int, failures: int, failing: int, words: str
+) -> None:
+    counts = {TrialState.FAILED: failed} if failed else {TrialState.WAITING: 1}
+    last = "trial-2: KeyError"
+    status = make_status(counts=counts, failures=failures, failing=failing, last_failure=last)
+    assert f"  {words}" in table(status)
+    assert words in short_line(status)
+
+
+def test_an_attempt_that_failed_and_was_made_up_for_is_counted_without_its_reason() -> None:
+    status = make_status(counts={TrialState.COMPLETED: 2}, failures=1, failing=1, last_failure="")
+    assert "  1 attempt of 1 trial failed" in table(status).splitlines()
+
+
 def test_where_nothing_was_trained_nothing_is_said_to_be_kept() -> None:
     failed = table(make_status(is_unfinished=True, trained=0, failures=3))
     assert "once the code is corrected, run the script again" in failed
