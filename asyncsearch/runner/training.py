@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from asyncsearch.errors import RankLostError
 from asyncsearch.events import KILLED, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
@@ -75,6 +76,8 @@ def ended_by(error: BaseException | None, context: SearchContext, interrupts: Si
 
 def _is_lost_rank(error: BaseException) -> bool:
     """Return whether an error says that another rank of the gang is gone, which is not this trial's doing."""
+    if isinstance(error, RankLostError):
+        return True
     module = sys.modules.get("asyncsearch.trainers.process_groups")
     return module is not None and module.is_lost_rank(error)
 
