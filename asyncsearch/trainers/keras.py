@@ -264,10 +264,8 @@ def _kind(optimizer: Any) -> str:
 
 def _numbers(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return metrics as numbers, those of each output under their own names."""
-    numbers: dict[str, Any] = {}
-    for name, value in sorted(found.items()):
-        numbers |= _numbers(value) if isinstance(value, Mapping) else {name: float(value)}
-    return numbers
+    parts = [_numbers(one) if isinstance(one, Mapping) else {name: float(one)} for name, one in sorted(found.items())]
+    return {name: value for part in parts for name, value in part.items()}
 
 
 def _part(part: Any, indices: Indices) -> Any:

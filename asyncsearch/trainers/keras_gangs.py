@@ -19,6 +19,8 @@ from asyncsearch.errors import UsageError
 from asyncsearch.trainers.rings import Ring
 
 _RIGHT_REDUCTIONS = (None, "sum_over_batch_size", "mean")
+_TESTING = ("test_step", "compute_metrics", "get_metrics_result", "reset_metrics")
+"""Methods of a model of which one's own may count anything."""
 _SEED_BITS = 0x9E3779B9
 """Multiplied by a rank, bits by which its seeds differ from those of rank 0."""
 _SEED_MASK = 2**31 - 1
@@ -31,6 +33,7 @@ class KerasGang:
         self._trainer, self._ring = trainer, ring
         self._sums = 0
         self._has_begun = False
+        self._seed_bits = ring.rank * _SEED_BITS & _SEED_MASK
 
     # Steps
 
@@ -110,11 +113,9 @@ class KerasGang:
 
     def _shift_seeds(self) -> None:
         """Change the seeds of layers such as Dropout to those of this rank, or back to those of a checkpoint."""
-        bits = self._ring.rank * _SEED_BITS & _SEED_MASK
-        for variable in self._net.non_trainable_variables if bits else ():
-            if _is_seed(variable):
-                first, *others = variable.numpy()
-                variable.assign(np.array([int(first) ^ bits, *others], variable.dtype))
+        for variable in filter(_is_seed, self._net.non_trainable_variables):
+            first, *others = variable.numpy().tolist()
+            variable.assign([first ^ self._seed_bits, *others])
 
     def _statistics(self) -> list[Any]:
         """Return what changes in training and is not trained: neither weights of a frozen layer nor seeds."""
@@ -139,14 +140,10 @@ class KerasGang:
     # Metrics
 
     def range_of_rank(self, count: int) -> tuple[int, int]:
-        """Return which of the validation samples this rank evaluates: its share, or all of them.
-
-        A share where the sums of what the metrics count are that of the whole, which is known of Keras's means.
-        """
-        rank, size = self._ring.rank, self._ring.size
-        if count < size or not self._may_share_metrics():
-            return 0, count
-        return rank * count // size, (rank + 1) * count // size
+        """Return which validation samples this rank evaluates: its share where metrics are sums over the ranks, or all."""
+        parts = self._ring.size if count >= self._ring.size and self._may_share_metrics() else 1
+        rank = self._ring.rank % parts
+        return rank * count // parts, (rank + 1) * count // parts
 
     def whole_metrics(self) -> Mapping[str, Any]:
         """Return the metrics of all ranks together, after each has evaluated its share."""
@@ -155,13 +152,10 @@ class KerasGang:
         return {name: float(value) for name, value in sorted(self._net.get_metrics_result().items())}
 
     def _may_share_metrics(self) -> bool:
-        names = ("test_step", "compute_metrics", "get_metrics_result", "reset_metrics")
-        kind = type(self._net)
-        if any(getattr(kind, name) is not getattr(keras.Model, name) for name in names):
-            return False
+        own = [name for name in _TESTING if getattr(type(self._net), name) is not getattr(keras.Model, name)]
         compiled = self._net._compile_metrics
         is_known = compiled is None or compiled.built
-        return is_known and all(_is_mean(one) for metric in self._net.metrics for one in _parts_of(metric))
+        return not own and is_known and all(_is_mean(one) for metric in self._net.metrics for one in _parts_of(metric))
 
 
 def require_averageable(trainer: Any) -> None:
@@ -188,10 +182,7 @@ def require_averageable(trainer: Any) -> None:
 
 def jit_words(kind: type) -> str:
     """Return why a trainer class that XLA compiles trains on one worker."""
-    return (
-        f"{kind.__name__} has jit_compile=True, with which XLA compiles a step as a whole, and gradients are averaged "
-        "in the middle of it: leave out jit_compile."
-    )
+    return f"{kind.__name__} averages gradients in the middle of what XLA would compile as one: leave out jit_compile."
 
 
 def _wide(kind: Any) -> Any:

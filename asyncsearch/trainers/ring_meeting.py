@@ -11,9 +11,9 @@ import hmac
 import secrets
 import socket
 import time
-from typing import Protocol
 
 from asyncsearch.errors import RankLostError
+from asyncsearch.trainers.ranks import Ranks
 
 _ADDRESS, _SECRET = "ring address", "ring secret"
 _PROOF_BYTES = 32
@@ -21,30 +21,6 @@ _PATIENCE_S = 60.0
 """How long a rank that has told where it listens may take to connect: it does nothing else meanwhile."""
 _STRANGER_S = 5.0
 """How long to wait for the proof of one that has connected."""
-
-
-class Seat(Protocol):
-    """The place of this process among the ranks of a gang."""
-
-    @property
-    def rank(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def host(self) -> str: ...
-
-
-class Ranks(Protocol):
-    """The ranks of a gang, and the way in which they tell each other where they are."""
-
-    @property
-    def seat(self) -> Seat: ...
-
-    def tell(self, key: str, value: str) -> None: ...
-
-    def hear(self, rank: int, key: str) -> str: ...
 
 
 def meet(ranks: Ranks) -> tuple[socket.socket, socket.socket]:
@@ -71,11 +47,10 @@ def meet(ranks: Ranks) -> tuple[socket.socket, socket.socket]:
 
 
 def _secret_of(ranks: Ranks) -> bytes:
-    if ranks.seat.rank:
-        return bytes.fromhex(ranks.hear(0, _SECRET))
-    secret = secrets.token_bytes(_PROOF_BYTES)
-    ranks.tell(_SECRET, secret.hex())
-    return secret
+    secret = ranks.hear(0, _SECRET) if ranks.seat.rank else secrets.token_hex(_PROOF_BYTES)
+    if not ranks.seat.rank:
+        ranks.tell(_SECRET, secret)
+    return bytes.fromhex(secret)
 
 
 def _connected(rank: int, address: str, proof: bytes) -> socket.socket:

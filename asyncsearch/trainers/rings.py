@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from asyncsearch.errors import RankLostError, UsageError
-from asyncsearch.trainers.ring_meeting import Ranks, meet
+from asyncsearch.trainers.ranks import Ranks
+from asyncsearch.trainers.ring_meeting import meet
 
 _HEADER = struct.Struct("!QQ")
 """How often the ranks have summed, and how many bytes now."""
