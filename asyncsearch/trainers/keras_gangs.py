@@ -140,7 +140,7 @@ class KerasGang:
     # Metrics
 
     def range_of_rank(self, count: int) -> tuple[int, int]:
-        """Return which validation samples this rank evaluates: its share where metrics are sums over the ranks, or all."""
+        """Return which validation samples this rank evaluates: its share where metrics are sums over ranks, or all."""
         parts = self._ring.size if count >= self._ring.size and self._may_share_metrics() else 1
         rank = self._ring.rank % parts
         return rank * count // parts, (rank + 1) * count // parts
