@@ -26,6 +26,9 @@ class KerasTrainer(FrameworkTrainer):
     The trainer compiles the model, and trains it by ``train_on_batch``. ``optimizer`` is called again whenever a value
     changes, and its settings are copied to the current optimizer, which keeps its state; an optimizer of another class
     begins with an empty state. Inside a unit only the learning rate changes.
+
+    Where several workers train a trial, each takes its share of a batch, and the optimizer applies the averages of their
+    gradients: that of the whole batch, within rounding, unless the model has batch norm, dropout or masks.
     """
 
     loss: Any = "sparse_categorical_crossentropy"

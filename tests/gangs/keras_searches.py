@@ -62,5 +62,5 @@ def keras_study(store: Path, gang: Any, trainable: Trainable = KerasDigits, tria
     space: dict[str, Any] = {"lr": loguniform(1e-3, 1e-1)}
     if trials:
         space, settings["searcher"] = {"number": choice(*range(trials))}, GridSearch()
-    settings |= options
+    settings |= {"name": "digits"} | options  # the keys of checkpoints have it
     return Study(trainable, space=space, metric="loss", mode="min", store=store, workers_per_trial=gang, **settings)
