@@ -27,7 +27,7 @@ class KerasTrainer(FrameworkTrainer):
     changes, and its settings are copied to the current optimizer, which keeps its state; an optimizer of another class
     begins with an empty state. Inside a unit only the learning rate changes.
 
-    Where several workers train a trial, each takes its share of a batch, and the optimizer applies the averages of their
+    Where several workers train a trial, each takes its share of a batch, and the optimizer applies averages of their
     gradients: that of the whole batch, within rounding, unless the model has batch norm, dropout or masks.
     """
 
