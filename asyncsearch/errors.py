@@ -15,6 +15,7 @@
     │   ├── NotEnoughSlotsError    fewer task slots than workers
     │   ├── UnsupportedSparkError  this kind of Spark session cannot be used
     │   ├── PackagesDifferError    executors run another Python or other packages than the driver
+    │   ├── RankLostError          another worker of the same trial is gone, or cannot be reached
     │   └── WorkersLostError       workers were lost more often than the study allows
     ├── StoreError                 the store cannot be read or written
     │   ├── StoreLockedError       another driver has the study open
@@ -97,6 +98,10 @@ class UnsupportedSparkError(ClusterError):
 
 class PackagesDifferError(ClusterError):
     """Executors run another Python or other packages than the driver."""
+
+
+class RankLostError(ClusterError):
+    """Another worker that trains the same trial is gone, or cannot be reached: the attempt is over, not the trial."""
 
 
 class WorkersLostError(ClusterError):

@@ -339,7 +339,10 @@ class Trainer:
     @classmethod
     def gang_refusal(cls) -> str:
         """Return why several workers cannot train one trial together, and the line to change; empty: they can."""
-        return f"{cls.__name__} trains on one: derive it from TorchTrainer, or write a function that uses trial.rank."
+        return (
+            f"{cls.__name__} trains on one: derive it from TorchTrainer or KerasTrainer, or write a function that uses "
+            "trial.rank."
+        )
 
     @classmethod
     def can_update(cls) -> bool:

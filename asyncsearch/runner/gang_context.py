@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.gang_link import GangLink
 from asyncsearch.trainable import SaveFunction
 from asyncsearch.work import Stage
+
+if TYPE_CHECKING:
+    from asyncsearch.trainers.rings import Ring
 
 
 class GangContext(SearchContext):
@@ -33,6 +36,12 @@ class GangContext(SearchContext):
         from asyncsearch.trainers.process_groups import open_group
 
         return open_group(self._gang, backend)
+
+    def ring(self) -> Ring:
+        """Return what sums arrays over the ranks; the first call in a training makes it, and every rank makes it."""
+        from asyncsearch.trainers.rings import open_ring
+
+        return open_ring(self._gang)
 
     def _agree(self) -> None:
         self._gang.agree()

@@ -156,8 +156,9 @@ class Runner:
 
 def _close_groups() -> None:
     """Close what connects this process with the ranks of its last training."""
-    if (module := sys.modules.get("asyncsearch.trainers.process_groups")) is not None:
-        module.close_group()
+    for name, close in (("process_groups", "close_group"), ("rings", "close_ring")):
+        if (module := sys.modules.get(f"asyncsearch.trainers.{name}")) is not None:
+            getattr(module, close)()
 
 
 def _take_over(environment: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from asyncsearch.arguments import metric_in_call
-from asyncsearch.errors import UsageError
+from asyncsearch.errors import RankLostError, UsageError
 from asyncsearch.events import KILLED, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
@@ -82,6 +82,8 @@ def ended_by(error: BaseException | None, context: SearchContext, interrupts: Si
 
 def _is_lost_rank(error: BaseException) -> bool:
     """Return whether an error says that another rank of the gang is gone, which is not this trial's doing."""
+    if isinstance(error, RankLostError):
+        return True
     module = sys.modules.get("asyncsearch.trainers.process_groups")
     return module is not None and module.is_lost_rank(error)
 

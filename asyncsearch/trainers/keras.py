@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import keras
 import numpy as np
@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
+from asyncsearch.trainers.keras_gangs import KerasGang, jit_words, require_averageable
 from asyncsearch.trainers.keras_packs import evaluation, together
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
@@ -25,6 +26,9 @@ class KerasTrainer(FrameworkTrainer):
     The trainer compiles the model, and trains it by ``train_on_batch``. ``optimizer`` is called again whenever a value
     changes, and its settings are copied to the current optimizer, which keeps its state; an optimizer of another class
     begins with an empty state. Inside a unit only the learning rate changes.
+
+    Where several workers train a trial, each takes its share of a batch, and the optimizer applies averages of their
+    gradients: that of the whole batch, within rounding, unless the model has batch norm, dropout or masks.
     """
 
     loss: Any = "sparse_categorical_crossentropy"
@@ -62,6 +66,10 @@ class KerasTrainer(FrameworkTrainer):
         """The current optimizer; with mixed precision the one that scales the loss, around yours."""
         return self.net.optimizer
 
+    def train(self) -> None:
+        with contextlib.nullcontext() if self._gang is None else self._gang.unit():
+            super().train()
+
     @classmethod
     def train_pack(cls, trainers: Sequence[Self]) -> None:
         """Train one unit of several trainers together: alike ones as stacked weights, others in one traced function.
@@ -70,6 +78,10 @@ class KerasTrainer(FrameworkTrainer):
         why.
         """
         together.train_pack(trainers)
+
+    @classmethod
+    def gang_refusal(cls) -> str:
+        return jit_words(cls) if cls.jit_compile else ""
 
     @classmethod
     def pack_refusal(cls) -> str:
@@ -107,6 +119,7 @@ class KerasTrainer(FrameworkTrainer):
                 f"Keras runs on {keras.backend.backend()} here, and a KerasTrainer needs TensorFlow: set "
                 "KERAS_BACKEND=tensorflow before Keras is imported."
             )
+        self._gang = KerasGang(self, cast(Any, self.trial).ring()) if self.trial.world_size > 1 else None
         self.net = self._ablated(self.model(hp))
         self._compile(self.optimizer(hp))
 
@@ -125,6 +138,9 @@ class KerasTrainer(FrameworkTrainer):
         if not self.net.built:
             self.net(self._batch(self._train_data, np.arange(1))[0])
         self.opt.build(self.net.trainable_variables)
+        if self._gang is not None:
+            require_averageable(self)
+            self._gang.average(self.opt)
 
     def _put(self, hp: dict[str, Any]) -> None:
         fresh, mine = self.optimizer(hp), _inner(self.opt)
@@ -171,16 +187,29 @@ class KerasTrainer(FrameworkTrainer):
             self.net.make_train_function(force=True)
             self._traced[size] = self.net.train_function
         self.net.train_function = self._traced[size]
-        self.net.train_on_batch(*batch)
+        with contextlib.nullcontext() if self._gang is None else self._gang.step():
+            self.net.train_on_batch(*batch)
 
     def _metrics(self) -> Mapping[str, Any]:
-        data = self._validation_data
-        found: dict[str, Any] = {}
+        count = self._count(self._validation_data)
+        first, last = (0, count) if self._gang is None else self._gang.range_of_rank(count)
         self.net.reset_metrics()
-        for start in range(0, self._count(data), EVALUATION_BATCH):
-            indices = np.arange(start, min(start + EVALUATION_BATCH, self._count(data)))
-            found = self.net.test_on_batch(*self._batch(data, indices), return_dict=True)
+        found = self._tested(first, last)
+        if self._gang is not None and last - first < count:
+            found = self._gang.whole_metrics()
         self.net.reset_metrics()
+        return found
+
+    def _tested(self, first: int, last: int) -> Mapping[str, Any]:
+        """Return the metrics on some of the validation samples, in which the model's own metrics count them."""
+        found: Mapping[str, Any] = {}
+        for start in range(first, last, EVALUATION_BATCH):
+            indices = np.arange(start, min(start + EVALUATION_BATCH, last))
+            batch = self._batch(self._validation_data, indices)
+            if start == first:
+                found = self.net.test_on_batch(*batch, return_dict=True)
+            else:  # test_on_batch forgets what was counted in earlier batches
+                found = _numbers(self.net.test_function(iter([(*batch, None)[:3]])))
         return found
 
     def _fetched(self, found: Iterator[tuple[int, Indices]], number: int) -> Iterator[tuple[int, Any]]:
@@ -234,6 +263,12 @@ def _kind(optimizer: Any) -> str:
     """Return the properties that two optimizers must share to exchange states: class and number of variables."""
     inner = _inner(optimizer)
     return f"{type(inner).__qualname__} of {len(inner.variables)} variables"
+
+
+def _numbers(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics as numbers, those of each output under their own names."""
+    parts = [_numbers(one) if isinstance(one, Mapping) else {name: float(one)} for name, one in sorted(found.items())]
+    return {name: value for part in parts for name, value in part.items()}
 
 
 def _part(part: Any, indices: Indices) -> Any:

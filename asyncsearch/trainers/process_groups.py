@@ -12,40 +12,17 @@ import fcntl
 import os
 import socket
 import struct
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from asyncsearch.errors import UsageError
+from asyncsearch.trainers.ranks import Ranks
 
 _MEETING = "torch store"
 _SIOCGIFADDR = 0x8915
 """Linux: the address of a network interface."""
-
-
-class Seat(Protocol):
-    """The place of this process among the ranks of a gang."""
-
-    @property
-    def rank(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def host(self) -> str: ...
-
-
-class Ranks(Protocol):
-    """The ranks of a gang, and the way in which they tell each other where they are."""
-
-    @property
-    def seat(self) -> Seat: ...
-
-    def tell(self, key: str, value: str) -> None: ...
-
-    def await_value(self, rank: int, key: str) -> str: ...
 
 
 def open_group(ranks: Ranks, backend: str | None = None) -> Any:

@@ -172,6 +172,19 @@ def test_evaluate_changes_nothing() -> None:
     assert state() == before
 
 
+def test_metrics_are_those_of_all_validation_samples() -> None:
+    class Validated(Net):
+        def data(self, hp: Mapping[str, Any]) -> Any:
+            x = np.random.default_rng(2).normal(size=(1500, 8)).astype("float32")
+            return blobs(), (x, np.repeat([0, 1], [1024, 476]))
+
+    trainer = Run(Validated, Trial([BASE])).trainer
+    x, y = trainer._validation_data
+    found, right = trainer.evaluate(), trainer.net(x, training=False).numpy().argmax(1) == y
+    assert found["accuracy"] == pytest.approx(right.mean())
+    assert right.mean() != pytest.approx(right[1024:].mean())
+
+
 def test_a_batch_larger_than_the_data_is_an_error() -> None:
     with pytest.raises(UsageError, match="batch_size=101 is larger than the training data, which has 100 samples"):
         Run(Net, Trial([BASE | {"batch_size": 101}])).train(1)

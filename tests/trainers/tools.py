@@ -18,6 +18,8 @@ class Trial:
     """What a trainer sees of its trial: the values of each unit, and those inside of a unit."""
 
     name = "trial-0"
+    rank = 0
+    world_size = 1
 
     def __init__(self, units: Sequence[Values], inside: Callable[[float], Values] | None = None, seed: int = 5) -> None:
         self.seed = seed

@@ -1,0 +1,66 @@
+"""Searches of ``KerasTrainer`` on several workers, in double precision. Needs tensorflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from asyncsearch import FIFO, Study, choice, loguniform
+from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.trainable import Trainable
+from asyncsearch.trainers.keras import KerasTrainer
+from tests.gangs.searches import Happen, nothing
+
+UNITS = 3
+layers: Any = keras.layers
+
+
+class KerasDigits(KerasTrainer):
+    """A small network on scikit-learn's digits, in batches that neither two nor four ranks can share evenly."""
+
+    batch_size = 50
+    samples_per_unit = 201
+
+    def setup(self, hp: dict[str, Any]) -> None:
+        keras.config.set_floatx("float64")
+        super().setup(hp)
+
+    def data(self, hp: Mapping[str, Any]) -> Any:
+        from sklearn.datasets import load_digits
+
+        x, y = load_digits(return_X_y=True)
+        return (x[:201] / 16.0, y[:201]), (x[1200:1501] / 16.0, y[1200:1501])
+
+    def model(self, hp: Mapping[str, Any]) -> Any:
+        return keras.Sequential([layers.Dense(16, activation="tanh"), layers.Dense(10, activation="softmax")])
+
+    def optimizer(self, hp: Mapping[str, Any]) -> Any:
+        return keras.optimizers.Adam(hp.get("lr", 0.01) * (1 + hp.get("number", 0)), global_clipnorm=1.0)
+
+
+def digits_where(happen: Happen = nothing) -> type[KerasDigits]:
+    """Return a trainer to whose ranks something happens."""
+
+    class Happening(KerasDigits):
+        def _train_batch(self, batch: Any) -> None:
+            happen(self.trial, self.trial.resource + 1, "step")
+            super()._train_batch(batch)
+
+        def evaluate(self) -> Mapping[str, Any]:
+            happen(self.trial, self.trial.resource + 1, "end")
+            return super().evaluate()
+
+    return Happening
+
+
+def keras_study(store: Path, gang: Any, trainable: Trainable = KerasDigits, trials: int = 0, **options: Any) -> Study:
+    """Return a study of learning rates, or of so many numbers."""
+    settings: dict[str, Any] = {"backend": "processes", "scheduler": FIFO(max_resource=UNITS)}
+    space: dict[str, Any] = {"lr": loguniform(1e-3, 1e-1)}
+    if trials:
+        space, settings["searcher"] = {"number": choice(*range(trials))}, GridSearch()
+    settings |= {"name": "digits"} | options  # the keys of checkpoints have it
+    return Study(trainable, space=space, metric="loss", mode="min", store=store, workers_per_trial=gang, **settings)
