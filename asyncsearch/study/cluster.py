@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 from types import TracebackType
 
@@ -74,7 +74,7 @@ class Cluster:
         self._wakeup = Wakeup()
         self._ending = ExitStack()
         self._ending.callback(self._wakeup.close)
-        self._is_closed = False
+        self._is_closed = self._is_guarded = False
         self._launcher: Launcher | None = None
         self._found: Preflight
         self._workers: SharedWorkers
@@ -120,8 +120,28 @@ class Cluster:
         place = SharedPlace(share, self._found, backend)
         mine = Submission(study, place, self._wakeup, watch=self.watch, shown=self._found.warnings)
         self._submissions.append(mine)
-        mine.start(launcher.thread, {"num_trials": total, "parallelism": share.most, "timeout_s": timeout_s})
+        pressed: list[bool] = []
+        with (
+            nullcontext() if self._is_guarded else interrupts_to(lambda: pressed.append(True))
+        ):  # else nobody would know whether its thread has begun
+            mine.start(launcher.thread, {"num_trials": total, "parallelism": share.most, "timeout_s": timeout_s})
+        if pressed:
+            mine.interrupt()
+            raise interruption()
         return mine
+
+    def submit_all(
+        self, studies: Sequence[Study], totals: Sequence[int | None], timeout_s: float | None
+    ) -> list[Submission]:
+        """Submit studies of equal weight together; Ctrl-C meanwhile interrupts each once all have begun."""
+        pressed: list[bool] = []
+        with interrupts_to(lambda: pressed.append(True)):
+            self._is_guarded = True
+            found = [self.submit(study, total, timeout=timeout_s) for study, total in zip(studies, totals, strict=True)]
+            self._is_guarded = False
+        if pressed:
+            self._interrupt()
+        return found
 
     def wait(self) -> None:
         """Wait until all studies that were submitted have ended.

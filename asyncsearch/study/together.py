@@ -55,9 +55,7 @@ def run_together(
     shown = "none" if display == "none" else "plain"
     with Cluster(total, backend=backend_of(studies[0]), display=shown) as cluster:
         cluster.require_slots(studies)
-        submissions = [
-            cluster.submit(study, total, timeout=timeout_s) for study, total in zip(studies, totals, strict=True)
-        ]
+        submissions = cluster.submit_all(studies, totals, timeout_s)
         cluster.watch(submissions)
     if any(submission.was_interrupted for submission in submissions):
         raise interruption()
