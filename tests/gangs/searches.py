@@ -74,14 +74,15 @@ class Digits(TorchTrainer):
 
 def grid(trainable: Trainable, store: Path, gang: int | Gang | None, trials: int = 4, **options: Any) -> Study:
     """Return a study of ``linear`` over so many numbers."""
-    settings: dict[str, Any] = {"backend": "processes", "scheduler": fifo(), "searcher": GridSearch()} | options
+    settings: dict[str, Any] = {"backend": "processes", "scheduler": fifo(), "searcher": GridSearch(), "name": "line"}
+    settings |= options
     space = {"number": choice(*range(trials))}
     return Study(trainable, space=space, metric="loss", mode="min", store=store, workers_per_trial=gang, **settings)
 
 
 def digits(store: Path, gang: int | Gang | None, trainable: Trainable = Digits, **options: Any) -> Study:
     """Return a study of ``Digits``."""
-    settings: dict[str, Any] = {"backend": "processes"} | options
+    settings: dict[str, Any] = {"backend": "processes", "name": "digits"} | options
     space = {"lr": loguniform(1e-3, 1e-1)}
     return Study(trainable, space=space, metric="loss", mode="min", store=store, workers_per_trial=gang, **settings)
 
