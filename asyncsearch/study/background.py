@@ -1,4 +1,4 @@
-"""A call in a thread of its own, whose result is needed later."""
+"""Calls in threads of their own: one whose result is needed later, and one that no signal breaks off."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TypeVar
+
+from asyncsearch.driver.wakeup import Wakeup
 
 T = TypeVar("T")
 
@@ -32,3 +34,33 @@ def begun(function: Callable[[], T], name: str) -> Iterator[Future[T]]:
         yield future
     finally:
         thread.join()
+
+
+def in_another_thread(function: Callable[[], T]) -> T:
+    """Call a function in another thread and return what it returns; wait for it whatever is raised in this one."""
+    done = Wakeup()
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    try:
+        threading.Thread(target=call, name="asyncsearch-run", daemon=True).start()
+    except RuntimeError:  # the machine has no thread to spare
+        call()
+    raised: BaseException | None = None
+    while not done.is_set():
+        try:
+            done.wait()
+        except BaseException as error:  # of a signal's handler that is the user's own
+            raised = error
+    done.close()
+    if raised is not None or errors:
+        raise raised or errors[0]
+    return results[0]

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
@@ -41,12 +41,12 @@ from asyncsearch.rpc.messages import Endpoint, StoreTokens
 from asyncsearch.rpc.reservation import Reservation
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.store.base_store import Store
+from asyncsearch.study.background import in_another_thread
 from asyncsearch.study.definition import StudyDefinition
 
 if TYPE_CHECKING:
     from asyncsearch.rpc.server import SearchServer
 
-T = TypeVar("T")
 _REFRESH_S = 0.5
 _STATUS_SHARE = 0.005
 """Share of the driver's time that statuses may take. With 10^5 trials one takes 70 ms, and all else waits for it."""
@@ -106,7 +106,7 @@ def run_search(search: Search, display: Display, interrupts: Interrupts | None =
 
 
 def _conduct(search: Search, display: Display, interrupts: Interrupts) -> EndRun | None:
-    run = _elsewhere(lambda: _Run(search))
+    run = in_another_thread(lambda: _Run(search))
     interrupts.wakeups = (run.news, run.over)
     try:
         if search.launcher.transport is None:
@@ -119,7 +119,7 @@ def _conduct(search: Search, display: Display, interrupts: Interrupts) -> EndRun
         raise
     finally:
         interrupts.wakeups = ()
-        _elsewhere(run.finish)
+        in_another_thread(run.finish)
     if run.unshown is None:
         _show_lines(run, display)
         _show_status(run, display, run.status(search.state))
@@ -373,33 +373,3 @@ def _show_lines(run: _Run, display: Display) -> None:
         display.log_lines(lines)
     while run.driver.notices:
         display.warn([run.driver.notices.popleft()])
-
-
-def _elsewhere(function: Callable[[], T]) -> T:
-    """Call a function in another thread and return what it returns; wait for it whatever is raised in this one."""
-    done = Wakeup()
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def call() -> None:
-        try:
-            results.append(function())
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            done.set()
-
-    try:
-        threading.Thread(target=call, name="asyncsearch-run", daemon=True).start()
-    except RuntimeError:  # the machine has no thread to spare
-        call()
-    raised: BaseException | None = None
-    while not done.is_set():
-        try:
-            done.wait()
-        except BaseException as error:  # of a signal's handler that is the user's own
-            raised = error
-    done.close()
-    if raised is not None or errors:
-        raise raised or errors[0]
-    return results[0]

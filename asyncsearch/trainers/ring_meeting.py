@@ -37,10 +37,10 @@ def meet(ranks: Ranks) -> tuple[socket.socket, socket.socket]:
         ranks.tell(_ADDRESS, address)
         secret = _secret_of(ranks)
         # All are heard first: a rank that has told its address is about to connect, however long its start took.
-        told = {other: ranks.await_value(other, _ADDRESS) for other in range(size) if other != rank}
-        to_next = opened.enter_context(_connected(after, told[after], _proof(secret, f"to {told[after]}")))
+        places = {other: ranks.await_value(other, _ADDRESS) for other in range(size) if other != rank}
+        to_next = opened.enter_context(_connected(after, places[after], _proof(secret, f"to {places[after]}")))
         from_before = opened.enter_context(_accepted(listener, secret, address, before))
-        _require_proof(to_next, _proof(secret, f"at {told[after]}"), after, told[after])
+        _require_proof(to_next, _proof(secret, f"at {places[after]}"), after, places[after])
         opened.pop_all()
     listener.close()
     return from_before, to_next
