@@ -69,6 +69,10 @@ IN_STUDY: Mapping[str, Replacement] = {
         ("gpus", "num_gpus", "gpus_per_trial", "resources_per_trial"),
         "spark.conf 'spark.task.resource.gpu.amount': SparkSession.builder.config('spark.task.resource.gpu.amount', 1)",
     ),
+    **dict.fromkeys(
+        ("gang", "gang_size", "world_size", "nproc_per_trial", "workers_each"),
+        "workers_per_trial={value}",
+    ),
     **dict.fromkeys(("pack_size", "max_pack", "pack_limit", "num_packed", "trials_per_worker"), "pack={value}"),
     **dict.fromkeys(("packed", "packing", "auto_pack"), "pack='auto'"),
     **dict.fromkeys(("pack_strategy", "packing_strategy"), "pack_opt={value}"),
