@@ -32,7 +32,6 @@ REFUSED = [
     ("study().preview(8, pack=8, pack_speedup=5.0)", "e.g. {1: 1.0, 8: 6.0}"),
     # Several workers for one trial
     ("study(workers_per_trial='2')", "write an integer from 1, or Gang(size=4, min_size=2)"),
-    ("study(workers_per_trial=2)", "DistributedDataParallel(net, process_group=trial.process_group())"),
     ("study(world_size=2)", "write workers_per_trial=2"),
     # Schedulers
     ("ASHA(epochs=9)", "write max_resource=9"),
