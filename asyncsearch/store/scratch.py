@@ -126,6 +126,11 @@ def make_folder(kind: str) -> Path:
     return _mine.make(kind)
 
 
+def sweep_machine() -> None:
+    """Remove what killed processes have left on this machine, as the first ``make_folder`` of a process does."""
+    sweep(Path(tempfile.gettempdir()) / _base_name())
+
+
 def remove_folder(folder: Path) -> None:
     """Remove a folder that ``make_folder`` returned, or one beside it; no error if it is gone."""
     shutil.rmtree(folder, ignore_errors=True)

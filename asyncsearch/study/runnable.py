@@ -48,6 +48,7 @@ from asyncsearch.shared.options import default_names
 from asyncsearch.shared.quota import keep_within
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.own_folder import require_own_folder
+from asyncsearch.store.scratch import sweep_machine
 from asyncsearch.study import kept_functions, trial_dirs
 from asyncsearch.study.background import begun
 from asyncsearch.study.definition import StudyDefinition, pickled, require_same
@@ -269,6 +270,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         self._sweep_after(state, losses)
 
     def _sweep_after(self, state: StudyState, losses: int) -> None:
+        if _losses(state) > losses:
+            sweep_machine()
         with suppress(StoreError):  # the search is over, and the next run sweeps again
             trial_dirs.tidy(self.store, state, self.definition.keep_dirs)
             if _losses(state) > losses or self.store.list("tmp"):  # a store that could not be written keeps its rest

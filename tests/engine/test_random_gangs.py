@@ -17,7 +17,7 @@ from asyncsearch.plan.gangs import Gang
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
-from asyncsearch.testing.agent_world import World
+from asyncsearch.testing.agent_world import Training, World
 from asyncsearch.trial import TrialState
 from tests.engine.test_random_events import SHARED
 from tests.engine.tools import live_through, make_state
@@ -54,6 +54,12 @@ class GangWorld(World):
                 assert members[0].worker == action.work.lease.worker
                 assert all(self.state.pool.is_current(member.worker, member.epoch) for member in members)
         self.require_apart()
+
+    def fetch(self, training: Training, *, is_kind: bool) -> None:
+        if self.state.attempt(training.lease) is None:  # a member was lost, and rank 0 is told to drop the work
+            training.is_loaded = training.is_ended = True
+        else:
+            super().fetch(training, is_kind=is_kind)
 
     def require_apart(self) -> None:
         """Require that no worker is in two gangs, and that each worker that trains is in one."""

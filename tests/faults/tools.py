@@ -152,7 +152,7 @@ def require_whole(search: Search, *, is_trained_once: bool = True) -> Study:
     assert not is_trained_once or len(commits) == len(set(commits)), "what was committed is not trained again"
     for trial in study.trials:
         assert [resource for resource, _ in study.history(trial)] == list(range(1, trial.resource + 1))
-    assert not search.files_left()
+    assert not search.files_left(), search.files_left()
     assert os.listdir(search.study / "tmp") == []
     return study
 

@@ -23,7 +23,7 @@ SCHEDULERS = [
     ASHA(max_resource=4, reduction_factor=2),
     PBT(max_resource=4, perturbation_interval=1, population=4),
 ]
-OWN_TO_EACH = ("study", "can_evaluate", "max_losses", "max_relaunches")
+OWN_TO_EACH = ("study", "can_evaluate", "can_save", "max_losses", "max_relaunches")
 """Fields that do not follow from the search: names, the trainable, and how often workers may be lost."""
 
 
