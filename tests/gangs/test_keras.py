@@ -26,6 +26,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store.base_store import Store
 from asyncsearch.trainers.rings import Ring
+from tests.faults.shares import IS_ALL
 from tests.gangs.keras_searches import UNITS, KerasDigits, digits_where, keras_study
 from tests.gangs.searches import killing, results
 from tests.gangs.test_same_results import promotions
@@ -48,7 +49,7 @@ def weights(store: Store) -> dict[Any, Mapping[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, 4] if IS_ALL else [2])
 def test_a_trainer_reaches_the_same_weights_and_promotions_on_every_number_of_workers(
     tmp_path: Path, size: int
 ) -> None:
