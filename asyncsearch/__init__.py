@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from asyncsearch import sequences as sequences
     from asyncsearch.checking import check as check
     from asyncsearch.errors import AsyncSearchError as AsyncSearchError
+    from asyncsearch.plan.autoscale import Autoscale as Autoscale
     from asyncsearch.plan.gangs import Gang as Gang
     from asyncsearch.report.plots.plots import plot_history as plot_history
     from asyncsearch.report.plots.plots import plot_rungs as plot_rungs
@@ -60,6 +61,7 @@ _HOMES = {
     for home, names in {
         "asyncsearch.checking": "check",
         "asyncsearch.errors": "AsyncSearchError",
+        "asyncsearch.plan.autoscale": "Autoscale",
         "asyncsearch.plan.gangs": "Gang",
         "asyncsearch.report.plots.plots": "plot_history plot_rungs",
         "asyncsearch.report.plots.workers": "plot_timeline",

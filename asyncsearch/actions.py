@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.trial import Params, TrialState
@@ -116,7 +117,7 @@ class SaveAt(Action, frozen=True, tag="save_at"):
 
 
 class CutWork(Action, frozen=True, tag="cut_work"):
-    """Tell a worker that no unit of a lane beyond ``stop`` is needed any more. ``TrainingEnded`` says where it ended.
+    """Tell a worker that it is not to train a lane beyond ``stop``. ``TrainingEnded`` says where it ended.
 
     The lane saves at its end. It ends at ``stop``, or, if it has passed that, when its current unit is done.
     """
@@ -125,6 +126,8 @@ class CutWork(Action, frozen=True, tag="cut_work"):
     stop: int
     """Units of training done, from 0."""
     lane: int = 0
+    resize: str | UnsetType = UNSET
+    """Why its trials go on with another number of workers; left out: they do not."""
 
 
 class LaunchWorker(Action, frozen=True, tag="launch_worker"):

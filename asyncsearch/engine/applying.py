@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from asyncsearch import actions
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.learning import notify_progress, take_report
@@ -104,6 +106,7 @@ def _apply_assign(state: StudyState, action: actions.Assign, now: float) -> None
     for number, lane in enumerate(lanes):
         attempt = _begin_attempt(state, lease, lane, number, now)
         attempt.lanes, attempt.is_open = count, is_open
+        attempt.size = 1 + len(action.work.followers)
 
 
 def _apply_lane(state: StudyState, action: actions.AddLane, now: float) -> None:
@@ -167,6 +170,8 @@ def _close_if_empty(state: StudyState, attempt: Attempt) -> None:
 def _apply_cut(state: StudyState, action: actions.CutWork, _now: float) -> None:
     number = action.lease.number + action.lane
     state.attempts[number].cut = action.stop
+    if action.resize is not msgspec.UNSET:
+        state.attempts[number].resize = action.resize
     state.plan.cut(number, action.stop)
 
 

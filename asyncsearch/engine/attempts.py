@@ -61,6 +61,10 @@ class Attempt(msgspec.Struct):
     """Whether none may join it any more: its process ends, or may hang."""
     has_joined: bool = False
     """Whether it joined a lease that trained already."""
+    size: int = 1
+    """How many workers train it together."""
+    resize: str = ""
+    """Why it was cut, so that its trials go on with another number of workers; empty: it was not."""
 
     @property
     def number(self) -> int:

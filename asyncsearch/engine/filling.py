@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from asyncsearch.actions import Assign, CreateTrial, CutWork, DismissWorker, EndProposals, EndRun, Promote, SaveAt
+from asyncsearch.engine.autoscaling import size_for
 from asyncsearch.engine.branching import branch
 from asyncsearch.engine.gangs import is_waiting_in_vain, members, next_size
 from asyncsearch.engine.moving import settle_from_known
@@ -18,6 +19,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training
 from asyncsearch.errors import InternalError, SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
+from asyncsearch.plan.autoscale import Sized
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.plan.packing import Packing
 from asyncsearch.schedulers.base_scheduler import Promotion
@@ -62,7 +64,8 @@ def fill(state: StudyState, emit: Emit) -> None:
         batches = [batch] if state.packing is None else pack(state, state.packing, worker, lambda: _more(state, emit))
         if batches:
             holder = state.pool.idle_holder(batches[0].load)
-            work = _work_for(state, batches, worker if holder is None else holder, size)
+            sized = size_for(state, batches[0], size, lambda: _more(state, emit))
+            work = _work_for(state, batches, worker if holder is None else holder, sized)
             emit(Assign(work if state.packing is None else _packed(state, state.packing, work, batches)))
 
 
@@ -172,10 +175,11 @@ def _end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
         emit(EndProposals(f"the last {_REPEATS:,} proposals ask for nothing that is not trained already"))
 
 
-def _work_for(state: StudyState, batches: list[Batch], worker: WorkerId, size: int) -> Work:
+def _work_for(state: StudyState, batches: list[Batch], worker: WorkerId, sized: Sized) -> Work:
     lease = Lease(state.next_lease, worker, state.pool.slots[worker].epoch)
-    gang = UNSET if state.gang is None else members(state, worker, size)
-    return Work(lease, tuple([lane_for(state, batch) for batch in batches]), gang=gang)
+    gang = UNSET if state.gang is None else members(state, worker, sized.size)
+    lanes = tuple([lane_for(state, batch) for batch in batches])
+    return Work(lease, lanes, gang=gang, sized=sized.reason or UNSET)
 
 
 def lane_for(state: StudyState, batch: Batch) -> Lane:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from asyncsearch.actions import AnyAction
 from asyncsearch.engine.applying import apply
+from asyncsearch.engine.autoscaling import is_scaled, resize
 from asyncsearch.engine.deciding import respond
 from asyncsearch.engine.deleting import delete_beyond_quota, delete_unreachable
 from asyncsearch.engine.filling import adjust, conclude, fill
@@ -48,6 +49,8 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
     if state.touched:
         adjust(state, emit)
     fill(state, emit)
+    if is_scaled(state) and not excess(state):
+        resize(state, emit)
     if state.packing is not None and (actions or type(event) is not Reported) and not excess(state):
         join(state, state.packing, emit)
     if not state.attempts:

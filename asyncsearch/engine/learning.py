@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.autoscaling import is_scaled, note_first, note_unit
 from asyncsearch.engine.consecutive_losses import after_loss
 from asyncsearch.engine.packs import packs_of
 from asyncsearch.engine.repeated_failures import RepeatedFailures
@@ -123,7 +124,7 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     if event.resource <= attempt.resource:
         return []
     state.times.seen_s = now
-    if state.plan.is_shared:
+    if state.plan.is_shared or is_scaled(state):
         _measure(state, attempt, event.resource, now)
     subscribers = state.subscribers(attempt, event.resource)
     _progress(attempt, event.resource, subscribers)
@@ -171,13 +172,18 @@ def _count_losses(state: StudyState, attempt: Attempt, trials: list[Trial]) -> N
 def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> None:
     """Measure the cost of a unit, from the second report of a lease on: the time of the first includes the start.
 
-    A unit of a pack takes the time of all its lanes; the cost is what this one would take alone.
+    A unit of a pack takes the time of all its lanes; the cost is what this one would take alone. A unit on more workers
+    than others have costs what it would take on as many.
     """
+    units = resource - attempt.resource
     if attempt.last_s is not None:
-        seconds = (now - attempt.last_s) / (resource - attempt.resource)
+        seconds = note_unit(state, attempt, (now - attempt.last_s) / units)
         if attempt.peers > 1:
             seconds = packs_of(state, attempt).alone_s(seconds, attempt.peers)
-        state.plan.set_cost(attempt.node_at(resource), seconds)
+        if state.plan.is_shared:
+            state.plan.set_cost(attempt.node_at(resource), seconds)
+    elif units == 1:
+        note_first(state, attempt, now - attempt.since_s)
     attempt.last_s, attempt.peers = now, state.pool.slots[attempt.lease.worker].lanes
 
 

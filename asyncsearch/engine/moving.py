@@ -24,7 +24,8 @@ def requeue_lost(state: StudyState, trial: Trial, reason: str, emit: Emit, detai
 def requeue(state: StudyState, attempt: Attempt, emit: Emit) -> None:
     """Let the trials that an attempt will not bring to their targets wait again."""
     for number in list(attempt.trials):
-        wait(state, state.trials[number], state.stopping or "its work was returned unfinished", emit)
+        reason = state.stopping or attempt.resize or "its work was returned unfinished"
+        wait(state, state.trials[number], reason, emit)
 
 
 def requeue_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded, reason: str, emit: Emit) -> None:

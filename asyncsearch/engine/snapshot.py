@@ -17,6 +17,7 @@ from asyncsearch.engine.run_times import RunTimes
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
+from asyncsearch.plan.autoscale import KnownSpeed
 from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.known_reports import NodeReports, ReportRow
 from asyncsearch.plan.packing import KnownPacks
@@ -57,6 +58,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     consecutive_losses: dict[TrialId, ConsecutiveLosses] = {}
     times: RunTimes = msgspec.field(default_factory=lambda: RunTimes(total_s=None))
     packs: dict[str, KnownPacks] = {}
+    speeds: dict[str, KnownSpeed] = {}
 
 
 def to_json(value: Any) -> Any:
@@ -100,6 +102,7 @@ def encode(state: StudyState, record: int) -> bytes:
             consecutive_losses=state.consecutive_losses,
             times=state.times,
             packs=state.packs,
+            speeds=state.speeds,
         ),
         enc_hook=to_json,
     )
@@ -128,7 +131,7 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.repeated, state.damages = snapshot.repeated, snapshot.damages
     state.consecutive_losses = snapshot.consecutive_losses
     state.times = snapshot.times
-    state.packs = snapshot.packs
+    state.packs, state.speeds = snapshot.packs, snapshot.speeds
     state.next_lease = snapshot.next_lease
     state.proposals = snapshot.proposals
     state.is_exhausted = snapshot.is_exhausted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from asyncsearch.errors import UsageError
+from asyncsearch.plan.autoscale import Autoscale
 
 
 class Gang(msgspec.Struct, frozen=True):
@@ -14,6 +15,8 @@ class Gang(msgspec.Struct, frozen=True):
     """Workers of a trial, from 1."""
     min_size: int | None = None
     """Workers with which a trial goes on while a lost one is replaced, from 1 to ``size``; None: it waits for all."""
+    autoscale: Autoscale | None = None
+    """When a trial gets more than ``size`` workers; None: never."""
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -31,6 +34,12 @@ class Gang(msgspec.Struct, frozen=True):
                 f"min_size={self.min_size!r} must be an integer from 1 to size={self.size}, or None, so that a trial "
                 "waits for all of its workers."
             )
+        scale = self.autoscale
+        if scale is not None and scale.max_size is not None and scale.max_size < self.size:
+            raise UsageError(
+                f"max_size={scale.max_size} is below the {self.size} workers that each trial gets: raise it, or lower "
+                "workers_per_trial."
+            )
 
 
 class GangCounts(msgspec.Struct, frozen=True):
@@ -43,16 +52,21 @@ class GangCounts(msgspec.Struct, frozen=True):
     """Workers in gangs of less than the full size."""
 
 
-def gang_of(workers_per_trial: int | Gang | None) -> Gang | None:
-    """Return what ``Study(workers_per_trial=)`` asks for; None: each trial has one worker.
+def gang_of(workers_per_trial: int | Gang | None, autoscale: Autoscale | None = None) -> Gang | None:
+    """Return what ``Study(workers_per_trial=, autoscale=)`` asks for; None: each trial has one worker.
 
     Raises:
-        UsageError: it is neither a number of workers nor a ``Gang``.
+        UsageError: one is of another kind, or breaks its rule.
     """
-    if workers_per_trial is None:
-        return None
-    gang = workers_per_trial if isinstance(workers_per_trial, Gang) else Gang(workers_per_trial)
-    return gang if gang.size > 1 else None
+    if autoscale is not None and not isinstance(autoscale, Autoscale):
+        raise UsageError(
+            f"autoscale={autoscale!r} says no efficiency: write autoscale=Autoscale(efficiency=0.75), or leave it out."
+        )
+    asked = 1 if workers_per_trial is None else workers_per_trial
+    gang = asked if isinstance(asked, Gang) else Gang(asked)
+    if autoscale is not None:
+        gang = Gang(gang.size, gang.min_size, autoscale)
+    return gang if gang.size > 1 or gang.autoscale is not None else None
 
 
 def size_now(gang: Gang, counts: GangCounts) -> int:

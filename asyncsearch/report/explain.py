@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
+import msgspec
+
 from asyncsearch.actions import (
     AddLane,
     AnyAction,
@@ -131,7 +133,8 @@ class _Story:
         if isinstance(action, Assign):
             others = len(action.work.lanes) - 1
             ranks = ", ".join(worker_name(member.worker) for member in action.work.followers)
-            return (f", together with {ranks}" if ranks else "") + (
+            why = "" if action.work.sized is msgspec.UNSET else f" ({action.work.sized})"
+            return (f", together with {ranks}{why}" if ranks else "") + (
                 f", packed with {many(others, 'other training')}" if others else ""
             )
         others = sum(progress.lease == given.lease for progress in self._projection.leases.values()) - 1

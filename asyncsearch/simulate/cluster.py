@@ -78,9 +78,10 @@ class Simulation(PackedWorkers):
         start = stages[0].start
         worker.work, worker.pack, worker.resource, worker.began_s = work, None, start, now
         worker.stop, worker.saves, worker.stage = None, {}, None
-        worker.slowness = self._draws.slowness(work.lease.number)
+        worker.slowness, worker.size = self._draws.slowness(work.lease.number), 1 + len(work.followers)
         again_s = start * self._unit_s(worker, stages[0]) if self._restarts else 0.0
-        worker.since_s = now + self._delays.setup_s + again_s
+        meet_s = self._delays.meet_s if worker.size > 1 else 0.0
+        worker.since_s = now + self._delays.setup_s + meet_s + again_s
         self._train_on(worker, work)
         lost_after_s = self._draws.lost_after_s(work.lease.number)
         if lost_after_s < math.inf and lost_after_s < worker.since_s - now + self._longest_s(worker, stages):
@@ -210,7 +211,7 @@ class Simulation(PackedWorkers):
     def _end(
         self, worker: VirtualWorker, work: Work, outcome: Outcome, *, saves: NodeKey | None = None, error: str = ""
     ) -> None:
-        self._busy_s += self.clock.now - worker.began_s
+        self._count_busy(worker)
         worker.work = None
         saved = worker.resource if saves is not None else None
         self._send(TrainingEnded(work.lease, outcome, worker.resource, saved, error))

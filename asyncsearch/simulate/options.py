@@ -12,6 +12,7 @@ import msgspec
 from asyncsearch.arguments import above_zero, checked, count_of, finite_number, positive, yes_or_no
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.plan.pack_curves import speedup_at
 from asyncsearch.simulate.random_faults import Chance
 
 
@@ -43,6 +44,8 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
     """From a launch to the worker's first message."""
     setup_s: float = 0.0
     """From the arrival of work at a worker to the beginning of its first unit: building, loading."""
+    meet_s: float = 0.0
+    """Until the workers of a gang have found each other, beyond ``setup_s``."""
     message_s: float = 0.0
     """From one side of a stream to the other."""
     commit_s: float = 0.0
@@ -107,6 +110,9 @@ class TrainingModel(msgspec.Struct, frozen=True, kw_only=True):
     such numbers, ``""`` for all others: then only trainings of one structure gain by each other."""
     pack_memory: int | None = None
     """How many trainings of a pack have memory enough together; None: any number."""
+    gang_speedup: Mapping[int, float] = {}
+    """Workers of a trial -> how many times as fast as one they train it. Between two numbers it is interpolated, and
+    beyond the last one constant; without any, k workers are k times as fast."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.pack_speedup, Mapping):
@@ -120,9 +126,16 @@ class TrainingModel(msgspec.Struct, frozen=True, kw_only=True):
                 above_zero(f"pack_speedup[{lanes!r}]", speedup)
         if self.pack_memory is not None:
             positive("pack_memory", self.pack_memory)
+        for size, speedup in checked(self.gang_speedup, Mapping, "gang_speedup").items():
+            positive("gang_speedup: workers", size)
+            above_zero(f"gang_speedup[{size!r}]", speedup)
         yes_or_no("restarts", self.restarts)
         if self.report_every is not None:
             positive("report_every", self.report_every)
+
+    def gang_speedup_of(self, size: int) -> float:
+        """Return how many times as fast as one so many workers train a trial."""
+        return speedup_at(self.gang_speedup, size) if self.gang_speedup else float(size)
 
     @property
     def is_by_structure(self) -> bool:

@@ -36,6 +36,7 @@ class RecordedWorkload:
         failed: of trials that failed for good, after how many units and how many seconds more: see ``fails_after``.
         pack_speedup: how much packs gained, by structure, as measured; empty: nothing was.
         most_lanes: how many trials trained together at most.
+        gang_speedup: workers of a trial -> how many times as fast as the fewest they trained; empty: nothing was seen.
 
     Raises:
         UsageError: no trial reported anything, or no time was measured.
@@ -51,6 +52,7 @@ class RecordedWorkload:
         failed: Mapping[TrialId, tuple[int, float]] | None = None,
         pack_speedup: Mapping[str, Mapping[int, float]] | None = None,
         most_lanes: int = 1,
+        gang_speedup: Mapping[int, float] | None = None,
     ) -> None:
         if not any(values.values()) or not unit_s:
             raise UsageError("The study has no trial with a report and a measured time: there is nothing to simulate.")
@@ -58,6 +60,7 @@ class RecordedWorkload:
         self.delays = delays
         self.pack_speedup = dict(pack_speedup or {})
         self.most_lanes = most_lanes
+        self.gang_speedup = dict(gang_speedup or {})
         self.mean_s = statistics.fmean(unit_s.values())
         """Seconds of a unit, on average over the trials."""
         self.reports = 0

@@ -12,7 +12,9 @@ from asyncsearch.engine.method_checks import require_target
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
-from asyncsearch.plan.packing import packing_for
+from asyncsearch.plan.autoscale import Autoscale
+from asyncsearch.plan.gangs import Gang, gang_of
+from asyncsearch.plan.packing import Packing, packing_for
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.scheduler_names import require_scheduler
@@ -56,6 +58,8 @@ def simulate(
     training: TrainingModel = _TRAINING,
     pack: int | str | None = None,
     pack_opt: str = "plan",
+    workers_per_trial: int | Gang | None = None,
+    autoscale: Autoscale | None = None,
 ) -> SimulationResult:
     """Search on a virtual cluster with the real engine, and return what was found and when.
 
@@ -83,6 +87,8 @@ def simulate(
         training: how the trainable reports and resumes, and what packs save.
         pack: how many alike trials a worker may get together, or ``"auto"``, as of a ``Study``; None: each alone.
         pack_opt: how these are chosen: ``"plan"``, ``"nearest"``, ``"batch_size"`` or ``"random"``.
+        workers_per_trial: as of a ``Study``; ``training`` says what they gain.
+        autoscale: as of a ``Study``.
 
     Raises:
         UsageError: a value breaks its rule, or the search would have no end.
@@ -105,6 +111,7 @@ def simulate(
         seed=seed,
         max_failures=max_failures,
         max_losses=faults.max_losses,
+        can_save=not training.restarts,
         max_relaunches=10**9,  # a worker that chance hits often is still a worker
     )
     proposals, decisions = searcher.begin(space, seed), scheduler.begin(space, seed)
@@ -115,8 +122,9 @@ def simulate(
         raise UsageError("Nothing would end this search: give num_trials= or until=Until(...).")
     require_target(scheduler, decisions)
     _require_end(scheduler, until, workload, is_endless=decisions.first_target(TrialId(0)) is None)
-    packing = packing_for(pack, pack_opt)
-    state = StudyState(config, proposals, decisions, scheduler.max_resource, packing)
+    packing, gang = packing_for(pack, pack_opt), gang_of(workers_per_trial, autoscale)
+    _require_gang(gang, packing, workers)
+    state = StudyState(config, proposals, decisions, scheduler.max_resource, packing, gang)
     is_bounded = count is not None or until.seconds < math.inf
     observer = SimulationObserver(state, until, None if is_bounded else _MOST_TRIALS)
     simulation = Simulation(
@@ -129,6 +137,15 @@ def simulate(
         _require_parameter(error.args[0], workload, space)
         raise
     return _result(simulation, observer, workers, until.seconds)
+
+
+def _require_gang(gang: Gang | None, packing: Packing | None, workers: int) -> None:
+    if gang is None:
+        return
+    if packing is not None:
+        raise UsageError("pack= gives a worker several trials, workers_per_trial= a trial several: leave out one.")
+    if workers < (gang.min_size or gang.size):
+        raise UsageError(f"workers={workers} is less than one trial needs, by workers_per_trial={gang.size}: raise it.")
 
 
 def _require_end(scheduler: Scheduler, until: Until, workload: Workload, *, is_endless: bool) -> None:

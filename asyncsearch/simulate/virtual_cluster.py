@@ -71,6 +71,8 @@ class VirtualWorker(msgspec.Struct):
     failure: Failure | None = None
     """Where the stage fails."""
     slowness: float = 1.0
+    size: int = 1
+    """How many workers train its work together, itself included."""
     stop: int | None = None
     """Where it was told to end."""
     saves: dict[int, NodeKey] = {}
@@ -114,7 +116,8 @@ class VirtualCluster(abc.ABC):
     def busy_s(self) -> float:
         """Virtual seconds for which workers had work, all together; what was lost counts."""
         now = self.clock.now
-        return self._busy_s + sum(now - worker.began_s for worker in self._workers.values() if worker.work is not None)
+        trained = [worker for worker in self._workers.values() if worker.work is not None]
+        return self._busy_s + sum((now - worker.began_s) * worker.size for worker in trained)
 
     def _handle(self, event: AnyEvent) -> None:
         actions = handle(self.state, event, self.clock.now)
@@ -171,16 +174,27 @@ class VirtualCluster(abc.ABC):
         self._lose(loss.worker, "it was killed by the script")
 
     def _lose(self, number: WorkerId, reason: str) -> None:
+        self._break_gang(number)
         worker = self._release(number)
         if worker is not None:
             event = WorkerLost(number, worker.epoch, reason)
             self.clock.after(self._delays.detect_s, lambda: self._handle(event))
 
+    def _break_gang(self, number: WorkerId) -> None:
+        """End the training of the gang to which a worker belongs that is not its first one."""
+        for worker in self._workers.values():
+            if worker.work is not None and any(member.worker == number for member in worker.work.followers):
+                self._count_busy(worker)
+                worker.work = None
+
     def _release(self, number: WorkerId) -> VirtualWorker | None:
         worker = self._workers.pop(number, None)
         if worker is not None and worker.work is not None:
-            self._busy_s += self.clock.now - worker.began_s
+            self._count_busy(worker)
         return worker
+
+    def _count_busy(self, worker: VirtualWorker) -> None:
+        self._busy_s += (self.clock.now - worker.began_s) * worker.size
 
     def _drop(self, work: Work) -> None:
         worker = self._holder(work)
@@ -196,7 +210,7 @@ class VirtualCluster(abc.ABC):
         return worker if worker is not None and worker.work is not None and worker.work.lease == lease else None
 
     def _unit_s(self, worker: VirtualWorker, stage: Stage) -> float:
-        return self._workload.seconds(stage) * worker.slowness
+        return self._workload.seconds(stage) * worker.slowness / self._training.gang_speedup_of(worker.size)
 
     def _longest_s(self, worker: VirtualWorker, stages: Sequence[Stage]) -> float:
         """Return how long the stages take if nothing happens: what would be lost later is not lost."""

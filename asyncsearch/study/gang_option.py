@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
+from asyncsearch.plan.autoscale import Autoscale
 from asyncsearch.plan.gangs import Gang, gang_of
 from asyncsearch.plan.packing import Packing
 from asyncsearch.study.requirements import source_of, trial_argument
@@ -14,21 +15,24 @@ _USES = frozenset({"process_group", "rank", "world_size"})
 """What a function that trains on several workers reads of its trial."""
 
 
-def gang_for(trainable: Trainable, workers_per_trial: int | Gang | None, packing: Packing | None) -> Gang | None:
+def gang_for(
+    trainable: Trainable, workers_per_trial: int | Gang | None, packing: Packing | None, autoscale: Autoscale | None
+) -> Gang | None:
     """Return how many workers train a trial of a study together; None: one.
 
     Raises:
-        UsageError: it is no number of workers, or the trainable cannot be trained by several.
+        UsageError: an option breaks its rule, or the trainable cannot be trained by several workers.
     """
-    gang = gang_of(workers_per_trial)
+    gang = gang_of(workers_per_trial, autoscale)
     if gang is None:
         return None
+    option = f"workers_per_trial={gang.size}" if gang.size > 1 else "autoscale="
     if packing is not None:
         raise UsageError(
-            f"workers_per_trial={gang.size} and pack=: one trains a trial on several workers, the other several trials "
-            "on one. Leave out one of the two."
+            f"{option} and pack=: one trains a trial on several workers, the other several trials on one. Leave out "
+            "one of the two."
         )
-    _require_distributable(trainable, gang)
+    _require_distributable(trainable, option)
     return gang
 
 
@@ -47,7 +51,11 @@ def require_workers(gang: Gang | None, parallelism: int | None) -> None:
 
 def useful_workers(gang: Gang | None, num_trials: int | None) -> int | None:
     """Return how many workers so many trials can use; None: any number."""
-    return num_trials if gang is None or num_trials is None else num_trials * gang.size
+    if gang is None or num_trials is None:
+        return num_trials
+    scale = gang.autoscale
+    most = gang.size if scale is None else scale.max_size
+    return None if most is None else num_trials * most
 
 
 def workers_for(gang: Gang | None, workers: int) -> int:
@@ -78,7 +86,9 @@ def gangs_of(gang: Gang | None, workers: int) -> int:
 
 def gang_notes(gang: Gang | None) -> list[str]:
     """Return sentences on what a preview supposes of the workers of a trial."""
-    return [] if gang is None else [f"{gang.size} workers train each trial; the time of a unit is theirs together."]
+    if gang is None or gang.size == 1:
+        return []
+    return [f"{gang.size} workers train each trial; the time of a unit is theirs together."]
 
 
 def _least(gang: Gang) -> int:
@@ -89,16 +99,17 @@ def _words(gang: Gang) -> str:
     return f"{gang.size} workers" if gang.min_size is None else f"{gang.min_size} to {gang.size} workers"
 
 
-def _require_distributable(trainable: Trainable, gang: Gang) -> None:
+def _require_distributable(trainable: Trainable, option: str) -> None:
     name = getattr(trainable, "__name__", repr(trainable))
     if isinstance(trainable, type) and issubclass(trainable, Trainer):
         if refusal := trainable.gang_refusal():
-            raise UsageError(f"workers_per_trial={gang.size} needs a trainable that several workers train: {refusal}")
+            raise UsageError(f"{option} needs a trainable that several workers train: {refusal}")
     elif not _may_distribute(trainable):
+        word = option.partition("=")[0]
         raise UsageError(
-            f"workers_per_trial={gang.size}: {name} reads neither trial.process_group() nor trial.rank, so that "
-            f"{gang.size} workers would each train the same. Let it average gradients, as in "
-            "DistributedDataParallel(net, process_group=trial.process_group()), or leave out workers_per_trial=."
+            f"{option}: {name} reads neither trial.process_group() nor trial.rank, so that all workers of a trial "
+            "would train the same. Let it average gradients, as in DistributedDataParallel(net, "
+            f"process_group=trial.process_group()), or leave out {word}=."
         )
 
 

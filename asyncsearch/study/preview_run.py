@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from asyncsearch.report.what_if.expected import cost_of, expected
 from asyncsearch.report.what_if.packs import packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of, workers_note
 from asyncsearch.report.what_if.recorded_units import Speedups
+from asyncsearch.report.what_if.scaling import scaling_of
 from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.study.gang_option import gang_notes, gangs_of
 from asyncsearch.study.results import Results
@@ -29,6 +31,7 @@ def preview_run(
     already: int,
     pack: int | str | None = None,
     pack_speedup: Speedups | None = None,
+    gang_speedup: Mapping[int, float] | None = None,
 ) -> Preview:
     """Simulate the search of a study that has ``already`` so many trials; the rest is as in ``Study.preview``."""
     TrainingModel(pack_speedup={} if pack_speedup is None else pack_speedup)  # checks it
@@ -39,19 +42,22 @@ def preview_run(
     asked = positive("num_trials", proposals if num_trials is None else num_trials)
     known = choose(study.backend).workers_now() if parallelism is None else positive("parallelism", parallelism)
     workers = known or 1
-    gangs = gangs_of(what.gang, workers)
     total = asked if proposals is None else min(asked, proposals)
     warnings = warnings_of(scheduler, None if num_trials is None else asked, proposals)
     cost = cost_of(study.store, seconds_per_unit, like, pack_speedup)
     packing, measured = packing_asked(what.packing, pack), {} if cost is None else cost.pack_speedup
     packs = packs_to_simulate(packing, what.packing, pack_speedup, measured, f"preview(pack={pack!r})")
+    curve = {} if cost is None else cost.gang_speedup
+    scaling = scaling_of(what.gang, workers, gang_speedup, curve, f"preview(gang_speedup={gang_speedup!r})")
+    at_once = gangs_of(what.gang, workers)
     is_special = what.space.has_sequences or getattr(scheduler, "branches", False)
     own: dict[str, Any] = {"space": what.space, "searcher": None if proposals is None else what.searcher}
     with announced(f"simulating a search of {many(total, 'trial')} on {many(workers, 'worker')} ..."):
         own = own if is_special else {"space": what.space} if packs.packing is not None else {}
-        simulated = expected(scheduler, total, gangs, cost, config=config, packs=packs, **own)
+        on = at_once if scaling is None else workers
+        simulated = expected(scheduler, total, on, cost, config=config, packs=packs, scaling=scaling, **own)
         is_compared = packs.packing is not None and packs.source
-        alone = expected(scheduler, total, workers, cost, config=config, **own) if is_compared else None
+        alone = expected(scheduler, total, at_once, cost, config=config, **own) if is_compared or scaling else None
     warnings += gang_notes(what.gang)
     warnings += notes_of(asked, total, already, scheduler.begin(what.space, config.seed))
     return preview(
@@ -62,6 +68,7 @@ def preview_run(
         expected=simulated,
         alone=alone,
         packed=packs.words,
+        scaled="" if scaling is None else scaling.words(scheduler.forecast(total), workers),
         warnings=warnings,
         assumption=workers_note(known) if parallelism is None else "",
     )

@@ -17,6 +17,7 @@ from asyncsearch.launch import require_backend
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
 from asyncsearch.launch.sources import with_sources
+from asyncsearch.plan.autoscale import Autoscale
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.live.display import Display, open_display
@@ -95,6 +96,7 @@ class Study(Results):
         pack: int | str | None = None,
         pack_opt: str = "plan",
         workers_per_trial: int | Gang | None = None,
+        autoscale: Autoscale | None = None,
         workers: WorkerOptions = _WORKERS,
         checkpoints: Checkpoints = _CHECKPOINTS,
     ) -> None:
@@ -132,6 +134,8 @@ class Study(Results):
                 ``"nearest"`` (nearest hyper-parameters), ``"batch_size"`` (the same one) or ``"random"``.
             workers_per_trial: how many workers train one trial together, data-parallel; or a ``Gang``, with which
                 trials go on with fewer while a lost worker is replaced. None: one. See docs/gangs.md.
+            autoscale: lets trials have more workers than that where some are free, as long as they gain enough; see
+                docs/autoscaling.md. None: never.
             workers: timeouts of trials and leases, and the start and end of worker processes.
             checkpoints: which checkpoints are kept, and how long a store that cannot be used is waited for.
 
@@ -193,7 +197,7 @@ class Study(Results):
         is_fresh = workers.fresh_process
         self.packing = packing_of(trainable, self.scheduler, pack, pack_opt, share=share, fresh_process=is_fresh)
         self._could_pack = could_pack(trainable, self.scheduler, pack, share=share)
-        self.gang = gang_for(trainable, workers_per_trial, self.packing)
+        self.gang = gang_for(trainable, workers_per_trial, self.packing, autoscale)
         self._is_tolerant = require_shared(self.shared, is_tolerant=sharing.tolerant)
         self._bundle: bytes | None = None
 
@@ -279,6 +283,7 @@ class Study(Results):
         like: str | Path | Results | None = None,
         pack: int | str | None = None,
         pack_speedup: Mapping[int, float] | Mapping[str, Mapping[int, float]] | None = None,
+        gang_speedup: Mapping[int, float] | None = None,
     ) -> Preview:
         """Estimate a search before it runs: its rungs, the trials at each, the units of training, and the time.
 
@@ -295,6 +300,8 @@ class Study(Results):
             pack: how many alike trials a worker trains together, or ``"auto"``; 1: each alone; None: as the study.
             pack_speedup: how many times as much packs train in the same time, as of ``TrainingModel``, e.g.
                 ``{8: 5.0}``; None: as measured in that study.
+            gang_speedup: with ``autoscale=``, how many times as fast k workers train a trial, e.g.
+                ``{2: 1.9, 4: 3.4}``; None: as measured in that study, else by the least efficiency.
 
         Raises:
             UsageError: a number is out of range, ``num_trials`` is missing for an endless searcher, nothing was
@@ -304,9 +311,8 @@ class Study(Results):
         """
         self._require_described("preview")
         already = 0 if read_study_file(self.store) is None else len(self._read_state().trials)
-        return preview_run(
-            self._runnable(), num_trials, parallelism, seconds_per_unit, like, already, pack, pack_speedup
-        )
+        own = self._runnable(), num_trials, parallelism, seconds_per_unit, like, already
+        return preview_run(*own, pack, pack_speedup, gang_speedup)
 
     @in_sentences()
     def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:

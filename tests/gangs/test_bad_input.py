@@ -54,7 +54,7 @@ CALLS: list[tuple[Callable[[Path], object], str]] = [
     (lambda _: Gang(2, min_size=3), "min_size=3 must be an integer from 1 to size=2"),
     (lambda _: Gang(2, min_size=0), "min_size=0 must be"),
     (lambda at: study(at, Digits, workers_per_trial=2, pack=4), "Leave out one of the two"),
-    (lambda at: study(at, fits_alone, workers_per_trial=2), "2 workers would each train the same"),
+    (lambda at: study(at, fits_alone, workers_per_trial=2), "all workers of a trial would train the same"),
     (lambda at: study(at, Own, workers_per_trial=2), "derive it from TorchTrainer"),
     (lambda at: study(at, OwnStep, workers_per_trial=2), "write self.parallel in its place"),
     (

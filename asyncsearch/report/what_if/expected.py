@@ -15,6 +15,7 @@ from asyncsearch.journal.opening import read_records, read_study_file
 from asyncsearch.report.what_if.packs import Packs
 from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.report.what_if.recorded_units import Speedups
+from asyncsearch.report.what_if.scaling import Scaling
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.simulate.options import Delays, TrainingModel
@@ -46,6 +47,8 @@ class Cost(msgspec.Struct, frozen=True):
     """Name of the study in which it was measured; empty: the user gave it."""
     pack_speedup: Mapping[str, Mapping[int, float]] = {}
     """How much packs gain, by structure, as measured there; empty: nothing was."""
+    gang_speedup: Mapping[int, float] = {}
+    """Workers of a trial -> how many times as fast as the fewest they train it, as measured; empty: nothing was."""
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -78,7 +81,7 @@ def measured(store: Store, pack_speedup: Speedups | None = None) -> Cost | None:
         workload = recorded(list(read_records(store)), file.metric, pack_speedup)
     except UsageError:
         return None
-    return Cost(workload.mean_s, workload.delays, file.name, workload.pack_speedup)
+    return Cost(workload.mean_s, workload.delays, file.name, workload.pack_speedup, workload.gang_speedup)
 
 
 def cost_of(store: Store, seconds_per_unit: object, like: Any, pack_speedup: Speedups | None = None) -> Cost | None:
@@ -123,6 +126,7 @@ def expected(
     space: Space | None = None,
     searcher: Searcher | None = None,
     packs: Packs | None = None,
+    scaling: Scaling | None = None,
 ) -> Expected | None:
     """Simulate a search, or a part of a large one; None: no part represents it, or its trials end by themselves.
 
@@ -132,6 +136,7 @@ def expected(
         space: of the study, if trials share training, are packed, or the scheduler changes proposals.
         searcher: of the study, if trials share training or the scheduler changes proposals.
         packs: how many train together, and what that gains; None: each alone.
+        scaling: when trials have more workers than others; None: never.
     """
     lines = scheduler.forecast(num_trials)
     ends = [line.to_resource for line in lines if line.to_resource is not None]
@@ -153,10 +158,13 @@ def expected(
         delays=cost.delays,
         # A trial that pauses is judged where it pauses, any other one at each report.
         training=TrainingModel(
-            report_every=None if scheduler.pauses else 1, pack_speedup={} if packs is None else packs.speedup
+            report_every=None if scheduler.pauses and scaling is None else 1,
+            pack_speedup={} if packs is None else packs.speedup,
+            gang_speedup={} if scaling is None else scaling.curve,
         ),
         share=config.share if config is not None and space is not None else None,
         **({} if packs is None else packs.options),
+        **({} if scaling is None else scaling.options),
     )
     resources = [trial.resource for trial in result.trials]
     climbed = resources if scheduler.max_resource is None else []  # where an ideal search would not get

@@ -13,6 +13,7 @@ from asyncsearch.report.what_if.expected import Cost, Expected
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 
 WIDTH = 100
+_NO_SHORTER = ", and more workers do not shorten it"
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,13 +38,16 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     expected: Expected | None = None
     """A simulation on ``parallelism`` workers; None: the search is too large, even in parts."""
     alone: Expected | None = None
-    """The same if each trial trains alone; None: it does, what packs gain is not known, or it was not simulated."""
+    """The same if each trial trains alone and none gets more workers than others; None: it is so, what packs gain is
+    not known, or it was not simulated."""
     packed: str = ""
     """How many trials train together, and by what that is reckoned, in words; empty: each trains alone."""
+    scaled: str = ""
+    """What more workers gain for a trial of the last rung, in words; empty: all trials have as many."""
 
     @property
     def saved(self) -> float | None:
-        """The share of time that packing saves, from 0 to 1, negative where it costs time; None: not known."""
+        """The share of time packs or more workers save, from 0 to 1, negative where they cost it; None: unknown."""
         if self.alone is None or self.expected is None or not self.alone.wall_s:
             return None
         return 1 - self.expected.wall_s / self.alone.wall_s
@@ -55,7 +59,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if self.expected is not None:
             # In a part that is scaled up, fewer trials may reach their end.
-            return max(self.expected.wall_s, self.longest * self.cost.unit_s)
+            least = 0 if self.scaled else self.longest
+            return max(self.expected.wall_s, least * self.cost.unit_s)
         return max(self.total / self.parallelism, self.longest) * self.cost.unit_s
 
     def __str__(self) -> str:
@@ -85,10 +90,11 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
             return ["The amount of training is not known in advance: every trial trains until its function returns."]
         return [
             f"{many(self.total, 'unit')} of training{self._compared()}",
-            f"the longest trial takes {many(self.longest, 'unit')}, and more workers do not shorten it",
+            f"the longest trial takes {many(self.longest, 'unit')}{'' if self.scaled else _NO_SHORTER}",
             *self._simulated(),
             *self._time(),
             *self._packs(),
+            *self._scaled(),
             f"({UNIT})",
         ]
 
@@ -124,7 +130,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
             where = f", as measured in {self.cost.source!r}" if self.cost.source else ""
             return [f"about {duration(self.seconds)} on {on}, at {self.cost.unit_s:.3g} s a unit{where}"]
         if self.expected is not None:
-            return [f"on {on} it takes as long as {max(self.expected.wall_s, self.longest or 0):,.0f} units on one"]
+            least = 0 if self.scaled else self.longest or 0
+            return [f"on {on} it takes as long as {max(self.expected.wall_s, least):,.0f} units on one"]
         return []
 
     def _packs(self) -> list[str]:
@@ -132,11 +139,20 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
             return []
         if self.alone is None or self.saved is None:
             return [self.packed]
-        does = f"saves {self.saved:.0%} of the time" if self.saved >= 0 else f"costs {-self.saved:.0%} more time"
-        without = f"{self.alone.wall_s:,.0f} units of one worker"
-        if self.cost is not None:
-            without = duration(self.alone.wall_s)
-        return [f"{self.packed} That {does}: if each trained alone, it would take about {without}."]
+        return [f"{self.packed} That {self._saves()}: if each trained alone, it would take about {self._without()}."]
+
+    def _scaled(self) -> list[str]:
+        if not self.scaled or self.alone is None or self.saved is None:
+            return [self.scaled] if self.scaled else []
+        return [f"{self.scaled} Autoscaling {self._saves()}: without it, it would take about {self._without()}."]
+
+    def _saves(self) -> str:
+        saved = self.saved or 0.0
+        return f"saves {saved:.0%} of the time" if saved >= 0 else f"costs {-saved:.0%} more time"
+
+    def _without(self) -> str:
+        wall_s = 0.0 if self.alone is None else self.alone.wall_s
+        return f"{wall_s:,.0f} units of one worker" if self.cost is None else duration(wall_s)
 
 
 def preview(
@@ -148,13 +164,14 @@ def preview(
     expected: Expected | None = None,
     alone: Expected | None = None,
     packed: str = "",
+    scaled: str = "",
     warnings: Sequence[str] | None = None,
     assumption: str = "",
 ) -> Preview:
     """Return what a search of ``num_trials`` trials would train if every rung promoted exactly its share.
 
     ``warnings``: sentences to show; None: the warnings of the scheduler. ``assumption``: why there are so many workers.
-    ``alone`` and ``packed`` are as of ``Preview``.
+    ``alone``, ``packed`` and ``scaled`` are as of ``Preview``.
 
     Raises:
         ResourceError: the search cannot work at all.
@@ -174,6 +191,7 @@ def preview(
         expected=expected,
         alone=alone,
         packed=packed,
+        scaled=scaled,
         assumption=assumption,
     )
 

@@ -46,7 +46,8 @@ def recorded(records: Sequence[Record], metric: str, pack_speedup: Speedups | No
     reached = {trial: curve[-1][0] for trial, curve in values.items()}
     # A failure after a trial has taken over another one's weights says nothing about its first params.
     failed = {trial: at for trial, at in _failures(records, reached, unit_s, setup_s).items() if trial not in ends}
-    return RecordedWorkload(params, values, unit_s, delays, ended, failed, units.pack_speedup, units.most_lanes)
+    packs, most, gangs = units.pack_speedup, units.most_lanes, units.gang_speedup
+    return RecordedWorkload(params, values, unit_s, delays, ended, failed, packs, most, gangs)
 
 
 def _failures(

@@ -3,6 +3,8 @@
 The lanes of a pack report one after another when all have trained a unit, so the time between two such rounds is that
 of all lanes. What one of them takes alone follows from how much a pack gains, which is given, or was measured: by the
 first units of packs (``pack="auto"``), or by rounds of packs of several sizes, one training alone among them.
+
+Where trials had different numbers of workers, their times are those on the fewest that any had.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from asyncsearch.events import PackMeasured, PackSeconds, Reported
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
-from asyncsearch.plan.pack_curves import curve_of, units_alone
+from asyncsearch.plan.pack_curves import curve_of, speedup_at, units_alone
 from asyncsearch.plan.packing import KnownPacks, group_of
 from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.trainers.pack_probe import fastest
@@ -67,6 +69,8 @@ class _Lease(msgspec.Struct):
     """What a worker trained under one lease."""
 
     began_s: float
+    size: int = 1
+    """How many workers trained it together."""
     measured: tuple[int, ...] = ()
     """How many lanes were timed together in its first unit, group after group; empty: none were."""
     together: int | None = None
@@ -107,18 +111,21 @@ class RecordedUnits(msgspec.Struct, frozen=True):
     """How much packs gain, by structure, as measured; empty: nothing was."""
     most_lanes: int
     """How many trained together at most."""
+    gang_speedup: dict[int, float]
+    """Workers of a trial -> how many times as fast as the fewest they trained it; empty: all had as many."""
 
 
 def recorded_units(records: Sequence[Record], given: Speedups | None = None) -> RecordedUnits:
     """Return what units took; ``given``: how much packs gain, None: as measured, and nothing where that was not."""
     leases, measured = _leases(records)
-    known = measured or _observed(leases)
+    known, gangs = measured or _observed(leases), _gang_curve(leases)
     training = TrainingModel(pack_speedup=known if given is None else given)
     between: dict[TrialId, list[float]] = defaultdict(lambda: [0.0, 0.0])
     others: list[_Others] = []
     for lease in leases:
         for number, one in enumerate(lease.rounds):
             factor = one.units * _units_alone(training, lease, one, is_first=number == 0)
+            factor *= speedup_at(gangs, lease.size) if gangs else 1.0
             trials = [lane.trial for lane in one.lanes.values()]
             if not one.is_pure:
                 others.append(_Others(trials, one.ended_s - one.began_s, factor, one.has_setup))
@@ -136,7 +143,7 @@ def recorded_units(records: Sequence[Record], given: Speedups | None = None) -> 
         for trial in other.trials:
             unit_s.setdefault(trial, max(0.0, other.seconds - setup_s) / other.units_alone)
     most = max((len(one.lanes) for lease in leases for one in lease.rounds), default=1)
-    return RecordedUnits(unit_s, setup_s, known, most)
+    return RecordedUnits(unit_s, setup_s, known, most, gangs)
 
 
 class _Others(NamedTuple):
@@ -193,9 +200,25 @@ def _leases(records: Iterable[Record]) -> tuple[list[_Lease], dict[str, dict[int
         projection.add(record)
         for action in record.actions:
             if isinstance(action, Assign):
-                leases[action.work.lease.number] = _Lease(record.t)
+                leases[action.work.lease.number] = _Lease(record.t, 1 + len(action.work.followers))
     curves = {structure: curve_of(known.seconds) for structure, known in packs.items()}
     return list(leases.values()), {structure: curve for structure, curve in curves.items() if curve}
+
+
+def _gang_curve(leases: Sequence[_Lease]) -> dict[int, float]:
+    """Return how many times as fast as the fewest workers more of them trained, by the median of the structures."""
+    taken: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for lease in leases:
+        for one in lease.rounds:
+            if one.is_pure and len(one.lanes) == 1 and one.ended_s > one.began_s:
+                taken[next(iter(one.structures()))][lease.size].append((one.ended_s - one.began_s) / one.units)
+    base = min((size for sizes in taken.values() for size in sizes), default=1)
+    ratios: dict[int, list[float]] = defaultdict(list)
+    for sizes in taken.values():
+        for size, seconds in sizes.items() if base in sizes else ():
+            ratios[size].append(statistics.median(sizes[base]) / statistics.median(seconds))
+    curve = {size: statistics.median(found) for size, found in sorted(ratios.items())}
+    return curve if len(curve) > 1 else {}
 
 
 def _note_report(event: Reported, now: float, progress: LeaseProgress | None, leases: Mapping[int, _Lease]) -> None:

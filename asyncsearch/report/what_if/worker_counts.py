@@ -24,6 +24,7 @@ from asyncsearch.report.formatting import columns, duration, number
 from asyncsearch.report.what_if.packs import Packs, packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.report.what_if.recorded_units import Speedups
+from asyncsearch.report.what_if.scaling import scaling_of
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.sentences import in_sentences
@@ -194,6 +195,7 @@ def _case(
 ) -> Case:
     def simulated(packs: Packs) -> tuple[SimulationResult, RecordedWorkload]:
         workload = recorded(records, study.config.metric, packs.speedup)
+        scaling = scaling_of(getattr(study, "gang", None), workers, None, workload.gang_speedup, "what_if()")
         found = simulate(
             workload,
             scheduler=scheduler,
@@ -201,14 +203,15 @@ def _case(
             space=getattr(study, "space", None),
             metric=study.config.metric,
             mode=study.config.mode,
-            workers=max(1, workers // _each(study)),
+            workers=max(1, workers // _each(study)) if scaling is None else workers,
             seed=study.config.seed,
             delays=workload.delays,
             faults=Faults(chance=chance),
-            training=TrainingModel(pack_speedup=packs.speedup),
+            training=TrainingModel(pack_speedup=packs.speedup, gang_speedup={} if scaling is None else scaling.curve),
             share=study.config.share,
             max_failures=study.config.max_failures,
             **packs.options,
+            **({} if scaling is None else scaling.options),
         )
         return found, workload
 

@@ -1,0 +1,79 @@
+"""Trials with more workers than others in a simulated search, and by what their times are reckoned. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from asyncsearch.plan.autoscale import Autoscale
+from asyncsearch.plan.gangs import Gang
+from asyncsearch.plan.pack_curves import speedup_at
+from asyncsearch.schedulers.base_scheduler import RungForecast
+from asyncsearch.simulate.options import TrainingModel
+
+
+class Scaling(msgspec.Struct, frozen=True):
+    """How many workers train a trial of a simulated search, and what they gain."""
+
+    gang: Gang
+    autoscale: Autoscale
+    curve: Mapping[int, float]
+    """Workers -> how many times as fast as ``gang.size`` they train a trial."""
+    source: str
+    """Where that is from, in words."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of ``simulate``."""
+        return {"workers_per_trial": self.gang}
+
+    def most(self, workers: int) -> int:
+        """Return how many of so many workers a trial gets at most, by the curve."""
+        most, base = min(workers, self.autoscale.max_size or workers), self.gang.size
+        sizes = range(base, most + 1, base)
+        kept = [k for k in sizes if speedup_at(self.curve, k) * base >= self.autoscale.efficiency * k * (1 - 1e-9)]
+        return max(kept, default=base)
+
+    def words(self, rungs: Sequence[RungForecast], workers: int) -> str:
+        """Return what more workers gain in the last rung."""
+        most, base = self.most(workers), self.gang.size
+        last = rungs[-1]
+        if last.to_resource is None or most == base:
+            return f"No trial gets more than {base} of {workers} workers, with the gain {self.source}."
+        units = last.to_resource - last.from_resource
+        alone = "one worker" if base == 1 else f"{base} workers"
+        fewer = f"{units / speedup_at(self.curve, most):.3g} on {most}"
+        return f"The last rung takes {units:,} units on {alone}, {fewer}, with the gain {self.source}."
+
+
+def scaling_of(
+    gang: Gang | None, workers: int, given: Mapping[int, float] | None, measured: Mapping[int, float], where: str
+) -> Scaling | None:
+    """Return how a search scales; None: all of its trials have as many workers.
+
+    Args:
+        gang: of the study.
+        workers: of the search.
+        given: by the user, workers -> how many times as fast; None: nothing was.
+        measured: the same, as measured.
+        where: the call in which it can be given.
+
+    Raises:
+        UsageError: what was given breaks its rule.
+    """
+    if given is not None:
+        TrainingModel(gang_speedup=given)  # checks it
+    if gang is None or gang.autoscale is None:
+        return None
+    curve = given if given is not None else measured
+    if curve:
+        scale = speedup_at(curve, gang.size)
+        relative = {size: speedup / scale for size, speedup in curve.items()}
+        source = f"of {where}" if given is not None else "measured in the study"
+        return Scaling(gang, gang.autoscale, {**relative, gang.size: 1.0}, source)
+    limit = gang.autoscale.efficiency
+    sizes = range(2 * gang.size, workers + 1, gang.size)
+    curve = {gang.size: 1.0} | {size: max(1.0, limit * size / gang.size) for size in sizes}
+    return Scaling(gang, gang.autoscale, curve, f"of the least efficiency, {limit:g}, since nothing was measured")

@@ -1,0 +1,201 @@
+"""Whole searches whose trials get more workers where some are free, on a virtual clock and in random orders."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asyncsearch.actions import AnyAction, Assign, CutWork
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import RunRequested
+from asyncsearch.ids import WorkerId
+from asyncsearch.plan.autoscale import Autoscale
+from asyncsearch.plan.gangs import Gang
+from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.simulate import Delays, Faults, Loss, SimulationResult, TrainingModel, simulate
+from asyncsearch.simulate.workloads import Curves
+from asyncsearch.testing.agent_world import World
+from asyncsearch.trial import TrialState
+from tests.engine.test_random_events import SHARED
+from tests.engine.tools import Recorded, live_through, make_state, record, replayed
+from tests.examples import examples
+
+CURVE = {1: 1.0, 2: 1.9, 4: 3.4, 8: 5.0}
+DELAYS = Delays(start_s=2.0, setup_s=0.5, meet_s=0.5, commit_s=0.2, message_s=0.01)
+SCHEDULERS = [
+    pytest.param(FIFO(max_resource=9), id="fifo"),
+    pytest.param(ASHA(max_resource=27), id="asha"),
+    pytest.param(ASHA(max_resource=27, variant="stopping"), id="asha-stopping"),
+    pytest.param(SHA(max_resource=27), id="sha"),
+    pytest.param(Hyperband(max_resource=27), id="hyperband"),
+    pytest.param(PBT(max_resource=9, perturbation_interval=3), id="pbt"),
+]
+
+
+def search(scheduler: Scheduler, scale: Autoscale | None, workers: int = 8, trials: int = 43) -> SimulationResult:
+    return simulate(
+        Curves(seed=1, unit_s=10.0),
+        scheduler=scheduler,
+        workers=workers,
+        num_trials=trials,
+        delays=DELAYS,
+        training=TrainingModel(gang_speedup=CURVE),
+        autoscale=scale,
+    )
+
+
+def scaled(scheduler: Scheduler, scale: Autoscale, size: int = 1) -> StudyState:
+    state = make_state(scheduler, can_save=True)
+    state.gang = Gang(size, autoscale=scale)
+    return state
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS[:-1])
+def test_a_search_is_shorter_and_takes_at_most_one_over_the_efficiency_of_worker_seconds(scheduler: Scheduler) -> None:
+    alone, together = search(scheduler, None), search(scheduler, Autoscale(0.75))
+    assert together.is_complete
+    assert together.wall_s < alone.wall_s
+    pauses = 1.1  # what starting gangs takes besides training
+    assert together.busy_s <= alone.busy_s / 0.75 * pauses
+
+
+@pytest.mark.parametrize("scheduler", [SHA(max_resource=27), Hyperband(max_resource=27)], ids=["sha", "hyperband"])
+def test_synchronous_schedulers_promote_the_same_trials_with_autoscaling(scheduler: Scheduler) -> None:
+    alone, together = search(scheduler, None), search(scheduler, Autoscale(0.5))
+    assert [(t.id, t.resource, t.value) for t in alone.trials] == [(t.id, t.resource, t.value) for t in together.trials]
+    assert alone.trained == together.trained, "no unit is trained twice for a change of size"
+
+
+def assigned(recorded: Recorded) -> list[Assign]:
+    return [action for _, _, actions in recorded.steps for action in actions if isinstance(action, Assign)]
+
+
+def cuts(recorded: Recorded) -> list[CutWork]:
+    return [action for _, _, actions in recorded.steps for action in actions if isinstance(action, CutWork)]
+
+
+def played(state: StudyState, trials: int, workers: int) -> Recorded:
+    return record(
+        state,
+        trials,
+        workers,
+        workload=Curves(seed=1, unit_s=10.0),
+        delays=DELAYS,
+        training=TrainingModel(gang_speedup=CURVE),
+    )
+
+
+def test_trials_that_wait_get_workers_before_any_gets_more() -> None:
+    recorded = played(scaled(FIFO(max_resource=9), Autoscale(0.1)), 35, 8)
+    sizes = [1 + len(action.work.followers) for action in assigned(recorded)]
+    assert set(sizes[:35]) == {1}, "while a new trial may begin, each trial has one worker"
+    assert max(sizes[35:]) > 1, "the last trials get what is free"
+
+
+def test_each_larger_gang_has_a_reason_and_so_has_each_pause_for_a_change() -> None:
+    recorded = played(scaled(ASHA(max_resource=27), Autoscale(0.6)), 40, 8)
+    larger = [action.work for action in assigned(recorded) if action.work.followers]
+    assert larger
+    for work in larger:
+        assert isinstance(work.sized, str)
+        assert work.sized.startswith(f"{1 + len(work.followers)} workers: ")
+    reasons = Counter(cut.resize for cut in cuts(recorded) if isinstance(cut.resize, str))
+    assert any(reason.startswith("it goes on with ") for reason in reasons)
+
+
+def test_no_trial_gets_more_than_the_largest_size_or_what_is_efficient() -> None:
+    for scale, most in ((Autoscale(0.1, max_size=3), 3), (Autoscale(0.8), 4), (Autoscale(0.96), 1)):
+        recorded = played(scaled(FIFO(max_resource=30), scale), 2, 8)
+        # A size that was never measured is tried once.
+        sizes = Counter(1 + len(action.work.followers) for action in assigned(recorded))
+        assert max(size for size in sizes if sizes[size] > 2 or size <= most) <= most
+
+
+def test_a_large_gang_gives_workers_to_trials_that_wait() -> None:
+    recorded = played(scaled(Hyperband(max_resource=27), Autoscale(0.2)), 27, 16)
+    reasons = [cut.resize for cut in cuts(recorded) if isinstance(cut.resize, str)]
+    assert "it gives workers to trials that wait for one" in reasons
+
+
+def test_a_study_goes_on_with_the_sizes_that_its_journal_has() -> None:
+    recorded = played(scaled(ASHA(max_resource=27), Autoscale(0.6)), 20, 8)
+    again = replayed(scaled(ASHA(max_resource=27), Autoscale(0.6)), recorded.lines)
+    assert again.speeds == recorded.state.speeds
+    assert again.speeds
+
+
+def test_lost_workers_of_large_gangs_cost_no_trial() -> None:
+    losses = [Loss(WorkerId(worker), at_s, 2.0) for worker in range(8) for at_s in (60.0 + 7 * worker, 200.0)]
+    found = simulate(
+        Curves(seed=1, unit_s=10.0),
+        scheduler=SHA(max_resource=27),
+        workers=8,
+        num_trials=27,
+        delays=DELAYS,
+        faults=Faults(losses=losses),
+        training=TrainingModel(gang_speedup=CURVE),
+        autoscale=Autoscale(0.5),
+    )
+    quiet = search(SHA(max_resource=27), Autoscale(0.5), trials=27)
+    assert [(t.id, t.state, t.value) for t in found.trials] == [(t.id, t.state, t.value) for t in quiet.trials]
+
+
+class ScaledWorld(World):
+    """Agents of which any number may train one lease."""
+
+    def begin_run(self) -> None:
+        gang = self.state.gang
+        assert gang is not None
+        if self.state.run is None:
+            self.end_of_run = None
+            self.tell(RunRequested(self.chance.randint(1, 14), self.chance.randint(gang.size, 4 * gang.size + 1)))
+
+    def decided(self, actions: Sequence[AnyAction]) -> None:
+        gang = self.state.gang
+        assert gang is not None
+        assert gang.autoscale is not None
+        for action in actions:
+            if isinstance(action, Assign):
+                members = action.work.gang
+                assert isinstance(members, tuple)
+                assert gang.size <= len(members) <= (gang.autoscale.max_size or len(members))
+                assert len(members) % gang.size == 0
+                assert len({member.worker for member in members}) == len(members)
+                assert (len(members) > gang.size) == isinstance(action.work.sized, str)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@settings(max_examples=examples(15), deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(0, 250), save_every=st.sampled_from([None, 2]))
+def test_whatever_happens_gangs_change_their_sizes_and_the_run_ends(
+    scheduler: Scheduler, size: int, seed: int, steps: int, save_every: int | None
+) -> None:
+    scale = [Autoscale(0.01), Autoscale(0.5, max_size=3 * size), Autoscale(1.0)][seed % 3]
+
+    def make() -> StudyState:
+        state = make_state(scheduler, max_failures=seed % 3, save_every=save_every, can_save=True)
+        state.gang = Gang(size, autoscale=scale)
+        return state
+
+    world = ScaledWorld(make, random.Random(seed), is_fickle=True)
+    live_through(world, steps)
+    assert all(trial.state is not TrialState.RUNNING for trial in world.state.trials)
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(0, 250))
+def test_whatever_happens_gangs_of_any_size_train_shared_stages_once(seed: int, steps: int) -> None:
+    def make() -> StudyState:
+        state = make_state(ASHA(max_resource=9), GridSearch(), SHARED, can_save=True)
+        state.gang = Gang(1, autoscale=Autoscale(0.01))
+        return state
+
+    live_through(ScaledWorld(make, random.Random(seed)), steps)
