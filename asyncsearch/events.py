@@ -134,6 +134,17 @@ class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
     """Why they train one after another, and the line to change; empty: they train together."""
 
 
+class VolumeMeasured(LeaseEvent, frozen=True, tag="volume_measured"):
+    """A trainer has told what the workers of its trial tell each other in a unit, or would with more of them."""
+
+    steps: int
+    """Sums of gradients in a unit."""
+    gradient_bytes: int
+    """Bytes of each of them."""
+    device: str = ""
+    """What it trains on."""
+
+
 class CheckpointCommitted(LeaseEvent, frozen=True, tag="checkpoint_committed"):
     """A checkpoint is durable in the store."""
 
@@ -221,6 +232,7 @@ AnyEvent = (
     | Reported
     | TrainingEnded
     | PackMeasured
+    | VolumeMeasured
     | CheckpointCommitted
     | CheckpointFailed
     | TrialTimedOut

@@ -191,6 +191,17 @@ class TrialContext(abc.ABC):
             UsageError: there is no such backend here.
         """
 
+    def note_volume(self, steps: int, gradient_bytes: int) -> None:
+        """Tell how much the workers of the trial tell each other in a unit, or would if there were more of them.
+
+        With ``autoscale=`` a function tells it once, so that sizes of gangs can be reckoned before they are measured.
+        ``TorchTrainer`` and ``KerasTrainer`` do so by themselves.
+
+        Args:
+            steps: how often gradients are averaged in a unit, from 0.
+            gradient_bytes: bytes of the gradients of one step, from 0.
+        """
+
     @property
     @abc.abstractmethod
     def resource(self) -> int:

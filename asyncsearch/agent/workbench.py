@@ -44,6 +44,7 @@ from asyncsearch.runner.protocol import (
     RunnerReady,
     Saved,
     SaveFailed,
+    UnitVolume,
 )
 from asyncsearch.work import Work
 
@@ -329,6 +330,9 @@ class Workbench:
             self.checkpoints.saved(run, message)
         elif isinstance(message, SaveFailed):
             self.checkpoints.save_failed(run, message)
+        elif isinstance(message, UnitVolume):
+            volume = message.steps, message.gradient_bytes, message.device
+            self._stream.send(events.VolumeMeasured(run.lease, *volume))
         else:
             self._on_ended(run, runner, message)
 

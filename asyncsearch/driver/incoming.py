@@ -9,7 +9,7 @@ from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import AnyEvent, PackMeasured, Reported, TrainingEnded
+from asyncsearch.events import AnyEvent, PackMeasured, Reported, TrainingEnded, VolumeMeasured
 from asyncsearch.ids import Lease, WorkerId, trial_name
 from asyncsearch.rpc.messages import GangNote, Heartbeat, Hello, LogLines, RankFailed, StoreOutage, WorkerMessage
 
@@ -40,6 +40,9 @@ class Incoming:
             return None
         if isinstance(message, PackMeasured):
             return self._of_pack(received, message)
+        if isinstance(message, VolumeMeasured):
+            is_owner = (message.lease.worker, message.lease.epoch) == worker
+            return message if is_owner and self._state.attempt(message.lease) is not None else None
         if isinstance(message, GangNote):
             self._dispatcher.gangs.pass_on(worker, message)
             return None

@@ -16,7 +16,7 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit
 from asyncsearch.ids import TrialId
-from asyncsearch.plan.autoscale import Autoscale, KnownSpeed, Sized, choose_size, is_worth, seconds_at
+from asyncsearch.plan.autoscale import Autoscale, KnownSpeed, Sized, Volume, choose_size, is_worth, seconds_at
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.packing import group_of
@@ -85,6 +85,12 @@ def note_first(state: StudyState, attempt: Attempt, seconds: float) -> None:
     """Take in the time from an assignment to the end of its first unit."""
     if is_scaled(state):
         _noted(state, attempt).note_first(attempt.size, seconds)
+
+
+def note_volume(state: StudyState, attempt: Attempt, volume: Volume) -> None:
+    """Take in what the workers of a training tell each other."""
+    if is_scaled(state):
+        _noted(state, attempt).note_volume(volume)
 
 
 def _count_others(state: StudyState, most: int, more: Callable[[], bool]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.autoscaling import is_scaled, note_first, note_unit
+from asyncsearch.engine.autoscaling import is_scaled, note_first, note_unit, note_volume
 from asyncsearch.engine.consecutive_losses import after_loss
 from asyncsearch.engine.packs import packs_of
 from asyncsearch.engine.repeated_failures import RepeatedFailures
@@ -31,12 +31,14 @@ from asyncsearch.events import (
     StopRequested,
     TrainingEnded,
     TrialTimedOut,
+    VolumeMeasured,
     WorkerAttached,
     WorkerLost,
     WorkRefused,
 )
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.nonfinite import finite
+from asyncsearch.plan.autoscale import Volume
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.trial import Trial
 
@@ -272,6 +274,11 @@ def _learn_of_packs(state: StudyState, event: PackMeasured, _now: float) -> None
         known.refusal = event.refusal or known.refusal
 
 
+def _learn_volume(state: StudyState, event: VolumeMeasured, _now: float) -> None:
+    for attempt in state.attempts_under(event.lease):
+        note_volume(state, attempt, Volume(event.steps, event.gradient_bytes, event.device))
+
+
 def _end_if_over(state: StudyState, attempt: Attempt) -> None:
     """Requeue the units that a lease has not trained once it is over."""
     if attempt.is_over:
@@ -350,6 +357,7 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, float], list[Trial] | 
     Imported: _learn_of_others,
     WorkRefused: _learn_refusal,
     PackMeasured: _learn_of_packs,
+    VolumeMeasured: _learn_volume,
     NodeFreed: lambda state, event, _now: state.unblock(event.node),
 }
 """A table, since each event is learned, and a ``match`` tests one kind after another."""

@@ -20,7 +20,7 @@ def _is_lane_over(state: StudyState, event: events.Reported) -> bool:
     return attempt is None or attempt.lease != event.lease
 
 
-def _is_lease_over(state: StudyState, event: events.PackMeasured) -> bool:
+def _is_lease_over(state: StudyState, event: events.PackMeasured | events.VolumeMeasured) -> bool:
     return not state.attempts_under(event.lease)
 
 
@@ -51,6 +51,7 @@ _BY_KIND: dict[type[events.AnyEvent], Callable[[StudyState, Any], bool]] = {
     events.Learned: lambda state, event: not state.is_news(event),
     events.LearnedPacked: lambda state, event: not state.is_news(event),
     events.PackMeasured: _is_lease_over,
+    events.VolumeMeasured: _is_lease_over,
     events.NodeFreed: lambda state, event: event.node not in state.busy,
     events.Imported: _never,
     events.DriverStarted: _never,

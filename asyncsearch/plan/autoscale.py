@@ -59,6 +59,8 @@ class Volume(msgspec.Struct, frozen=True):
     """Sums of gradients in a unit."""
     gradient_bytes: int
     """Bytes of each of them."""
+    device: str = ""
+    """What it trains on."""
 
     def seconds(self, size: int) -> float:
         """Return how long the sums of a unit take in a ring of so many workers, by the prior."""
@@ -83,6 +85,12 @@ class KnownSpeed(msgspec.Struct):
     def note_first(self, size: int, seconds: float) -> None:
         """Take in the time from an assignment to the end of its first unit."""
         self.first_s[size] = [*self.first_s.get(size, ()), seconds][-_KEPT:]
+
+    def note_volume(self, volume: Volume) -> None:
+        """Take in what the workers tell each other; measures of another device count no more."""
+        if self.volume is not None and self.volume.device != volume.device:
+            self.unit_s, self.first_s = {}, {}
+        self.volume = volume
 
     @property
     def measured(self) -> dict[int, float]:

@@ -24,6 +24,7 @@ from asyncsearch.events import (
     PackSeconds,
     Reported,
     TrainingEnded,
+    VolumeMeasured,
 )
 from asyncsearch.ids import CheckpointRef, Lease
 from asyncsearch.rpc.fields import (
@@ -127,6 +128,9 @@ _FROM_WORKER = {
     ),
     "pack_measured": Codec(
         PackMeasured, pb.PackMeasured, lease=_LEASE, seconds=_PACK_SECONDS, device=WORD, refusal=TEXT
+    ),
+    "volume_measured": Codec(
+        VolumeMeasured, pb.VolumeMeasured, lease=_LEASE, steps=counts(), gradient_bytes=counts(), device=WORD
     ),
     "checkpoint_committed": Codec(
         CheckpointCommitted,

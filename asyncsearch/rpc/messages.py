@@ -8,7 +8,14 @@ from __future__ import annotations
 import msgspec
 
 from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
-from asyncsearch.events import CheckpointCommitted, CheckpointFailed, PackMeasured, Reported, TrainingEnded
+from asyncsearch.events import (
+    CheckpointCommitted,
+    CheckpointFailed,
+    PackMeasured,
+    Reported,
+    TrainingEnded,
+    VolumeMeasured,
+)
 from asyncsearch.ids import Lease, WorkerId
 
 PROTOCOL = 4
@@ -107,6 +114,7 @@ WorkerMessage = (
     | Reported
     | TrainingEnded
     | PackMeasured
+    | VolumeMeasured
     | CheckpointCommitted
     | CheckpointFailed
     | LogLines

@@ -22,6 +22,8 @@ class GangContext(SearchContext):
         """Begin; the rest is as in ``SearchContext``."""
         super().__init__(stages, link, load, **options)
         self._gang = link
+        self._has_volume = False
+        """Whether the driver was told what the ranks tell each other."""
 
     @property
     def rank(self) -> int:
@@ -42,6 +44,11 @@ class GangContext(SearchContext):
         from asyncsearch.trainers.rings import open_ring
 
         return open_ring(self._gang)
+
+    def note_volume(self, steps: int, gradient_bytes: int) -> None:
+        if not self._has_volume:
+            self._has_volume = True
+            self._gang.note_volume(steps, gradient_bytes)
 
     def _agree(self) -> None:
         self._gang.agree()

@@ -56,6 +56,11 @@ class GangLink:
         """Tell the other ranks a value; each key is told once."""
         self._link.tell_gang(self.seat.rank, key, value)
 
+    def note_volume(self, steps: int, gradient_bytes: int) -> None:
+        """Tell the driver what the ranks tell each other in a unit."""
+        if self.is_first:
+            self._link.note_volume(steps, gradient_bytes)
+
     def await_value(self, rank: int, key: str) -> str:
         """Wait for what another rank tells.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from asyncsearch.runner.protocol import (
     SaveFailed,
     ToRunner,
     Train,
+    UnitVolume,
 )
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.trainable import TrialStopped
@@ -129,6 +131,10 @@ class AgentLink:
         """Tell the other ranks of the gang a value."""
         self._send(Note(rank, key, value))
 
+    def note_volume(self, steps: int, gradient_bytes: int) -> None:
+        """Tell the driver what the workers of the trial tell each other in a unit."""
+        self._send(UnitVolume(steps, gradient_bytes, _device_kind(), self._lane))
+
     def wait(self) -> str | None:
         """Wait for a message, and return the reason of a stop request; None: there is none."""
         with self._interrupts.shield():
@@ -190,3 +196,8 @@ class AgentLink:
         if self._channel.is_closed:
             os._exit(1)  # the agent is gone, so nobody wants the result
         return folder
+
+
+def _device_kind() -> str:
+    """Return on what kind of device this process trains: gangs of several devices of a kind are compared."""
+    return "accelerator" if os.environ.get("CUDA_VISIBLE_DEVICES") else f"{platform.machine()} processor"

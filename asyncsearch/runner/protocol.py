@@ -182,6 +182,15 @@ class PackFindings(_Message, frozen=True, tag="pack_findings"):
     refusal: str = ""
 
 
+class UnitVolume(_Message, frozen=True, tag="unit_volume"):
+    """What the workers of a trial tell each other in a unit; see ``VolumeMeasured``."""
+
+    steps: int
+    gradient_bytes: int
+    device: str
+    lane: int = 0
+
+
 class Ended(_Message, frozen=True, tag="ended"):
     """The training of a lane is over."""
 
@@ -196,7 +205,7 @@ class Ended(_Message, frozen=True, tag="ended"):
 
 
 ToRunner = Load | Train | TrainPack | Join | Folder | Amendment | StopTraining | Note
-FromRunner = RunnerReady | LaneReported | FolderWanted | Saved | SaveFailed | PackFindings | Note | Ended
+FromRunner = RunnerReady | LaneReported | FolderWanted | Saved | SaveFailed | PackFindings | Note | UnitVolume | Ended
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -96,12 +96,14 @@ class FrameworkTrainer(Trainer):
         batch_size = self._checked_batch_size(size, unit)
         self._seed("unit", number)
         found = batches(self._order_of, size, start, start + unit, batch_size, drop_last=self.drop_last)
+        before = self.steps
         for at, batch in self._fetched(self._shares(found), number):
             self._follow((at - start) / unit)
             self._weight = self._weights.pop(at, 1.0)
             self._train_batch(batch)
             self.steps += 1
         self.samples = start + unit
+        self.trial.note_volume(self.steps - before, self._gradient_bytes())
 
     def evaluate(self) -> Mapping[str, Any]:
         with self._untouched():
@@ -127,6 +129,10 @@ class FrameworkTrainer(Trainer):
             yield at, mine if len(mine) else indices[:1]  # no share: a step of no weight, for which the others wait
 
     # The part of the framework
+
+    def _gradient_bytes(self) -> int:
+        """Return the bytes of the gradients of a step."""
+        raise NotImplementedError
 
     def _batch(self, data: Any, indices: Indices) -> Any:
         """Return the batch of some samples."""

@@ -123,6 +123,9 @@ class KerasTrainer(FrameworkTrainer):
         self.net = self._ablated(self.model(hp))
         self._compile(self.optimizer(hp))
 
+    def _gradient_bytes(self) -> int:
+        return sum(one.numpy().nbytes for one in self.net.trainable_variables)
+
     def _call(self, inputs: tuple[Any, ...]) -> None:
         self.net(*inputs, training=False)
 

@@ -203,6 +203,9 @@ class TorchTrainer(FrameworkTrainer):
             options = dict(self.ddp_options)
             self.parallel = torch_gangs().parallel_model(self.net, self.trial, self._device, options)
 
+    def _gradient_bytes(self) -> int:
+        return sum(one.numel() * one.element_size() for one in self.net.parameters() if one.requires_grad)
+
     def _call(self, inputs: tuple[Any, ...]) -> None:
         self.net(*map(self._moved, inputs))
 

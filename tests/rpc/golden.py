@@ -19,6 +19,7 @@ from asyncsearch.events import (
     PackSeconds,
     Reported,
     TrainingEnded,
+    VolumeMeasured,
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.rpc.convert import decode_driver, decode_worker, encode_driver, encode_worker, frame
@@ -80,6 +81,7 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
         5,
         PackMeasured(_LEASE, (PackSeconds(1, 0.5), PackSeconds(2, 0.625)), "x86_64 processor", "model.py, line 3"),
     ),
+    "worker_volume_measured": (312, 5, VolumeMeasured(_LEASE, 938, 407_080, "x86_64 processor")),
     "driver_assign_measured": (14, 307, Assign(Work(_LEASE, (Lane((_STAGE,)), Lane((_STAGE,))), measured=(1,)))),
     "worker_checkpoint_committed": (305, 5, CheckpointCommitted(_LEASE, _CHECKPOINT, size_bytes=123_456_789, lane=1)),
     "worker_checkpoint_failed": (306, 5, CheckpointFailed(_LEASE, _CHECKPOINT, error="disk full")),

@@ -13,6 +13,7 @@ from asyncsearch.events import (
     PackSeconds,
     Reported,
     TrainingEnded,
+    VolumeMeasured,
 )
 from asyncsearch.ids import CheckpointRef, Lease
 from asyncsearch.nonfinite import spell
@@ -74,6 +75,13 @@ WORKER_MESSAGES = st.one_of(
         ).map(tuple),
         device=WORDS,
         refusal=TEXTS,
+    ),
+    st.builds(
+        VolumeMeasured,
+        lease=LEASES,
+        steps=st.integers(0, 2**53 - 1),
+        gradient_bytes=st.integers(0, 2**53 - 1),
+        device=WORDS,
     ),
     st.builds(Reported, lease=LEASES, resource=st.integers(1, 2**53 - 1), metrics=METRICS, lane=LANES),
     st.builds(

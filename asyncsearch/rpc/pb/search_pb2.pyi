@@ -20,7 +20,7 @@ OUTCOME_STOPPED: Outcome
 OUTCOME_FAILED: Outcome
 
 class WorkerMessage(_message.Message):
-    __slots__ = ("number", "ack", "hello", "heartbeat", "reported", "training_ended", "checkpoint_committed", "checkpoint_failed", "log_lines", "store_outage", "pack_measured", "gang_note", "rank_failed")
+    __slots__ = ("number", "ack", "hello", "heartbeat", "reported", "training_ended", "checkpoint_committed", "checkpoint_failed", "log_lines", "store_outage", "pack_measured", "gang_note", "rank_failed", "volume_measured")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,7 @@ class WorkerMessage(_message.Message):
     PACK_MEASURED_FIELD_NUMBER: _ClassVar[int]
     GANG_NOTE_FIELD_NUMBER: _ClassVar[int]
     RANK_FAILED_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_MEASURED_FIELD_NUMBER: _ClassVar[int]
     number: int
     ack: int
     hello: Hello
@@ -47,7 +48,8 @@ class WorkerMessage(_message.Message):
     pack_measured: PackMeasured
     gang_note: GangNote
     rank_failed: RankFailed
-    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reported: _Optional[_Union[Reported, _Mapping]] = ..., training_ended: _Optional[_Union[TrainingEnded, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., checkpoint_failed: _Optional[_Union[CheckpointFailed, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ..., store_outage: _Optional[_Union[StoreOutage, _Mapping]] = ..., pack_measured: _Optional[_Union[PackMeasured, _Mapping]] = ..., gang_note: _Optional[_Union[GangNote, _Mapping]] = ..., rank_failed: _Optional[_Union[RankFailed, _Mapping]] = ...) -> None: ...
+    volume_measured: VolumeMeasured
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reported: _Optional[_Union[Reported, _Mapping]] = ..., training_ended: _Optional[_Union[TrainingEnded, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., checkpoint_failed: _Optional[_Union[CheckpointFailed, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ..., store_outage: _Optional[_Union[StoreOutage, _Mapping]] = ..., pack_measured: _Optional[_Union[PackMeasured, _Mapping]] = ..., gang_note: _Optional[_Union[GangNote, _Mapping]] = ..., rank_failed: _Optional[_Union[RankFailed, _Mapping]] = ..., volume_measured: _Optional[_Union[VolumeMeasured, _Mapping]] = ...) -> None: ...
 
 class DriverMessage(_message.Message):
     __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused", "save_at", "cut_work", "store_tokens", "add_lane", "gang_note")
@@ -172,6 +174,18 @@ class PackMeasured(_message.Message):
     device: str
     refusal: str
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ...) -> None: ...
+
+class VolumeMeasured(_message.Message):
+    __slots__ = ("lease", "steps", "gradient_bytes", "device")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    GRADIENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    steps: int
+    gradient_bytes: int
+    device: str
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., steps: _Optional[int] = ..., gradient_bytes: _Optional[int] = ..., device: _Optional[str] = ...) -> None: ...
 
 class GangNote(_message.Message):
     __slots__ = ("lease", "rank", "key", "value")
