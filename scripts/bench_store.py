@@ -37,7 +37,7 @@ from _jvm_client import JvmClient, jvm_client
 from _servers import cluster_folder
 
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.store import Store, open_store
+from asyncsearch.store import Store, open_store, scratch
 
 NODE = NodeKey("0" * 32)
 SMALL_BYTES, RECORD = 10_000, b"x" * 299 + b"\n"
@@ -124,14 +124,16 @@ def checkpoint_figures(
     found = []
     savers = {name: saver(store.child(title), content) for name, store in stores.items()}
     loaders = {name: loader(store.child(title)) for name, store in stores.items()}
-    for verb, kinds, of_java in (
-        ("save", savers, java_saver(java, there, local, content)),
-        ("load", loaders, java_loader(java, there, local)),
-    ):
-        times = taken({**kinds, "java": of_java}, repeats)
-        found += [
-            Figure(f"{verb}_{title}_{name}_{unit}", scale * times[name], unit, scale * times["java"]) for name in stores
-        ]
+    with scratch.temporary_folder("kept"):  # as in an agent, which keeps checkpoints: the folder around them stays
+        for verb, kinds, of_java in (
+            ("save", savers, java_saver(java, there, local, content)),
+            ("load", loaders, java_loader(java, there, local)),
+        ):
+            times = taken({**kinds, "java": of_java}, repeats)
+            found += [
+                Figure(f"{verb}_{title}_{name}_{unit}", scale * times[name], unit, scale * times["java"])
+                for name in stores
+            ]
     return found
 
 
