@@ -16,7 +16,6 @@ import pytest
 from asyncsearch._version import __version__
 from asyncsearch.errors import NotEnoughSlotsError, PackagesDifferError, UnsupportedSparkError, UsageError
 from asyncsearch.launch.spark.addresses import addresses
-from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.preflight import examine, task_mode, warnings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error, probe
 from asyncsearch.launch.spark.session import Made, Spark, new_tag
@@ -187,18 +186,6 @@ def test_dynamic_allocation_without_limit_wants_a_number(limit: dict[str, str]) 
 def test_dynamic_allocation_refuses_barrier_tasks() -> None:
     with pytest.raises(UnsupportedSparkError, match="does not allow barrier tasks"):
         check(FakeSpark(ELASTIC), 1, TaskMode.INDEPENDENT)
-
-
-def test_gang_is_refused_with_dynamic_allocation_and_is_not_there_yet_without() -> None:
-    launcher = SparkLauncher(gang=2)
-    launcher._spark = FakeSpark(ELASTIC)
-    with pytest.raises(
-        UnsupportedSparkError, match=r"gang=2 .* dynamic allocation .*spark.dynamicAllocation.enabled=false"
-    ):
-        launcher.check(1)
-    launcher._spark = FakeSpark()
-    with pytest.raises(UsageError, match="gang=2 is not possible yet"):
-        launcher.check(1)
 
 
 @pytest.mark.parametrize(("cpus", "threads"), [("1", 1), ("3", 3), ("0.5", 1), ("2.5", 3), ("", 1)])

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from asyncsearch.errors import InternalError, UnsupportedSparkError, UsageError
+from asyncsearch.errors import InternalError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import (
     AgentFunction,
@@ -42,7 +42,6 @@ class SparkLauncher(Launcher):
         *,
         study: str = "study",
         mode: TaskMode | None = None,
-        gang: int = 1,
         start_timeout_s: float = 600.0,
         agent: AgentFunction = run_agent,
     ) -> None:
@@ -52,14 +51,12 @@ class SparkLauncher(Launcher):
             session: the ``SparkSession`` to use; None: the active one, else a new one.
             study: name of its jobs in Spark's pages.
             mode: kind of tasks; None: the kind that suits the cluster.
-            gang: number of tasks that train one trial together. Only 1 is supported.
             start_timeout_s: time that a worker waits for a free slot.
             agent: function that each task runs.
         """
         self._session = session
         self._study = study
         self._mode = mode
-        self._gang = gang
         self._start_timeout_s = start_timeout_s
         self._agent = agent
         self._spark: Spark | None = None
@@ -87,7 +84,6 @@ class SparkLauncher(Launcher):
         if self._spark is None:
             self._spark = join(self._session)
         try:
-            self._require_no_gang(self._spark)
             found = examine(self._spark, parallelism, self._mode_of(self._spark), self._start_timeout_s)
         except BaseException:
             self._leave()
@@ -174,13 +170,3 @@ class SparkLauncher(Launcher):
 
     def _mode_of(self, spark: Spark) -> TaskMode:
         return self._mode or task_mode(spark)
-
-    def _require_no_gang(self, spark: Spark) -> None:
-        if self._gang == 1:
-            return
-        if self._gang > 1 and spark.has_dynamic_allocation:
-            raise UnsupportedSparkError(
-                f"gang={self._gang} needs barrier tasks, which dynamic allocation does not allow. Make the session "
-                "with spark.dynamicAllocation.enabled=false (in sparkmagic by `%%configure -f`), or omit gang=."
-            )
-        raise UsageError(f"gang={self._gang} is not possible yet: a trial trains in one task. Omit gang=.")
