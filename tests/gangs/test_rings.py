@@ -68,9 +68,9 @@ def ring_of(*ranks: Rank) -> Iterator[list[Ring]]:
         ring.close()
 
 
-def ranks_of(size: int) -> list[Rank]:
+def ranks_of(size: int, host: str = "127.0.0.1") -> list[Rank]:
     board = Board()
-    return [Rank(board, Seat(rank, size)) for rank in range(size)]
+    return [Rank(board, Seat(rank, size, host)) for rank in range(size)]
 
 
 def numbers(rank: int, length: int) -> Any:
@@ -86,6 +86,16 @@ def test_all_ranks_have_the_same_bits_of_the_sums(size: int, length: int) -> Non
             sums = [one.result() for one in in_threads(calls)]
             np.testing.assert_allclose(sums[0], sum(numbers(rank, length) for rank in range(size)), atol=1e-12)
             assert {one.tobytes() for one in sums} == {sums[0].tobytes()}
+
+
+def test_ranks_meet_where_there_is_ipv6_alone() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with ring_of(*ranks_of(2, "::1")) as rings:
+        sums = [one.result() for one in in_threads([functools.partial(ring.sum, np.ones(2)) for ring in rings])]
+        assert [one.tolist() for one in sums] == [[2.0, 2.0], [2.0, 2.0]]
 
 
 def test_a_rank_that_is_gone_is_a_lost_rank_to_those_beside_it() -> None:
