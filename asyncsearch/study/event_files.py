@@ -39,7 +39,7 @@ def _copy_new(store: Store, stored: CheckpointRef, folder: Path) -> None:
     if note.is_file() and note.read_text(encoding="utf-8") == str(stored):
         return
     with place_in(store).fetch(stored) as found:
-        for file in found.rglob("*tfevents*"):
+        for file in filter(Path.is_file, found.rglob("*tfevents*")):  # folders may be named so, too
             _bring_up_to_date(file, folder / NAME / file.relative_to(found))
     folder.mkdir(parents=True, exist_ok=True)
     note.write_text(str(stored), encoding="utf-8")

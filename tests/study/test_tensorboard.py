@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,7 @@ def writes_events(trial: TrialContext) -> None:
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
+    (trial.dir / "tfevents").mkdir()
     writer = EventFileWriter(str(trial.dir))
     summary = Summary()
     summary.value.add(tag="gradient", simple_value=3.0)
@@ -119,6 +123,36 @@ def test_the_shell_writes_it_and_says_how_to_look_at_it(tmp_path: Path, capsys: 
     words = capsys.readouterr().out
     assert words == f"written to {tmp_path}/my logs; look at it: tensorboard --logdir '{tmp_path}/my logs'\n"
     assert len(list((tmp_path / "my logs").glob("trial-*"))) == 12
+
+
+def test_a_search_is_followed_from_before_its_first_trial_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = searched(tmp_path / "study", backend="inline")
+    [segment] = (tmp_path / "study" / "journal").glob("*.jsonl")
+    lines = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(b"".join(lines[:2]))
+    (tmp_path / "study" / "head.json").unlink()
+    shutil.rmtree(tmp_path / "study" / "snapshots")
+
+    def go_on(_: float) -> None:
+        segment.write_bytes(b"".join(lines))
+        lock.close()
+
+    lock = contextlib.ExitStack()
+    lock.enter_context(whole.store.lock())
+    monkeypatch.setattr(time, "sleep", go_on)
+    assert cli.main(["tensorboard", str(tmp_path / "study"), "--logdir", str(tmp_path / "logs"), "--follow"]) == 0
+    assert capsys.readouterr().out.count("written to") == 1
+    assert len(list((tmp_path / "logs").glob("trial-*"))) == 12
+
+
+def test_the_folder_of_another_study_is_refused_with_one_to_write(tmp_path: Path) -> None:
+    logdir = searched(tmp_path / "study", backend="inline").tensorboard(tmp_path / "logs")
+    [file] = logdir.glob("*tfevents*")
+    file.rename(file.with_name(file.name.replace(file.name.split(".")[3], "1000000000")))
+    with pytest.raises(UsageError, match=r"shows another study.*study\.tensorboard\('.*logs-2'\)"):
+        Study.open(tmp_path / "study").tensorboard(logdir)
 
 
 def test_a_study_without_trials_and_a_missing_library_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
