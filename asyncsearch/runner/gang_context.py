@@ -22,6 +22,7 @@ class GangContext(SearchContext):
         """Begin; the rest is as in ``SearchContext``."""
         super().__init__(stages, link, load, **options)
         self._gang = link
+        self.has_reported = not link.is_first  # rank 0 reports for all
 
     @property
     def rank(self) -> int:
