@@ -153,6 +153,9 @@ def test_lines_of_a_rank_have_their_place_while_it_trains_however_many_gangs_com
 def test_last_lines_of_a_rank_may_follow_its_end_and_are_forgotten_at_last() -> None:
     side = begun()
     side.end()
+    for _ in range(15):
+        side.give()
+        side.end(lease=lease_of(side.last))
     assert side.gangs.log_of(side.lease, SECOND) is not None
     assert side.gangs.log_of(side.lease, FIRST) is None, "rank 0 has lines of its own"
     for _ in range(40):

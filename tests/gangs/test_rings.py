@@ -134,6 +134,31 @@ def test_a_stranger_that_connects_is_sent_away(monkeypatch: pytest.MonkeyPatch) 
     assert [one.tolist() for one in sums] == [[2.0, 2.0], [2.0, 2.0]]
 
 
+def test_something_else_at_the_address_of_a_rank_gets_no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ring_meeting, "_PATIENCE_S", 1.0)
+    ranks = ranks_of(3)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            found, _ = other.accept()
+            with found:
+                found.sendall(bytes(32))
+                found.recv(64)
+
+        class Misled(Rank):
+            def await_value(self, rank: int, key: str) -> str:
+                value = super().await_value(rank, key)
+                return "{} {}".format(*other.getsockname()) if (rank, key) == (1, "ring address") else value
+
+        misled = Misled(ranks[0]._board, ranks[0].seat)
+        calls = [functools.partial(joined, rank) for rank in (misled, ranks[1], ranks[2])]
+        ends = in_threads([answer, *calls])
+    with pytest.raises(RankLostError, match="something else answers there"):
+        ends[1].result()
+    assert isinstance(ends[2].exception(), RankLostError), "nobody has come to rank 1"
+    ends[3].result().close()
+
+
 def test_an_address_at_which_nobody_listens_is_a_lost_rank() -> None:
     board = Board()
     with socket.create_server(("127.0.0.1", 0)) as closed:
