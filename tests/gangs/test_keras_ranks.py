@@ -1,4 +1,4 @@
-"""What the ranks of a ``KerasTrainer`` share around a unit: weights at its beginning, statistics and seeds at its end."""
+"""What the ranks of a ``KerasTrainer`` share: weights when they begin, statistics and seeds at the end of a unit."""
 
 from __future__ import annotations
 
