@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +20,10 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.plan.gangs import Gang
-from asyncsearch.rpc.messages import GangNote, RankFailed, Refused
+from asyncsearch.rpc.messages import GangNote, Hello, RankFailed, Refused
 from asyncsearch.schedulers import FIFO
+from asyncsearch.store import open_store
+from tests.driver.test_loop import PATIENCE_S, Harness
 from tests.engine.player import Player, lease_of
 from tests.engine.tools import make_state
 
@@ -162,3 +165,26 @@ def test_last_lines_of_a_rank_may_follow_its_end_and_are_forgotten_at_last() -> 
         side.give()
         side.end(lease=lease_of(side.last))
     assert side.gangs.log_of(side.lease, SECOND) is None
+
+
+def test_a_driver_that_hears_of_an_attachment_and_of_a_loss_at_once_lets_no_rank_wait_for_the_other(
+    tmp_path: Path,
+) -> None:
+    state, store = make_state(FIFO(max_resource=UNITS)), open_store(tmp_path / "study")
+    state.gang = Gang(2)
+    store.prepare()
+    harness = Harness(store, state)
+    harness.driver.post(DriverStarted("test"))
+    harness.driver.post(RunRequested(9, 2))
+    for worker in FIRST, SECOND:
+        assert harness.launched.get(timeout=PATIENCE_S) == worker
+
+    def at_once() -> None:
+        for worker in FIRST, SECOND:
+            harness.driver.attached(Hello(*worker, "agent"), "peer")
+        harness.driver._take(WorkerLost(*SECOND, "killed"))
+
+    harness.on_loop(at_once)
+    lease = harness.wire.next(Assign).work.lease
+    assert harness.wire.next(Refused).lease == lease
+    harness.driver.close()

@@ -65,7 +65,9 @@ def gang_that_lost(worker: WorkerId) -> list[Record]:
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_timeline_shows_a_gang_on_each_of_its_workers(rank: int) -> None:
-    (span,) = worker_timeline(gang_that_lost(WorkerId(rank))).spans
+    found = worker_timeline(gang_that_lost(WorkerId(rank)))
+    (span,) = found.spans
+    assert found.busy_share == pytest.approx(2 / 3), "the first one has waited for the other"
     assert span.workers == (0, 1)
     assert (span.start_s, span.end_s, span.end) == (3.0, 4.0, SpanEnd.LOST)
 

@@ -15,7 +15,9 @@ import pytest
 pytest.importorskip("tensorboard")
 
 from asyncsearch import ASHA, FIFO, GridSearch, Study, choice, cli, uniform
-from asyncsearch.errors import NoTrialsError, UsageError
+from asyncsearch.errors import CheckpointError, NoTrialsError, UsageError
+from asyncsearch.ids import TrialId
+from asyncsearch.study import event_files, trial_dirs
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 from tests.report.tensorboard.board import Board, shown
@@ -101,6 +103,24 @@ def test_event_files_of_a_trial_are_beside_its_reports_and_nothing_else_of_it(tm
     with shown(logdir) as board:
         assert {"trial-0/dir", "trial-1/dir"} < set(board.get("runs"))
         assert board.points("trial-1/dir", "gradient") == [(1, 3.0)]
+
+
+def test_a_folder_that_the_end_of_a_search_removes_meanwhile_is_left_out_and_a_damaged_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"searcher": GridSearch(), "scheduler": FIFO(), "space": {"x": choice(1, 2)}}
+    study = Study(writes_events, metric="loss", mode="min", store=tmp_path / "study", backend="inline", **settings).run(
+        display="none"
+    )
+    stored = trial_dirs.stored_dirs(study.store)
+    monkeypatch.setattr(event_files, "stored_dirs", lambda store: stored)
+    trial_dirs.place_in(study.store).delete(stored[TrialId(0)])
+    logdir = study.tensorboard(tmp_path / "logs")
+    assert [path.name for path in logdir.glob("trial-*") if (path / "dir").exists()] == ["trial-1"]
+    [file] = (tmp_path / "study" / "dirs").rglob("large.bin")
+    file.write_bytes(b"forged")
+    with pytest.raises(CheckpointError, match=r"large\.bin"):
+        study.tensorboard(tmp_path / "others")
 
 
 def test_a_second_call_adds_what_is_new_and_a_reader_without_the_code_can_call_it(tmp_path: Path) -> None:
