@@ -18,6 +18,8 @@ from asyncsearch.report.plain_text import csv_text, json_text, log_lines, printa
 from asyncsearch.trial import Trial, TrialState
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from asyncsearch.shared.cleaning import Item
     from asyncsearch.study.results import Results
 
@@ -112,13 +114,27 @@ def tree(options: argparse.Namespace) -> None:
 def tensorboard(options: argparse.Namespace) -> None:
     """Write event files for TensorBoard; with ``--follow`` until no driver has the study open."""
     study = _opened(options.store)
-    path = study.tensorboard(options.logdir)
-    print(printable(f"written to {path}; look at it: tensorboard --logdir {shlex.quote(str(path))}"), flush=True)
-    is_running = options.follow and study.store.is_locked()
+    path: Path | None = None
+    is_running = True
     while is_running:
-        time.sleep(_FOLLOW_S)
-        is_running = study.store.is_locked()  # before the look: what comes meanwhile is looked at the next time
-        study.tensorboard(path)
+        is_running = options.follow and study.store.is_locked()  # first: what comes later is looked at next time
+        written = _event_files(study, options.logdir, may_be_empty=is_running)
+        if written is not None and path is None:
+            path = written
+            words = f"written to {path}; look at it: tensorboard --logdir {shlex.quote(str(path))}"
+            print(printable(words), flush=True)
+        if is_running:
+            time.sleep(_FOLLOW_S)
+
+
+def _event_files(study: Results, logdir: str | None, *, may_be_empty: bool) -> Path | None:
+    """Write event files and return their folder; None: no trial has begun yet, and one may begin."""
+    try:
+        return study.tensorboard(logdir)
+    except NoTrialsError:
+        if not may_be_empty:
+            raise
+        return None
 
 
 def resume(options: argparse.Namespace) -> None:

@@ -5,18 +5,17 @@ No decision is made here, and nothing of it is in the journal: a gang ends with 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import NamedTuple, Protocol
 
 from asyncsearch.actions import StopTraining
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import AnyEvent, Outcome, TrainingEnded, TrialTimedOut, WorkerLost, WorkRefused
+from asyncsearch.events import AnyEvent, Outcome, TrainingEnded, WorkerLost, WorkRefused
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.rpc.messages import GangNote, RankFailed, Refused
 from asyncsearch.work import GangMember, Work
 
-_ENDING = (TrainingEnded, WorkerLost, TrialTimedOut, WorkRefused)
+_ENDING = (TrainingEnded, WorkerLost, WorkRefused)
 _KEPT = 16
 _OVER = "the training of its gang has ended"
 
@@ -42,8 +41,10 @@ class Gangs:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._open: dict[Lease, tuple[GangMember, ...]] = {}
-        self._kept: OrderedDict[Lease, GangLog] = OrderedDict()
+        self._kept: dict[Lease, GangLog] = {}
         """Of these and of the last ones that are over, whose last lines may follow."""
+        self._new: list[Lease] = []
+        """Those whose workers have just got their work."""
         self._failed: set[Lease] = set()
         """Those that ended since a rank above 0 failed, which rank 0 does not know."""
 
@@ -53,8 +54,9 @@ class Gangs:
             self._open[work.lease] = work.gang
             first = work.lanes[0].stages[0]
             self._kept[work.lease] = GangLog(work.gang, first.trials[0], first.start)
-            while len(self._kept) > len(self._open) + _KEPT:
-                self._kept.popitem(last=False)
+            self._new.append(work.lease)
+            for lease in [lease for lease in self._kept if lease not in self._open][:-_KEPT]:
+                del self._kept[lease]
 
     def rank_of(self, lease: Lease, worker: tuple[WorkerId, int]) -> int | None:
         """Return the rank of a launch of a worker in the gang of a lease; None: it is no member."""
@@ -89,16 +91,26 @@ class Gangs:
         if not self._open or not isinstance(event, _ENDING):
             return
         for lease in [lease for lease in self._open if not _goes_on(state.attempt(lease))]:
-            members = [one for one in self._open.pop(lease) if state.pool.is_current(one.worker, one.epoch)]
-            is_known = isinstance(event, TrainingEnded) and lease not in self._failed
-            is_in_order = isinstance(event, TrainingEnded) and event.outcome is not Outcome.FAILED
-            self._failed.discard(lease)
-            for member in members:
-                if is_known and member.worker == lease.worker:  # rank 0 itself ended it; its last commits may follow
-                    continue
-                # Without rank 0 the others wait for ever: their processes are ended at once, or come to their own end.
-                word = StopTraining(lease, _OVER) if is_in_order else Refused(lease, _OVER)
-                self._send(member.worker, member.epoch, word)
+            self._end(lease, state, event)
+
+    def end_those_late(self, state: StudyState) -> None:
+        """End those whose leases were over before their workers got the work: no later event is about them."""
+        while self._new:
+            lease = self._new.pop()
+            if lease in self._open and not _goes_on(state.attempt(lease)):
+                self._end(lease, state, None)
+
+    def _end(self, lease: Lease, state: StudyState, event: AnyEvent | None) -> None:
+        members = [one for one in self._open.pop(lease) if state.pool.is_current(one.worker, one.epoch)]
+        is_known = isinstance(event, TrainingEnded) and lease not in self._failed
+        is_in_order = isinstance(event, TrainingEnded) and event.outcome is not Outcome.FAILED
+        self._failed.discard(lease)
+        for member in members:
+            if is_known and member.worker == lease.worker:  # rank 0 itself ended it; its last commits may follow
+                continue
+            # Without rank 0 the others wait for ever: their processes are ended at once, or come to their own end.
+            word = StopTraining(lease, _OVER) if is_in_order else Refused(lease, _OVER)
+            self._send(member.worker, member.epoch, word)
 
 
 def _goes_on(attempt: Attempt | None) -> bool:

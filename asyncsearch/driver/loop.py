@@ -276,6 +276,7 @@ class Driver:
             self._dispatcher.transport.acknowledge(worker, epoch, number)
         for action in durable.actions:
             self._dispatcher.carry_out(action)
+        self._dispatcher.gangs.end_those_late(self._state)
         if self._sharing is not None:
             self._sharing.durable()
 

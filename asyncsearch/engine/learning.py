@@ -36,7 +36,7 @@ from asyncsearch.events import (
     WorkerLost,
     WorkRefused,
 )
-from asyncsearch.ids import CheckpointRef
+from asyncsearch.ids import CheckpointRef, WorkerId
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.autoscale import Volume
 from asyncsearch.plan.base_plan import Batch
@@ -81,7 +81,7 @@ def _learn_loss(state: StudyState, event: WorkerLost, _now: float) -> None:
     state.pool.slots[event.worker].fruitless += 1
     for attempt in attempts:
         _lose(state, attempt)
-        _count_losses(state, attempt, [state.trials[number] for number in attempt.trials])
+        _count_losses(state, event.worker, [state.trials[number] for number in attempt.trials])
 
 
 def _learn_timeout(state: StudyState, event: TrialTimedOut, _now: float) -> None:
@@ -161,14 +161,14 @@ def _blame(state: StudyState, attempt: Attempt) -> None:
         trial.failures += 1
 
 
-def _count_losses(state: StudyState, attempt: Attempt, trials: list[Trial]) -> None:
-    """Count a lost attempt as a loss of trials, unless the run is ending: then nothing waits for its workers."""
+def _count_losses(state: StudyState, worker: WorkerId, trials: list[Trial]) -> None:
+    """Count what a worker lost as a loss of trials, unless the run is ending: then nothing waits for its workers."""
     for trial in [] if state.stopping else trials:
         trial.losses += 1
         losses = after_loss(state.consecutive_losses.get(trial.id), trial.resource)
         state.consecutive_losses[trial.id] = losses
         if losses.count > state.config.max_losses:
-            state.pool.slots[attempt.lease.worker].fruitless = 0  # the trial is to blame, not the worker
+            state.pool.slots[worker].fruitless = 0  # the trial is to blame, not the worker
 
 
 def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> None:
@@ -198,7 +198,7 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted, _now: float) ->
         attempt.settled = resource
     state.add_checkpoint(checkpoint, attempt.number)
     state.pool.hold(event.lease.worker, checkpoint)
-    state.pool.slots[event.lease.worker].fruitless = 0
+    state.pool.note_work(event.lease.worker)
     state.usage.put(checkpoint, event.size_bytes)
     if checkpoint not in state.references:
         state.unreachable[checkpoint] = None
@@ -232,7 +232,7 @@ def _learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
         if event.error_kind == "checkpoint":
             _forget_checkpoint(state, attempt)
         elif event.error_kind == KILLED:
-            _count_losses(state, attempt, state.unsaved(attempt, event))
+            _count_losses(state, event.lease.worker, state.unsaved(attempt, event))
         elif attempt.is_too_large:
             _halve_packs(state, attempt)
         else:
@@ -246,10 +246,9 @@ def _learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
     state.repeated.has_trained |= event.outcome in (Outcome.REACHED, Outcome.RETURNED)
     if attempt.has_returned_early and not attempt.is_closed:
         state.plan.reports.end(attempt.node_at(event.resource), event.resource)
-    slot = state.pool.slots[event.lease.worker]
     if event.error_kind != KILLED:
-        slot.fruitless = 0
-    if slot.lease == event.lease.number:
+        state.pool.note_work(event.lease.worker)
+    if state.pool.slots[event.lease.worker].lease == event.lease.number:
         state.pool.end_lane(event.lease.worker)
     _end_if_over(state, attempt)
 

@@ -99,6 +99,11 @@ class Pool:
             self.slots[follower].leader = worker
             slot.followers.append(follower)
 
+    def note_work(self, worker: WorkerId) -> None:
+        """Note that the worker, and those that train together with it, are of use."""
+        for one in (worker, *self.slots[worker].followers):
+            self.slots[one].fruitless = 0
+
     def _dissolve(self, leader: Slot) -> None:
         """Free the workers that trained together with one."""
         followers, leader.followers = leader.followers, []

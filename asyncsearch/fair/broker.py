@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from asyncsearch.fair.service import Service
+from asyncsearch.fair.service import REMEMBERED_S, Service
 from asyncsearch.fair.shares import Demand, fair_rates, shares
 
 TURN_S = 30.0
@@ -118,7 +118,7 @@ class WorkerBroker:
         self.workers = workers
         self._turn_s, self._settle_s, self._patience_s = turn_s, settle_s, patience_s
         self._members: dict[str, _Member] = {}
-        self._service = Service()
+        self._service = Service(max(REMEMBERED_S, 2 * turn_s))  # else a long turn would never end
         self._rates: dict[str, float] = {}
         """The exact fair share of each study."""
         self._target: dict[str, int] = {}

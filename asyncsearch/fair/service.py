@@ -14,7 +14,8 @@ REMEMBERED_S = 600.0
 class Service:
     """The lag of each study: seconds of workers that it should have had and has not, negative if it had more."""
 
-    def __init__(self) -> None:
+    def __init__(self, remembered_s: float = REMEMBERED_S) -> None:
+        self._remembered_s = remembered_s
         self.lags: dict[str, float] = {}
         self.speeds: dict[str, float] = {}
         """How fast the lags grow since ``hold``, in workers."""
@@ -25,7 +26,7 @@ class Service:
         seconds, self._now = max(0.0, now - self._now), max(now, self._now)
         for study, speed in self.speeds.items():
             lag = self.lags.get(study, 0.0) + speed * seconds
-            self.lags[study] = max(-REMEMBERED_S, min(REMEMBERED_S, lag))
+            self.lags[study] = max(-self._remembered_s, min(self._remembered_s, lag))
 
     def hold(self, rates: Mapping[str, float], held: Mapping[str, int]) -> None:
         """Set what each study should have and has from now on, in workers.

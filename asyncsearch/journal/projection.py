@@ -35,10 +35,10 @@ from asyncsearch.events import (
     WorkerLost,
     WorkRefused,
 )
-from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId
+from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.journal.format import Record
 from asyncsearch.trial import UNBOUNDED, Metrics, Params, TrialState
-from asyncsearch.work import Stage, node_at
+from asyncsearch.work import GangMember, Stage, node_at
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -65,6 +65,12 @@ class LeaseProgress(msgspec.Struct):
     """Time of its last report; None: there is none yet."""
     wanted: int = UNBOUNDED
     """Resource up to which it should be trained; its worker may pass that before it is told."""
+    followers: tuple[GangMember, ...] = ()
+    """The workers of its gang except the first one, which has the lease."""
+
+    def is_of(self, worker: WorkerId, epoch: int) -> bool:
+        """Return whether a launch of a worker trains it, alone or with others."""
+        return (worker, epoch) == (self.lease.worker, self.lease.epoch) or GangMember(worker, epoch) in self.followers
 
 
 class Projection:
@@ -136,8 +142,7 @@ class Projection:
                     if lane in (None, number - lease.number):
                         del self.leases[number]
             case WorkerLost(worker=worker, epoch=epoch):
-                lost = [n for n, p in self.leases.items() if (p.lease.worker, p.lease.epoch) == (worker, epoch)]
-                for number in lost:
+                for number in [n for n, progress in self.leases.items() if progress.is_of(worker, epoch)]:
                     del self.leases[number]
             case DriverStarted():
                 self.leases.clear()
@@ -168,10 +173,12 @@ class Projection:
             case MoveTrial() if action.to.is_finished:
                 self._leave(action.trial)
             case Assign() | AddLane():
+                followers = action.work.followers if isinstance(action, Assign) else ()
                 for given in lanes_given(action):
                     stages = given.lane.stages
                     start = stages[0].start
-                    self.leases[given.attempt] = LeaseProgress(given.lease, stages, t, start, start)
+                    progress = LeaseProgress(given.lease, stages, t, start, start, followers=followers)
+                    self.leases[given.attempt] = progress
             case CutWork() | StopTraining() if action.lease.number + action.lane in self.leases:
                 progress = self.leases[action.lease.number + action.lane]
                 progress.wanted = min(

@@ -24,6 +24,7 @@ class GangContext(SearchContext):
         self._gang = link
         self._has_volume = False
         """Whether the driver was told what the ranks tell each other."""
+        self.has_reported = not link.is_first  # rank 0 reports for all
 
     @property
     def rank(self) -> int:

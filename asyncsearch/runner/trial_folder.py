@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,9 +97,11 @@ def require_small(folder: Path, most_bytes: int, trial: str) -> None:
     """Check that a trial's folder may be stored.
 
     Raises:
-        UsageError: it holds too much.
+        UsageError: it holds too much, or a name that no store takes.
     """
-    files = [entry for _, entry in _entries(folder) if not entry.is_dir(follow_symlinks=False)]
+    entries = list(_entries(folder))
+    _require_text([name for name, _ in entries], trial)
+    files = [entry for _, entry in entries if not entry.is_dir(follow_symlinks=False)]
     size = sum(map(_size, files))
     if len(files) > MOST_FILES:
         raise UsageError(
@@ -111,6 +113,16 @@ def require_small(folder: Path, most_bytes: int, trial: str) -> None:
             f"trial.dir of {trial} holds {size:,} bytes, and {most_bytes:,} are allowed: write less there, or allow"
             f" more, Study(..., checkpoints=Checkpoints(dir_bytes={_round_up(size):_}))."
         )
+
+
+def _require_text(names: Iterable[str], trial: str) -> None:
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"trial.dir of {trial} holds a name that is not UTF-8, {os.fsencode(name)!r}: give it one that is text."
+            ) from None
 
 
 def copy(source: Path, target: Path) -> None:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from asyncsearch.errors import NoTrialsError
+from asyncsearch.errors import CheckpointError, NoTrialsError
 from asyncsearch.ids import CheckpointRef, trial_name
 from asyncsearch.report.plots.plots import PlottedStudy
 from asyncsearch.report.tensorboard.logdir import write_logdir
@@ -34,13 +34,23 @@ def write_event_files(study: PlottedStudy, logdir: Path, created_s: float, domai
 
 
 def _copy_new(store: Store, stored: CheckpointRef, folder: Path) -> None:
-    """Copy the event files of a trial, unless those of this stored folder were copied before."""
+    """Copy the event files of a trial, unless those of this stored folder were copied before.
+
+    Raises:
+        CheckpointError: the stored folder is damaged; one that was removed is none any more.
+    """
     note = folder / _STORED
     if note.is_file() and note.read_text(encoding="utf-8") == str(stored):
         return
-    with place_in(store).fetch(stored) as found:
-        for file in found.rglob("*tfevents*"):
-            _bring_up_to_date(file, folder / NAME / file.relative_to(found))
+    place = place_in(store)
+    try:
+        with place.fetch(stored) as found:
+            for file in filter(Path.is_file, found.rglob("*tfevents*")):  # folders may be named so, too
+                _bring_up_to_date(file, folder / NAME / file.relative_to(found))
+    except CheckpointError:
+        if stored in place.checkpoints(stored.node):
+            raise
+        return  # the search has just ended, and a later one is there
     folder.mkdir(parents=True, exist_ok=True)
     note.write_text(str(stored), encoding="utf-8")
 

@@ -32,7 +32,7 @@ def meet(ranks: Ranks) -> tuple[socket.socket, socket.socket]:
     rank, size = ranks.seat.rank, ranks.seat.size
     before, after = (rank - 1) % size, (rank + 1) % size
     with contextlib.ExitStack() as opened:
-        listener = opened.enter_context(socket.create_server((ranks.seat.host, 0), backlog=size))
+        listener = opened.enter_context(_listener(ranks.seat.host, size))
         address = "{} {}".format(*listener.getsockname())
         ranks.tell(_ADDRESS, address)
         secret = _secret_of(ranks)
@@ -44,6 +44,11 @@ def meet(ranks: Ranks) -> tuple[socket.socket, socket.socket]:
         opened.pop_all()
     listener.close()
     return from_before, to_next
+
+
+def _listener(host: str, ranks: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, 0), family=family, backlog=ranks)
 
 
 def _secret_of(ranks: Ranks) -> bytes:

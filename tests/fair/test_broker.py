@@ -137,12 +137,13 @@ def test_on_two_workers_they_take_turns_in_proportion_and_each_turn_is_long() ->
     assert len(world.moves) < 1800 / 15, "a worker changes its study at most once in half a turn"
 
 
-def test_more_studies_than_workers_are_all_served() -> None:
-    world = World(1, turn_s=30.0)
+@pytest.mark.parametrize("turn_s", [30.0, 7200.0])
+def test_more_studies_than_workers_are_all_served_however_long_their_turns(turn_s: float) -> None:
+    world = World(1, turn_s=turn_s, stage_s=turn_s / 6)
     for number in range(5):
         world.join(str(number), 3)
-    world.pass_time(1800.0)
-    assert all(served == pytest.approx(360, rel=0.1) for served in world.served.values())
+    world.pass_time(60 * turn_s)
+    assert all(served == pytest.approx(12 * turn_s, rel=0.1) for served in world.served.values())
 
 
 def test_a_newcomer_has_its_share_within_one_stage() -> None:

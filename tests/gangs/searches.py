@@ -8,11 +8,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from asyncsearch import Gang, Study, TorchTrainer, TrialContext, choice, loguniform
+from asyncsearch.actions import Promote
+from asyncsearch.journal.opening import read_records
 from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.store.base_store import Store
 from asyncsearch.trainable import Trainable
 from tests.system.tools import agent_pid
 
@@ -117,3 +122,26 @@ def killing(folder: Path, moments: set[tuple[int, int, int, str]], *, agent: boo
 def results(study: Study) -> list[tuple[int, float | None]]:
     """Return what each trial has reached."""
     return [(trial.resource, trial.value) for trial in study.trials]
+
+
+def promotions(study: Study) -> set[tuple[int, int]]:
+    """Return the trials that were promoted, each with its new target."""
+    records = read_records(study.store)
+    return {(one.trial, one.to_resource) for record in records for one in record.actions if isinstance(one, Promote)}
+
+
+def require_same(study: Study, other: Study, weights: Callable[[Store], Mapping[Any, Mapping[str, Any]]]) -> None:
+    """Require that two studies have promoted the same trials and reached the same weights and values.
+
+    Args:
+        weights: returns the arrays in every checkpoint of a store.
+    """
+    assert promotions(study) == promotions(other)
+    found, expected = weights(study.store), weights(other.store)
+    assert found
+    assert found.keys() == expected.keys()
+    for checkpoint, arrays in found.items():
+        for name, array in arrays.items():
+            np.testing.assert_allclose(array, expected[checkpoint][name], rtol=0.0, atol=1e-9)
+    for one, its in zip(study.trials, other.trials, strict=True):
+        assert one.value == pytest.approx(its.value, abs=1e-9)

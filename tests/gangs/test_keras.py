@@ -28,8 +28,7 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.trainers.rings import Ring
 from tests.faults.shares import IS_ALL
 from tests.gangs.keras_searches import UNITS, KerasDigits, digits_where, keras_study
-from tests.gangs.searches import killing, results
-from tests.gangs.test_same_results import promotions
+from tests.gangs.searches import killing, require_same, results
 from tests.trainers.tools import Trial
 
 TRIALS = 3
@@ -57,15 +56,7 @@ def test_a_trainer_reaches_the_same_weights_and_promotions_on_every_number_of_wo
     alone = keras_study(tmp_path / "alone", None, scheduler=scheduler).run(trials, parallelism=1, display="none")
     together = keras_study(tmp_path / "together", size, scheduler=scheduler)
     together.run(trials, parallelism=size, display="none")
-    assert promotions(together) == promotions(alone)
-    expected, found = weights(alone.store), weights(together.store)
-    assert found.keys() == expected.keys()
-    assert found
-    for checkpoint, values in found.items():
-        for name, value in values.items():
-            np.testing.assert_allclose(value, expected[checkpoint][name], rtol=0.0, atol=1e-9)
-    for one, other in zip(together.trials, alone.trials, strict=True):
-        assert one.value == pytest.approx(other.value, abs=1e-9)
+    require_same(together, alone, weights)
 
 
 @pytest.mark.slow

@@ -68,9 +68,9 @@ def ring_of(*ranks: Rank) -> Iterator[list[Ring]]:
         ring.close()
 
 
-def ranks_of(size: int) -> list[Rank]:
+def ranks_of(size: int, host: str = "127.0.0.1") -> list[Rank]:
     board = Board()
-    return [Rank(board, Seat(rank, size)) for rank in range(size)]
+    return [Rank(board, Seat(rank, size, host)) for rank in range(size)]
 
 
 def numbers(rank: int, length: int) -> Any:
@@ -86,6 +86,16 @@ def test_all_ranks_have_the_same_bits_of_the_sums(size: int, length: int) -> Non
             sums = [one.result() for one in in_threads(calls)]
             np.testing.assert_allclose(sums[0], sum(numbers(rank, length) for rank in range(size)), atol=1e-12)
             assert {one.tobytes() for one in sums} == {sums[0].tobytes()}
+
+
+def test_ranks_meet_where_there_is_ipv6_alone() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with ring_of(*ranks_of(2, "::1")) as rings:
+        sums = [one.result() for one in in_threads([functools.partial(ring.sum, np.ones(2)) for ring in rings])]
+        assert [one.tolist() for one in sums] == [[2.0, 2.0], [2.0, 2.0]]
 
 
 def test_a_rank_that_is_gone_is_a_lost_rank_to_those_beside_it() -> None:
@@ -122,6 +132,31 @@ def test_a_stranger_that_connects_is_sent_away(monkeypatch: pytest.MonkeyPatch) 
         sums = [one.result() for one in in_threads([functools.partial(ring.sum, np.ones(2)) for ring in rings])]
     assert answers
     assert [one.tolist() for one in sums] == [[2.0, 2.0], [2.0, 2.0]]
+
+
+def test_something_else_at_the_address_of_a_rank_gets_no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ring_meeting, "_PATIENCE_S", 1.0)
+    ranks = ranks_of(3)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            found, _ = other.accept()
+            with found:
+                found.sendall(bytes(32))
+                found.recv(64)
+
+        class Misled(Rank):
+            def await_value(self, rank: int, key: str) -> str:
+                value = super().await_value(rank, key)
+                return "{} {}".format(*other.getsockname()) if (rank, key) == (1, "ring address") else value
+
+        misled = Misled(ranks[0]._board, ranks[0].seat)
+        calls = [functools.partial(joined, rank) for rank in (misled, ranks[1], ranks[2])]
+        ends = in_threads([answer, *calls])
+    with pytest.raises(RankLostError, match="something else answers there"):
+        ends[1].result()
+    assert isinstance(ends[2].exception(), RankLostError), "nobody has come to rank 1"
+    ends[3].result().close()
 
 
 def test_an_address_at_which_nobody_listens_is_a_lost_rank() -> None:

@@ -8,18 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from asyncsearch import ASHA, Study
-from asyncsearch.actions import Promote
-from asyncsearch.journal.opening import read_records
+from asyncsearch import ASHA
 from asyncsearch.store.base_store import Store
-from tests.gangs.searches import digits, grid, linear, results
+from tests.gangs.searches import digits, grid, linear, require_same, results
 
 SIZES = [2, 4]
-
-
-def promotions(study: Study) -> set[tuple[int, int]]:
-    records = read_records(study.store)
-    return {(one.trial, one.to_resource) for record in records for one in record.actions if isinstance(one, Promote)}
 
 
 def weights(store: Store) -> dict[Any, dict[str, torch.Tensor]]:
@@ -49,14 +42,7 @@ def test_a_trainer_reaches_the_same_weights_and_promotions_on_every_number_of_wo
     scheduler = ASHA(max_resource=9, reduction_factor=3)
     alone = digits(tmp_path / "alone", None, scheduler=scheduler).run(9, parallelism=1, display="none")
     together = digits(tmp_path / "together", size, scheduler=scheduler).run(9, parallelism=size, display="none")
-    assert promotions(together) == promotions(alone)
-    expected, found = weights(alone.store), weights(together.store)
-    assert found.keys() == expected.keys()
-    for checkpoint, tensors in found.items():
-        for name, tensor in tensors.items():
-            torch.testing.assert_close(tensor, expected[checkpoint][name], rtol=0.0, atol=1e-9)
-    for one, other in zip(together.trials, alone.trials, strict=True):
-        assert one.value == pytest.approx(other.value, abs=1e-9)
+    require_same(together, alone, weights)
 
 
 @pytest.mark.slow

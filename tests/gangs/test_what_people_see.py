@@ -11,10 +11,12 @@ from asyncsearch.engine.handling import handle
 from asyncsearch.errors import UsageError
 from asyncsearch.events import AnyEvent, DriverStarted, RunRequested, WorkerAttached, WorkerLost
 from asyncsearch.ids import WorkerId
-from asyncsearch.journal.format import SegmentReader
+from asyncsearch.journal.format import Record, SegmentReader
 from asyncsearch.report.live.status import status_of
 from asyncsearch.report.live.table import workers_line
 from asyncsearch.report.timeline.worker_spans import SpanEnd, worker_timeline
+from asyncsearch.report.tree.reading import read_tree
+from asyncsearch.report.tree.view import Kind
 from tests.engine.player import Player
 from tests.engine.tools import Recorded, make_state
 from tests.gangs.searches import Digits, digits, grid, linear
@@ -49,15 +51,28 @@ def test_a_story_names_the_workers_that_trained_together(tmp_path: Path) -> None
         what_if(study, workers=(1,))
 
 
-def test_the_timeline_shows_a_gang_on_each_of_its_workers() -> None:
+def gang_that_lost(worker: WorkerId) -> list[Record]:
+    """Return the journal of a gang of two that has lost one of its workers."""
     state = make_state(FIFO(max_resource=3))
     state.gang = Gang(2)
     recorded = Recorded(state)
     attached = [WorkerAttached(WorkerId(number), 1) for number in (0, 1)]
     events: list[AnyEvent] = [DriverStarted("test"), RunRequested(1, 2), *attached]
-    for now, event in enumerate([*events, WorkerLost(WorkerId(1), 1, "killed")]):
+    for now, event in enumerate([*events, WorkerLost(worker, 1, "killed")]):
         recorded(float(now), event, handle(state, event, float(now)))
-    read = list(SegmentReader().read("000001.jsonl", recorded.lines))
-    (span,) = worker_timeline(read).spans
+    return list(SegmentReader().read("000001.jsonl", recorded.lines))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_timeline_shows_a_gang_on_each_of_its_workers(rank: int) -> None:
+    found = worker_timeline(gang_that_lost(WorkerId(rank)))
+    (span,) = found.spans
+    assert found.busy_share == pytest.approx(2 / 3), "the first one has waited for the other"
     assert span.workers == (0, 1)
     assert (span.start_s, span.end_s, span.end) == (3.0, 4.0, SpanEnd.LOST)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_tree_shows_no_training_of_a_gang_that_has_lost_a_worker(rank: int) -> None:
+    tree = read_tree(gang_that_lost(WorkerId(rank)), "loss")
+    assert {one.kind for node in tree.nodes.values() for one in node.intervals} == {Kind.WAITING}

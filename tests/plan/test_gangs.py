@@ -11,6 +11,7 @@ from asyncsearch.plan.gangs import Gang, GangCounts, size_now
     ("gang", "idle", "present", "in_small", "expected"),
     [
         pytest.param(Gang(2), 3, 4, 0, 2, id="a full one, while there are enough"),
+        pytest.param(Gang(2), 2, 2, 0, 2, id="a full one, of all that there are"),
         pytest.param(Gang(2), 1, 4, 0, 0, id="none, until another worker is idle"),
         pytest.param(Gang(4, min_size=2), 3, 3, 0, 3, id="a smaller one, since no full one can come"),
         pytest.param(Gang(4, min_size=2), 1, 1, 0, 0, id="none below the least size"),

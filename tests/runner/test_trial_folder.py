@@ -118,6 +118,13 @@ def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         require_small(tmp_path, 10, "trial-7")
 
 
+def test_a_name_that_is_no_text_is_refused_with_the_trial(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / os.fsdecode(b"a\xff.txt")).touch()
+    with pytest.raises(UsageError, match=r"trial\.dir of trial-7 holds a name that is not UTF-8, b'deep/a\\xff\.txt'"):
+        require_small(tmp_path, 10, "trial-7")
+
+
 def test_other_libraries_names_for_it_are_answered() -> None:
     with pytest.raises(AttributeError, match=r"A trial has no 'logdir': write trial\.dir\."):
         StandaloneTrial({}).logdir  # type: ignore[attr-defined]  # noqa: B018

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from asyncsearch import ASHA, Checkpoints, GridSearch, Study, choice
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.trainable import TrialContext
+from asyncsearch.trial import TrialState
 from tests.system.tools import Checkpointed
 
 
@@ -38,3 +43,24 @@ def kept(url: str) -> dict[str, bytes]:
     """Return the content of each file below a URL."""
     store = FsspecStore(url)
     return {name: store._remote.read(name) or b"" for name in store._remote.find("")}
+
+
+def stage_inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let stores stage and fetch inside a test's own folder."""
+    (folder / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
+
+
+def require_gone_on_with(url: str, *secrets: str) -> None:
+    """Search in two runs; require that the second one goes on with the first, and that no secret is in the store."""
+    search(url).run(num_trials=2, parallelism=1)
+    study = search(url, resume=True)
+    study.run(num_trials=4, parallelism=2)
+    assert [trial.state for trial in study.trials].count(TrialState.COMPLETED) >= 1
+    assert study.best_trial.resource == 4
+    assert len(Study.open(url).trials) == 4
+    with study.checkpoint() as path:
+        assert Path(path).exists()
+    files = kept(url)
+    assert {"study.json", "bundle.bin", "head.json"} <= {*files}
+    assert not [name for name, data in files.items() if any(secret.encode() in data for secret in secrets)]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from asyncsearch import Study
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import open_store
@@ -21,10 +19,9 @@ from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.remote import Remote
 from asyncsearch.testing.store_checkpoints import NODE, load, save
 from asyncsearch.testing.stores import StoreTests
-from asyncsearch.trial import TrialState
 from tests.store.azure_server import ACCOUNT, CONTAINER, KEY, azure_server, is_installed
 from tests.store.clocks import HOUR_S, take_over
-from tests.store.object_search import kept, search
+from tests.store.object_search import require_gone_on_with, search, stage_inside
 
 CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
 ODD = 'a\'; echo "b" ?x=1#y%20 ü@z'
@@ -51,8 +48,7 @@ def server() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def reached(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stage and fetch inside the test's own folder."""
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    stage_inside(tmp_path, monkeypatch)
 
 
 def new() -> str:
@@ -66,18 +62,7 @@ class TestAzure(StoreTests):
 
 @pytest.mark.slow
 def test_a_search_on_azure_is_gone_on_with_and_no_key_is_kept_in_its_store() -> None:
-    url = new()
-    search(url).run(num_trials=2, parallelism=1)
-    study = search(url, resume=True)
-    study.run(num_trials=4, parallelism=2)
-    assert [trial.state for trial in study.trials].count(TrialState.COMPLETED) >= 1
-    assert study.best_trial.resource == 4
-    assert len(Study.open(url).trials) == 4
-    with study.checkpoint() as path:
-        assert Path(path).exists()
-    files = kept(url)
-    assert {"study.json", "bundle.bin", "head.json"} <= {*files}
-    assert not [name for name, data in files.items() if KEY.encode() in data]
+    require_gone_on_with(new(), KEY)
 
 
 @pytest.mark.slow

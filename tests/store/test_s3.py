@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from asyncsearch import Study
 from asyncsearch.errors import StoreError
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.remote import Remote
 from asyncsearch.testing.stores import StoreTests
-from asyncsearch.trial import TrialState
 from tests.store.clocks import HOUR_S, take_over
-from tests.store.object_search import kept, search
+from tests.store.object_search import require_gone_on_with, search, stage_inside
 from tests.store.s3_server import BUCKET, KEY_ID, SECRET, s3_server
 
 ODD = 'a\'; echo "b" ?x=1#y%20 ü'
@@ -41,8 +38,7 @@ def server() -> Iterator[dict[str, str]]:
 @pytest.fixture(autouse=True)
 def reached(server: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stage and fetch inside the test's own folder."""
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    stage_inside(tmp_path, monkeypatch)
 
 
 def new() -> str:
@@ -56,18 +52,7 @@ class TestS3(StoreTests):
 
 @pytest.mark.slow
 def test_a_search_on_s3_is_gone_on_with_and_no_key_is_kept_in_its_store() -> None:
-    url = new()
-    search(url).run(num_trials=2, parallelism=1)
-    study = search(url, resume=True)
-    study.run(num_trials=4, parallelism=2)
-    assert [trial.state for trial in study.trials].count(TrialState.COMPLETED) >= 1
-    assert study.best_trial.resource == 4
-    assert len(Study.open(url).trials) == 4
-    with study.checkpoint() as path:
-        assert Path(path).exists()
-    files = kept(url)
-    assert {"study.json", "bundle.bin", "head.json"} <= {*files}
-    assert not [name for name, data in files.items() if SECRET.encode() in data or KEY_ID.encode() in data]
+    require_gone_on_with(new(), SECRET, KEY_ID)
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -133,6 +135,25 @@ def test_an_interrupted_study_keeps_its_results_and_the_others_go_on(tmp_path: P
     again = make(tmp_path, "endless", gated, space=space, scheduler=FIFO(max_resource=4), resume=True)
     again.run(4, parallelism=2, display="none")
     assert [trial.resource for trial in again.trials] == [4] * 4
+
+
+def test_ctrl_c_is_raised_once_and_the_handles_give_what_there_is(tmp_path: Path) -> None:
+    space = {"x": uniform(0.0, 1.0), "folder": str(tmp_path)}
+    studies = [make(tmp_path, name, gated, space=space, scheduler=FIFO(max_resource=4)) for name in ("first", "second")]
+    cluster = Cluster(2, backend="processes", display="none")
+    handles = [cluster.submit(study, 4) for study in studies]
+
+    def press() -> None:
+        wait_until(lambda: all(map(attached, studies)))
+        (tmp_path / "open").touch()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    with pytest.raises(KeyboardInterrupt):
+        cluster.wait()
+    assert [handle.result for handle in handles] == studies
+    cluster.wait()
+    cluster.close()
 
 
 @pytest.mark.parametrize(

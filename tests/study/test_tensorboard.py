@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,9 @@ import pytest
 pytest.importorskip("tensorboard")
 
 from asyncsearch import ASHA, FIFO, GridSearch, Study, choice, cli, uniform
-from asyncsearch.errors import NoTrialsError, UsageError
+from asyncsearch.errors import CheckpointError, NoTrialsError, UsageError
+from asyncsearch.ids import TrialId
+from asyncsearch.study import event_files, trial_dirs
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 from tests.report.tensorboard.board import Board, shown
@@ -40,6 +45,7 @@ def writes_events(trial: TrialContext) -> None:
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
+    (trial.dir / "tfevents").mkdir()
     writer = EventFileWriter(str(trial.dir))
     summary = Summary()
     summary.value.add(tag="gradient", simple_value=3.0)
@@ -99,6 +105,24 @@ def test_event_files_of_a_trial_are_beside_its_reports_and_nothing_else_of_it(tm
         assert board.points("trial-1/dir", "gradient") == [(1, 3.0)]
 
 
+def test_a_folder_that_the_end_of_a_search_removes_meanwhile_is_left_out_and_a_damaged_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"searcher": GridSearch(), "scheduler": FIFO(), "space": {"x": choice(1, 2)}}
+    study = Study(writes_events, metric="loss", mode="min", store=tmp_path / "study", backend="inline", **settings).run(
+        display="none"
+    )
+    stored = trial_dirs.stored_dirs(study.store)
+    monkeypatch.setattr(event_files, "stored_dirs", lambda store: stored)
+    trial_dirs.place_in(study.store).delete(stored[TrialId(0)])
+    logdir = study.tensorboard(tmp_path / "logs")
+    assert [path.name for path in logdir.glob("trial-*") if (path / "dir").exists()] == ["trial-1"]
+    [file] = (tmp_path / "study" / "dirs").rglob("large.bin")
+    file.write_bytes(b"forged")
+    with pytest.raises(CheckpointError, match=r"large\.bin"):
+        study.tensorboard(tmp_path / "others")
+
+
 def test_a_second_call_adds_what_is_new_and_a_reader_without_the_code_can_call_it(tmp_path: Path) -> None:
     study = searched(tmp_path / "study", backend="inline")
     logdir = study.tensorboard(tmp_path / "logs")
@@ -119,6 +143,36 @@ def test_the_shell_writes_it_and_says_how_to_look_at_it(tmp_path: Path, capsys: 
     words = capsys.readouterr().out
     assert words == f"written to {tmp_path}/my logs; look at it: tensorboard --logdir '{tmp_path}/my logs'\n"
     assert len(list((tmp_path / "my logs").glob("trial-*"))) == 12
+
+
+def test_a_search_is_followed_from_before_its_first_trial_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = searched(tmp_path / "study", backend="inline")
+    [segment] = (tmp_path / "study" / "journal").glob("*.jsonl")
+    lines = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(b"".join(lines[:2]))
+    (tmp_path / "study" / "head.json").unlink()
+    shutil.rmtree(tmp_path / "study" / "snapshots")
+
+    def go_on(_: float) -> None:
+        segment.write_bytes(b"".join(lines))
+        lock.close()
+
+    lock = contextlib.ExitStack()
+    lock.enter_context(whole.store.lock())
+    monkeypatch.setattr(time, "sleep", go_on)
+    assert cli.main(["tensorboard", str(tmp_path / "study"), "--logdir", str(tmp_path / "logs"), "--follow"]) == 0
+    assert capsys.readouterr().out.count("written to") == 1
+    assert len(list((tmp_path / "logs").glob("trial-*"))) == 12
+
+
+def test_the_folder_of_another_study_is_refused_with_one_to_write(tmp_path: Path) -> None:
+    logdir = searched(tmp_path / "study", backend="inline").tensorboard(tmp_path / "logs")
+    [file] = logdir.glob("*tfevents*")
+    file.rename(file.with_name(file.name.replace(file.name.split(".")[3], "1000000000")))
+    with pytest.raises(UsageError, match=r"shows another study.*study\.tensorboard\('.*logs-2'\)"):
+        Study.open(tmp_path / "study").tensorboard(logdir)
 
 
 def test_a_study_without_trials_and_a_missing_library_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

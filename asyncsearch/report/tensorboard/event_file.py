@@ -40,6 +40,11 @@ def update(folder: Path, began_s: float, beginning: object, records: Sequence[by
         _append(file, records)
 
 
+def begun_in(folder: Path) -> set[int]:
+    """Return when the runs began whose files ``update`` has written into a folder, in whole seconds since 1970."""
+    return {int(path.name.split(".")[3]) for path in folder.glob(f"events.out.tfevents.*{_ENDING}")}
+
+
 def _append(file: BinaryIO, records: Sequence[bytes]) -> None:
     count, size = _whole_records(file)
     if count < len(records):

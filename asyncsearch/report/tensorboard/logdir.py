@@ -25,9 +25,10 @@ def write_logdir(study: PlottedStudy, logdir: Path, created_s: float, domains: M
         domains: of its parameters, as far as they are known.
 
     Raises:
-        UsageError: the extra ``tensorboard`` is not installed, or the folder cannot be written.
+        UsageError: the extra ``tensorboard`` is not installed, the folder shows another study, or it cannot be written.
     """
     messages.require_tensorboard()
+    _require_own(logdir, created_s)
     trials = study.trials
     parameters = shown_parameters([trial.params for trial in trials], domains)
     kinds = {parameter.name: parameter.kind for parameter in parameters}
@@ -43,3 +44,13 @@ def write_logdir(study: PlottedStudy, logdir: Path, created_s: float, domains: M
             f"{str(logdir)!r} cannot be written: {error}. Name a folder on this machine, study.tensorboard('logs')."
         ) from error
     return runs
+
+
+def _require_own(logdir: Path, created_s: float) -> None:
+    """Refuse a folder with another study, whose trials have the same names and would be shown among these."""
+    if event_file.begun_in(logdir) - {int(created_s)}:
+        name = f"{logdir}-2"
+        raise UsageError(
+            f"{str(logdir)!r} shows another study, begun at another time: name a folder of its own, "
+            f"study.tensorboard({name!r}) or --logdir {name}, or remove that one."
+        )

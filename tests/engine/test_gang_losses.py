@@ -1,0 +1,57 @@
+"""A worker that trains with others is as good as they are: losses count against it only while it is of no use."""
+
+from __future__ import annotations
+
+import pytest
+
+from asyncsearch.actions import LaunchWorker
+from asyncsearch.engine.pool import SlotState
+from asyncsearch.events import WorkerAttached, WorkerLost
+from asyncsearch.ids import WorkerId
+from asyncsearch.plan.gangs import Gang
+from asyncsearch.schedulers import FIFO
+from tests.engine.player import Player, lease_of, only
+from tests.engine.tools import make_state
+
+UNITS = 2
+TIMES = 6
+
+
+def gangs_of_two(max_losses: int = 100) -> Player:
+    state = make_state(FIFO(max_resource=UNITS), max_relaunches=1, max_losses=max_losses)
+    state.gang = Gang(2)
+    player = Player(state)
+    player.begin(None, 2)
+    return player
+
+
+def lose(player: Player, worker: WorkerId) -> None:
+    """Lose a worker, and let the one that is launched in its place attach."""
+    player.tell(WorkerLost(worker, player.state.pool.epoch(worker), "its machine was taken"))
+    for launched in only(player.last, LaunchWorker):
+        player.tell(WorkerAttached(launched.worker, launched.epoch))
+
+
+@pytest.mark.parametrize("worker", [WorkerId(0), WorkerId(1)], ids=["rank 0", "rank 1"])
+def test_a_worker_that_is_lost_after_each_trial_is_launched_again_whatever_its_rank(worker: WorkerId) -> None:
+    player = gangs_of_two()
+    for _ in range(TIMES):
+        player.reach(lease_of(player.last), UNITS)
+        lose(player, worker)
+    assert player.state.pool.slots[worker].state is SlotState.BUSY
+
+
+@pytest.mark.parametrize("worker", [WorkerId(0), WorkerId(1)], ids=["rank 0", "rank 1"])
+def test_a_worker_that_is_only_lost_is_given_up_whatever_its_rank(worker: WorkerId) -> None:
+    player = gangs_of_two()
+    for _ in range(2):
+        lose(player, worker)
+    assert player.state.pool.slots[worker].state is SlotState.GONE
+
+
+@pytest.mark.parametrize("worker", [WorkerId(0), WorkerId(1)], ids=["rank 0", "rank 1"])
+def test_a_trial_that_loses_its_workers_time_and_again_is_to_blame_and_not_the_worker(worker: WorkerId) -> None:
+    player = gangs_of_two(max_losses=1)
+    for _ in range(2 * TIMES):
+        lose(player, worker)
+    assert player.state.pool.slots[worker].state is SlotState.BUSY

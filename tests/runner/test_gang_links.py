@@ -1,0 +1,120 @@
+"""The ranks of a gang do what rank 0 is told, at the same unit; it alone reports and saves for all."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from asyncsearch.actions import CutWork, SaveAt, StopTraining
+from asyncsearch.events import Outcome
+from asyncsearch.runner import protocol
+from asyncsearch.runner.gang_context import GangContext
+from asyncsearch.runner.gang_link import GangLink
+from asyncsearch.runner.link import AgentLink
+from asyncsearch.runner.protocol import Channel, Ended, FromRunner, GangSeat, LaneReported, Note, ToRunner, Train
+from asyncsearch.runner.sigterm import SigtermGuard
+from asyncsearch.runner.training import run_training
+from asyncsearch.trainable import TrialContext, TrialPaused, TrialStopped
+from tests.agent.driver import NODE, lease, make_stage
+
+STOP, SAVE, CUT = StopTraining(lease(0), "rank 7 of 20"), SaveAt(lease(0), NODE, 3), CutWork(lease(0), 2)
+
+
+class Rank(NamedTuple):
+    """A rank, and its agent's end of the channel."""
+
+    agent: Channel[FromRunner, ToRunner]
+    link: AgentLink
+    gang: GangLink
+
+    def notes(self) -> list[Note]:
+        """Return what it has told the others since the last call."""
+        return [message for message in self.agent.receive_now() if isinstance(message, Note)]
+
+    def context(self) -> GangContext:
+        return GangContext([make_stage(stop=4, max_resource=9)], self.gang, None)
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[[int], Rank]]:
+    opened: list[socket.socket] = []
+
+    def make_one(rank: int) -> Rank:
+        opened.extend(pair := socket.socketpair())
+        link = AgentLink(protocol.runner_end(pair[1]), SigtermGuard())
+        return Rank(protocol.agent_end(pair[0]), link, GangLink(link, GangSeat(rank, 2, "127.0.0.1")))
+
+    yield make_one
+    for one in opened:
+        one.close()
+
+
+def agree(first: Rank, second: Rank) -> None:
+    """Let both come to the end of a unit."""
+    first.gang.agree()
+    for note in first.notes():
+        second.agent.send(note)
+    second.gang.agree()
+
+
+def test_what_rank_0_is_told_holds_in_all_ranks_from_the_end_of_the_unit_on(make: Callable[[int], Rank]) -> None:
+    ranks = make(0), make(1)
+    agree(*ranks)
+    for message in (SAVE, CUT, STOP):
+        ranks[0].agent.send(message)
+    assert [rank.gang.stop_reason() for rank in ranks] == [None, None]
+    assert [list(rank.gang.amendments()) for rank in ranks] == [[], []]
+    agree(*ranks)
+    assert [rank.gang.stop_reason() for rank in ranks] == [STOP.reason, STOP.reason]
+    assert [list(rank.gang.amendments()) for rank in ranks] == [[SAVE, CUT], [SAVE, CUT]]
+    assert [list(rank.gang.amendments()) for rank in ranks] == [[], []], "each once"
+
+
+def test_a_rank_that_waits_for_another_heeds_the_end_of_its_gang(make: Callable[[int], Rank]) -> None:
+    rank = make(1)
+    rank.agent.send(STOP)
+    with pytest.raises(TrialStopped, match="rank 7 of 20"):
+        rank.gang.await_value(0, "address")
+
+
+def test_a_value_is_that_of_the_rank_and_the_key_that_were_asked_for(make: Callable[[int], Rank]) -> None:
+    rank = make(2)
+    for note in (Note(1, "address", "b"), Note(0, "secret", "c"), Note(0, "address", "a")):
+        rank.agent.send(note)
+    assert (rank.gang.await_value(0, "address"), rank.gang.await_value(1, "address")) == ("a", "b")
+
+
+@pytest.mark.parametrize(("number", "reports"), [(0, 1), (1, 0)])
+def test_rank_0_alone_reports(make: Callable[[int], Rank], number: int, reports: int) -> None:
+    rank = make(number)
+    rank.gang.report(1, {"loss": 0.5})
+    assert len([one for one in rank.agent.receive_now() if isinstance(one, LaneReported)]) == reports
+
+
+def test_a_rank_above_0_pauses_with_rank_0_and_saves_nothing(make: Callable[[int], Rank]) -> None:
+    first, second = make(0), make(1)
+    first.gang.agree()
+    first.agent.send(CUT)
+    first.gang.agree()
+    for note in [*first.notes(), Note(0, "decision 3", "{}")]:
+        second.agent.send(note)
+    trained: list[int] = []
+    saved: list[Path] = []
+    with pytest.raises(TrialPaused):
+        trained.extend(second.context().epochs(save=saved.append, load=saved.append))
+    assert (trained, saved) == ([1, 2], [])
+
+
+@pytest.mark.parametrize(("rank", "outcome"), [(0, Outcome.FAILED), (1, Outcome.RETURNED)])
+def test_a_rank_above_0_need_not_report(make: Callable[[int], Rank], rank: int, outcome: Outcome) -> None:
+    def silent(trial: TrialContext) -> None:
+        assert trial.rank == rank
+
+    train = Train((make_stage(),), gang=GangSeat(rank, 2, "127.0.0.1"))
+    ended = run_training(silent, train, make(rank).link, SigtermGuard(), "loss")
+    assert isinstance(ended, Ended)
+    assert ended.outcome is outcome
