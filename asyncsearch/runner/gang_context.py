@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ class GangContext(SearchContext):
         """Begin; the rest is as in ``SearchContext``."""
         super().__init__(stages, link, load, **options)
         self._gang = link
+        self._gather: Callable[[], None] = lambda: None
 
     @property
     def rank(self) -> int:
@@ -43,10 +44,15 @@ class GangContext(SearchContext):
 
         return open_ring(self._gang)
 
+    def before_saving(self, gather: Callable[[], None]) -> None:
+        """Let every rank call a function before rank 0 saves, which brings together what the ranks have in parts."""
+        self._gather = gather
+
     def _agree(self) -> None:
         self._gang.agree()
 
     def _save(self, save: SaveFunction) -> str | None:
+        self._gather()
         if self._gang.is_first:
             return super()._save(save)
         self._timeline.saved(self._done)
