@@ -167,7 +167,7 @@ class TorchTrainer(FrameworkTrainer):
         if refusal := strategy_refusal(cls.__name__, cls.strategy, cls.precision):
             return refusal
         names = getattr(getattr(cls.step, "__code__", None), "co_names", ("parallel",))
-        if cls.step is TorchTrainer.step or "parallel" in names:
+        if cls.step is TorchTrainer.step or not {"parallel", "super"}.isdisjoint(names):
             return ""
         return (
             f"{cls.__name__}.step() calls self.net, whose gradients are not averaged over the workers of a trial: "
@@ -205,7 +205,7 @@ class TorchTrainer(FrameworkTrainer):
             torch.save(state, file)
 
     def load(self, path: Path) -> None:
-        state = load_without_code(path, self._device)
+        state = load_without_code(path, self._device, maps=self._strategy.takes_parts)
         self._restore_counters(json.loads(state["counters"]))
         self._strategy.load_model(self.net, state["model"])
         buffers = dict(self.net.named_buffers())

@@ -24,7 +24,7 @@ _LISTS = (torch.nn.ModuleList, torch.nn.Sequential)
 class Fsdp2(GatheringStrategy):
     """Every rank has a part of each tensor of weights."""
 
-    is_in_step = True
+    is_in_step = takes_parts = True
 
     def __init__(self, trainer: Any) -> None:
         super().__init__()
@@ -96,10 +96,10 @@ def _share_weights(net: Any) -> bool:
 
 
 def _part(now: Any, saved: Any) -> Any:
-    """Return this rank's part of a saved tensor, if the present one is divided."""
+    """Return a copy of this rank's part of a saved tensor, of all of it if the present one is not divided."""
     if not isinstance(now, DTensor):
-        return saved
-    return distribute_tensor(saved.to(now.device), now.device_mesh, now.placements, src_data_rank=None)
+        return saved.clone() if isinstance(saved, torch.Tensor) else saved
+    return distribute_tensor(saved.to(now.device), now.device_mesh, now.placements, src_data_rank=None).clone()
 
 
 def _parts(parameter: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _parts(parameter: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _part_of_state(parameter: Any, name: str, value: Any) -> Any:
     if not isinstance(value, torch.Tensor) or not value.dim():
-        return value
+        return _part(None, value)
     if value.shape != parameter.shape:
         raise UsageError(
             f"The optimizer keeps {name!r} of shape {tuple(value.shape)} for weights of shape "

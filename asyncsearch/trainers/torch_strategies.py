@@ -24,6 +24,9 @@ class TorchStrategy:
     is_in_step = False
     """Whether every rank must call the model as often as the others, also without gradients."""
 
+    takes_parts = False
+    """Whether a rank needs only parts of what a checkpoint holds."""
+
     def divide(self, net: Any) -> Any:
         """Return the model with this rank's part of the weights, of which the optimizer is then made."""
         return net

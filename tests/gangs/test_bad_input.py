@@ -41,6 +41,11 @@ class OwnStep(Digits):
         self.opt.step()
 
 
+class PassedOn(Digits):
+    def step(self, batch: Any) -> None:
+        super().step(batch)
+
+
 def study(store: Path, trainable: Any = None, **options: Any) -> Study:
     settings: dict[str, Any] = {"scheduler": FIFO(max_resource=2)} | options
     space = {"x": uniform(0, 1)}
@@ -77,6 +82,10 @@ def test_what_cannot_be_is_refused_in_words(tmp_path: Path, call: Callable[[Path
     with pytest.raises((UsageError, NotEnoughSlotsError), match=re.escape(words)):
         call(tmp_path / "s")
     assert not (tmp_path / "s" / "journal").exists()
+
+
+def test_a_step_that_leaves_the_rest_to_that_of_the_class_is_taken_at_its_word(tmp_path: Path) -> None:
+    assert study(tmp_path / "s", PassedOn, workers_per_trial=2).gang == Gang(2)
 
 
 def test_a_function_that_passes_its_trial_on_is_taken_at_its_word(tmp_path: Path) -> None:

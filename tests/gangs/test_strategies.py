@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,13 @@ import torch
 from asyncsearch import ASHA, FIFO, Study
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.torch_zero1 import owners
-from tests.gangs.searches import Digits, digits
+from tests.gangs.searches import Digits, digits, once
 from tests.gangs.test_same_results import promotions, weights
 
 SIZES = [2, 4]
 UNITS = 3
+BATCHES = 11
+"""In a unit of ``Digits``."""
 
 
 class Clipped(Digits):
@@ -121,7 +125,7 @@ def test_the_state_of_the_optimizer_is_divided(tmp_path: Path, trainable: type[D
 
 @pytest.mark.slow
 def test_a_study_goes_on_with_another_strategy_and_number_of_workers(tmp_path: Path) -> None:
-    turns: list[tuple[int, int | None, type[Digits]]] = [
+    turns: list[tuple[int, int | None, type[Digits]]] = [(3, 2, Fsdp2), (5, None, Clipped), (7, 3, Zero1), (9, 2, Fsdp2)]
         (3, 2, Fsdp2),
         (5, 4, Zero1),
         (7, 3, Fsdp2),
@@ -132,6 +136,32 @@ def test_a_study_goes_on_with_another_strategy_and_number_of_workers(tmp_path: P
         alone = asha(tmp_path / "alone", None, Clipped, trials)
         assert promotions(together) == promotions(alone)
         require_same(together, alone)
+
+
+class Killed(Fsdp2):
+    """Loses rank 1 in the first step of unit 2, once."""
+
+    def step(self, batch: Any) -> None:
+        if self.steps == BATCHES and self.trial.rank and once(Path(self.hp["folder"]), type(self).__name__):
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().step(batch)
+
+
+class KilledZero1(Killed):
+    strategy = "zero1"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainable", [Killed, KilledZero1])
+def test_a_trial_outlives_a_rank_however_it_is_divided(tmp_path: Path, trainable: type[Digits]) -> None:
+    def study(store: str, gang: int | None, trainable: type[Digits]) -> Study:
+        options: dict[str, Any] = {"metric": "loss", "mode": "min", "name": "digits", "backend": "processes"}
+        options |= {"space": {"lr": 0.01, "folder": str(tmp_path)}, "scheduler": FIFO(max_resource=UNITS)}
+        made = Study(trainable, store=tmp_path / store, workers_per_trial=gang, save_every=1, **options)
+        return made.run(1, parallelism=gang or 1, display="none")
+
+    require_same(study("together", 2, trainable), study("alone", None, Clipped))
+    assert (tmp_path / trainable.__name__).exists()
 
 
 class Unknown(Digits):

@@ -45,6 +45,12 @@ def distributed(trial: Any) -> None:
     trial.report(loss=1.0)
 
 
+def seen_by_rank(trial: Any) -> None:
+    trial.process_group()
+    trial.params["x"] = trial.rank
+    seen(trial)
+
+
 def study(store: Path, trainable: Any = seen, **options: Any) -> Study:
     settings: dict[str, Any] = {"backend": "processes", "searcher": GridSearch()} | options
     space = {"x": choice(0, 1, 2, 3), "folder": str(store.parent)}
@@ -127,6 +133,15 @@ CALLS: list[tuple[Callable[[Path], object], str]] = [
         "write backend='processes'",
     ),
 ]
+
+
+@pytest.mark.slow
+def test_each_worker_of_a_trial_sees_a_device_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    made = study(tmp_path / "s", seen_by_rank, workers_per_trial=2, devices_per_trial=2)
+    made.run(1, parallelism=2, display="none")
+    assert lines(tmp_path) == {"4 1", "5 1"}
 
 
 @pytest.mark.parametrize(("call", "words"), CALLS, ids=[words[:30] for _, words in CALLS])
