@@ -120,7 +120,7 @@ class Launcher(abc.ABC):
     def devices(self, per_worker: float) -> tuple[str, ...] | None:
         """Return the devices of this machine, of which the driver gives each worker its own.
 
-        Called after ``check``, for a study with ``devices_per_trial=``.
+        Called for a study with ``devices_per_trial=``: after ``check`` by a run, without it by a preview.
 
         Args:
             per_worker: how many devices each worker is to see, an integer, or below 1 its share of one.

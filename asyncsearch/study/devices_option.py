@@ -81,18 +81,18 @@ def workers_with_devices(found: int, asked: int | None, devices: Sequence[str], 
     room = room_on(devices, per_worker)
     if not room:
         raise NotEnoughSlotsError(
-            f"A worker is to see {_many_devices(per_worker)}, and this machine shows {len(devices)} (by "
+            f"A worker is to see {many_devices(per_worker)}, and this machine shows {len(devices)} (by "
             "CUDA_VISIBLE_DEVICES, else nvidia-smi -L): lower devices_per_trial=, or leave it out."
         )
     if asked is not None and asked > room:
         raise NotEnoughSlotsError(
-            f"parallelism={asked} counts workers, each is to see {_many_devices(per_worker)}, and this machine shows "
+            f"parallelism={asked} counts workers, each is to see {many_devices(per_worker)}, and this machine shows "
             f"{len(devices)}: run with parallelism={room}, or lower devices_per_trial=."
         )
     return min(found, room)
 
 
-def _many_devices(per_worker: float) -> str:
+def many_devices(per_worker: float) -> str:
     """Return a number of devices in words."""
     return many(int(per_worker), "device") if per_worker >= 1 else f"{per_worker:g} of a device"
 

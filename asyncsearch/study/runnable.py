@@ -52,7 +52,7 @@ from asyncsearch.store.scratch import sweep_machine
 from asyncsearch.study import kept_functions, trial_dirs
 from asyncsearch.study.background import begun
 from asyncsearch.study.definition import StudyDefinition, pickled, require_same
-from asyncsearch.study.devices_option import devices_of, require_own_devices, with_devices
+from asyncsearch.study.devices_option import devices_of, many_devices, require_own_devices, with_devices
 from asyncsearch.study.gang_option import require_workers, useful_workers, workers_for
 from asyncsearch.study.results import ReadState
 from asyncsearch.study.run import Search, run_search
@@ -149,6 +149,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             identity = ending.enter_context(making) if is_remote else None
             workers = many(preflight.parallelism, "worker") + (f" ({preflight.place})" if preflight.place else "")
             workers += "" if what.gang is None else f", {what.gang.size} to a trial"
+            workers += "" if what.devices is None else f", {many_devices(what.devices)} to a worker"
 
             def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
                 return WorkerConfig(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import Cluster, Study, choice
+from asyncsearch import FIFO, Cluster, Study, choice
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
 from asyncsearch.launch.machine_devices import machine_devices, named_in
 from asyncsearch.searchers.grid import GridSearch
@@ -155,10 +155,13 @@ def test_what_cannot_be_is_refused_before_a_worker_starts(
 
 
 def test_without_a_number_of_workers_there_are_as_many_as_have_devices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
-    study(tmp_path / "s", devices_per_trial=1).run(display="none")
+    made = study(tmp_path / "s", devices_per_trial=1, scheduler=FIFO(max_resource=1))
+    assert "1 worker: as many as a run without parallelism= would have here" in str(made.preview())
+    made.run(display="plain")
+    assert "1 worker (processes on this machine), 1 device to a worker" in " ".join(capsys.readouterr().out.split())
     assert lines(tmp_path) == {"5 1"}
 
 

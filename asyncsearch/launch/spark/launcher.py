@@ -104,9 +104,9 @@ class SparkLauncher(Launcher):
         return found
 
     def devices(self, per_worker: float) -> tuple[str, ...] | None:
-        spark = self._spark
+        spark = self._spark or present(self._session)
         if spark is None:
-            raise InternalError("devices() comes after check()")
+            return None
         if spark.is_one_process:
             return machine_devices(os.environ)
         require_devices(spark.conf, per_worker)
