@@ -141,6 +141,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                 with announced(launcher.preparation()) if display.is_shown else nullcontext():
                     found = launcher.check(enough(parallelism, useful_workers(what.gang, num_trials)))
                 room, devices = with_devices(launcher, what.devices, found.parallelism, parallelism)
+                if room < found.parallelism:  # each of fewer workers has more cores
+                    found = launcher.check(room)
                 preflight = msgspec.structs.replace(found, parallelism=workers_for(what.gang, room))
                 launcher.warm_up(preflight.parallelism)
             # Beside the store's writes, which come before workers need it; no process is forked from here on.

@@ -98,7 +98,7 @@ def strategy_refusal(name: str, strategy: str, precision: str | None) -> str:
         strategy: its strategy.
         precision: its precision.
     """
-    if strategy not in _MODULES:
+    if strategy not in tuple(_MODULES):
         return f"{name}.strategy={strategy!r} is unknown: write 'ddp', 'fsdp2' or 'zero1'."
     if strategy == "fsdp2" and precision == "float16":
         return (

@@ -61,3 +61,24 @@ for call, _ in torch.cuda._queued_calls:
         call()
 """
     assert printed(code) == ["False", "0.25", "0", "0.25", "1"]
+
+
+@pytest.mark.slow
+def test_tensorflow_has_its_share_of_the_memory_that_the_machine_names(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\n[ $1 = --id=GPU-a ] && echo 40000\n[ $1 = --id=MIG-b ] && echo '[N/A]'\n")
+    tool.chmod(0o755)
+    code = f"""
+import os
+os.environ |= {{"PATH": {str(tmp_path)!r} + os.pathsep + os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "GPU-a,MIG-b"}}
+limit_memory({{"ASYNCSEARCH_GPU_SHARE": "0.25"}})
+import tensorflow
+from asyncsearch.runner.memory_limits import limit_tensorflow
+config = tensorflow.config
+config.list_physical_devices = lambda kind: ["first", "second"]
+config.set_logical_device_configuration = lambda gpu, limits: print(gpu, *[one.memory_limit for one in limits])
+config.experimental.set_memory_growth = lambda gpu, grows: print(gpu, grows)
+limit_tensorflow(tensorflow, 0.25)
+"""
+    assert printed(code) == ["first", "10000", "second", "True"]
