@@ -37,6 +37,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     cpu_threads: int = 1
     gpus: tuple[str, ...] | None = None
     """Names of the devices that trials may see; None: the devices that the agent sees."""
+    gpu_share: float = 1.0
+    """Share of each device's memory that trials may take, above 0 and at most 1."""
     heartbeat_s: float = 1.0
     reconnect_s: float = 30.0
     """Time limit for reattaching to a lost driver."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from asyncsearch.errors import ClusterError
+from asyncsearch.runner.memory_limits import SHARE
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -39,7 +40,11 @@ def visible_devices(gpus: Sequence[str], already_visible: str | None) -> str:
 
 
 def runner_environment(
-    environment: Mapping[str, str], import_path: Sequence[str], cpu_threads: int, gpus: Sequence[str] | None
+    environment: Mapping[str, str],
+    import_path: Sequence[str],
+    cpu_threads: int,
+    gpus: Sequence[str] | None,
+    gpu_share: float = 1.0,
 ) -> dict[str, str]:
     """Return the environment of a runner.
 
@@ -48,6 +53,7 @@ def runner_environment(
         import_path: the agent's ``sys.path``, so that the runner finds the modules that Spark shipped.
         cpu_threads: threads of numerical libraries, from 1; Spark's own setting would be one.
         gpus: see ``visible_devices``; None: the devices that the agent sees.
+        gpu_share: share of each device's memory that the runner may take.
     """
     changes = dict.fromkeys(_THREADS, str(cpu_threads))
     changes["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in import_path)
@@ -55,4 +61,6 @@ def runner_environment(
     changes["PYTHONFAULTHANDLER"] = "1"
     if gpus is not None:
         changes[_DEVICES] = visible_devices(gpus, environment.get(_DEVICES))
+    if gpu_share < 1.0:
+        changes[SHARE] = str(gpu_share)
     return {**environment, **changes}

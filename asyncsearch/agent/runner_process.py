@@ -76,7 +76,8 @@ class RunnerProcess:
         """Resident memory after its first training."""
         self._memory_due = 0.0
         marker = b"\0asyncsearch:" + secrets.token_hex(16).encode() + b"\n"
-        environment = runner_environment(os.environ, sys.path, config.cpu_threads, config.gpus)
+        gpus, share = config.gpus, config.gpu_share
+        environment = runner_environment(os.environ, sys.path, config.cpu_threads, gpus, share)
         self._process, ours, self._lifeline = _start(environment, keeps_template=config.keeps_template)
         self.oom = OomCounters(self._process.pid)
         """What the kernel kills for want of memory."""

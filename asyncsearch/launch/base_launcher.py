@@ -117,6 +117,22 @@ class Launcher(abc.ABC):
         """
         return self.check(found.parallelism)
 
+    def devices(self, per_worker: float) -> tuple[str, ...] | None:
+        """Return the devices of this machine, of which the driver gives each worker its own.
+
+        Called for a study with ``devices_per_trial=``: after ``check`` by a run, without it by a preview.
+
+        Args:
+            per_worker: how many devices each worker is to see, an integer, or below 1 its share of one.
+
+        Returns:
+            Their names; None: each worker sees its own already.
+
+        Raises:
+            UsageError: workers cannot see as many; the message says what to set.
+        """
+        return None
+
     def warm_up(self, workers: int) -> None:
         """Begin what takes time and does not depend on the study, for so many launches; called after ``check``."""
 

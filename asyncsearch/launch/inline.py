@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.errors import InternalError
+from asyncsearch.errors import InternalError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Launcher, OnWorkerEnded, Post, Preflight
 from asyncsearch.launch.cores import cores
@@ -57,6 +57,12 @@ class InlineLauncher(Launcher):
             cpu_threads=cores(),
             warnings=(warning,) if parallelism not in (None, 1) else (),
             place="in this process",
+        )
+
+    def devices(self, per_worker: float) -> tuple[str, ...] | None:
+        raise UsageError(
+            "backend='inline' trains in this process, which sees what it has seen so far: leave out "
+            "devices_per_trial=, or write backend='processes'."
         )
 
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:

@@ -34,6 +34,7 @@ from asyncsearch.launch.base_launcher import (
 )
 from asyncsearch.launch.child_process import LENGTH
 from asyncsearch.launch.cores import cores
+from asyncsearch.launch.machine_devices import machine_devices
 from asyncsearch.launch.scarcity import patiently
 
 _TAIL_LINES = 20
@@ -77,6 +78,9 @@ class ProcessLauncher(Launcher):
             warnings=(crowded,) if wanted > count else (),
             place="processes on this machine",
         )
+
+    def devices(self, per_worker: float) -> tuple[str, ...] | None:
+        return machine_devices(os.environ)
 
     def warm_up(self, workers: int) -> None:
         for _ in range(workers):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ class GangContext(SearchContext):
         self._has_volume = False
         """Whether the driver was told what the ranks tell each other."""
         self.has_reported = not link.is_first  # rank 0 reports for all
+        self._gather: Callable[[], None] = lambda: None
 
     @property
     def rank(self) -> int:
@@ -51,10 +52,15 @@ class GangContext(SearchContext):
             self._has_volume = True
             self._gang.note_volume(steps, gradient_bytes)
 
+    def before_saving(self, gather: Callable[[], None]) -> None:
+        """Let every rank call a function before rank 0 saves, which brings together what the ranks have in parts."""
+        self._gather = gather
+
     def _agree(self) -> None:
         self._gang.agree()
 
     def _save(self, save: SaveFunction) -> str | None:
+        self._gather()
         if self._gang.is_first:
             return super()._save(save)
         self._timeline.saved(self._done)

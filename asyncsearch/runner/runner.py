@@ -23,6 +23,7 @@ from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lifeline import end_with_agent
 from asyncsearch.runner.link import AgentLink, PackLinks
 from asyncsearch.runner.main_module import adopt
+from asyncsearch.runner.memory_limits import limit_memory
 from asyncsearch.runner.packed_training import run_pack
 from asyncsearch.runner.protocol import (
     Channel,
@@ -49,6 +50,7 @@ class Runner:
 
     def __init__(self, channel: Channel[ToRunner, FromRunner], load: Load) -> None:
         _take_over(load.environment)  # first: libraries read it when they are imported
+        limit_memory(os.environ)
         self._channel = channel
         self._metric = load.metric
         self._untrusted = load.untrusted

@@ -66,9 +66,10 @@ IN_STUDY: Mapping[str, Replacement] = {
     **dict.fromkeys(("algorithm", "method", "strategy"), "searcher={value}, or scheduler=ASHA(max_resource=81)"),
     **dict.fromkeys(("verbose", "show_progress_bar", "progress"), "study.run(display='auto') or study.run(logs=True)"),
     **dict.fromkeys(
-        ("gpus", "num_gpus", "gpus_per_trial", "resources_per_trial"),
-        "spark.conf 'spark.task.resource.gpu.amount': SparkSession.builder.config('spark.task.resource.gpu.amount', 1)",
+        ("gpus", "num_gpus", "gpus_per_trial", "num_gpus_per_trial"),
+        "devices_per_trial={value}",
     ),
+    "resources_per_trial": "devices_per_trial=1",
     **dict.fromkeys(
         ("gang", "gang_size", "world_size", "nproc_per_trial", "workers_each"),
         "workers_per_trial={value}",

@@ -16,6 +16,7 @@ from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warni
 from asyncsearch.report.what_if.recorded_units import Speedups
 from asyncsearch.report.what_if.scaling import scaling_of
 from asyncsearch.simulate.options import TrainingModel
+from asyncsearch.study.devices_option import with_devices
 from asyncsearch.study.gang_option import gang_notes, gangs_of
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
@@ -40,7 +41,7 @@ def preview_run(
     proposals = begin_searcher(what.searcher, what.space, config, study.warm).length()
     require_bounded(what.searcher, num_trials, proposals, "preview")
     asked = positive("num_trials", proposals if num_trials is None else num_trials)
-    known = choose(study.backend).workers_now() if parallelism is None else positive("parallelism", parallelism)
+    known = _workers_here(study) if parallelism is None else positive("parallelism", parallelism)
     workers = known or 1
     total = asked if proposals is None else min(asked, proposals)
     warnings = warnings_of(scheduler, None if num_trials is None else asked, proposals)
@@ -72,3 +73,10 @@ def preview_run(
         warnings=warnings,
         assumption=workers_note(known) if parallelism is None else "",
     )
+
+
+def _workers_here(study: RunnableStudy) -> int | None:
+    """Return how many workers a run would have that leaves it to the cluster; None: it is not known."""
+    launcher = choose(study.backend)
+    known = launcher.workers_now()
+    return None if known is None else with_devices(launcher, study.definition.devices, known, None)[0]

@@ -52,6 +52,7 @@ from asyncsearch.store.scratch import sweep_machine
 from asyncsearch.study import kept_functions, trial_dirs
 from asyncsearch.study.background import begun
 from asyncsearch.study.definition import StudyDefinition, pickled, require_same
+from asyncsearch.study.devices_option import devices_of, many_devices, require_own_devices, with_devices
 from asyncsearch.study.gang_option import require_workers, useful_workers, workers_for
 from asyncsearch.study.results import ReadState
 from asyncsearch.study.run import Search, run_search
@@ -132,12 +133,17 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             display.warn(advice)
         backend = self.backend if place is None else place.backend
         with chosen(backend, study=what.config.study) as launcher, ExitStack() as ending:
+            devices: tuple[str, ...] | None = None
             if place is not None:
                 preflight = place.check(launcher)
+                require_own_devices(launcher, what.devices)
             else:
                 with announced(launcher.preparation()) if display.is_shown else nullcontext():
                     found = launcher.check(enough(parallelism, useful_workers(what.gang, num_trials)))
-                preflight = msgspec.structs.replace(found, parallelism=workers_for(what.gang, found.parallelism))
+                room, devices = with_devices(launcher, what.devices, found.parallelism, parallelism)
+                if room < found.parallelism:  # each of fewer workers has more cores
+                    found = launcher.check(room)
+                preflight = msgspec.structs.replace(found, parallelism=workers_for(what.gang, room))
                 launcher.warm_up(preflight.parallelism)
             # Beside the store's writes, which come before workers need it; no process is forked from here on.
             is_remote = launcher.transport is None
@@ -145,6 +151,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             identity = ending.enter_context(making) if is_remote else None
             workers = many(preflight.parallelism, "worker") + (f" ({preflight.place})" if preflight.place else "")
             workers += "" if what.gang is None else f", {what.gang.size} to a trial"
+            workers += "" if what.devices is None else f", {many_devices(what.devices)} to a worker"
 
             def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
                 return WorkerConfig(
@@ -158,6 +165,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     worker=worker,
                     epoch=epoch,
                     cpu_threads=preflight.cpu_threads,
+                    gpus=None if devices is None else devices_of(worker, devices, what.devices or 1),
+                    gpu_share=min(1.0, what.devices or 1.0),
                     **what.worker,
                 )
 

@@ -41,6 +41,7 @@ from asyncsearch.store.restoring import resumable
 from asyncsearch.study.ablation_check import require_ablated
 from asyncsearch.study.default_store import DefaultFolder
 from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, script_of, source_hash
+from asyncsearch.study.devices_option import devices_for
 from asyncsearch.study.evaluate import Evaluation, KnownPath, was_found, was_proposed
 from asyncsearch.study.first_calls import IN_RESUME, IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
 from asyncsearch.study.gang_option import gang_for
@@ -97,6 +98,7 @@ class Study(Results):
         pack_opt: str = "plan",
         workers_per_trial: int | Gang | None = None,
         autoscale: Autoscale | None = None,
+        devices_per_trial: float | None = None,
         workers: WorkerOptions = _WORKERS,
         checkpoints: Checkpoints = _CHECKPOINTS,
     ) -> None:
@@ -136,6 +138,8 @@ class Study(Results):
                 trials go on with fewer while a lost worker is replaced. None: one. See docs/gangs.md.
             autoscale: lets trials have more workers than that where some are free, as long as they gain enough; see
                 docs/autoscaling.md. None: never.
+            devices_per_trial: how many GPUs the workers of a trial see; a fraction such as 0.5: two trials share one,
+                each with its part of the memory. None: what their machine shows. See docs/devices.md.
             workers: timeouts of trials and leases, and the start and end of worker processes.
             checkpoints: which checkpoints are kept, and how long a store that cannot be used is waited for.
 
@@ -198,6 +202,7 @@ class Study(Results):
         self.packing = packing_of(trainable, self.scheduler, pack, pack_opt, share=share, fresh_process=is_fresh)
         self._could_pack = could_pack(trainable, self.scheduler, pack, share=share)
         self.gang = gang_for(trainable, workers_per_trial, self.packing, autoscale)
+        self._devices = devices_for(devices_per_trial, self.gang)
         self._is_tolerant = require_shared(self.shared, is_tolerant=sharing.tolerant)
         self._bundle: bytes | None = None
 
@@ -222,7 +227,7 @@ class Study(Results):
         study.shared = None if plan.shared is None else plan.shared.with_keys_of(study.store)
         study._is_trusted, study._quota_bytes = plan.is_trusted, plan.quota_bytes
         study.packing, study.gang, study._is_tolerant = plan.packing, plan.gang, plan.is_tolerant
-        study._keep_dirs = plan.keep_dirs
+        study._keep_dirs, study._devices = plan.keep_dirs, plan.devices
         study._resume, study._is_read_only = True, False
         study._warm = kept(study.store)
         return study
@@ -238,7 +243,7 @@ class Study(Results):
         study = cls.__new__(cls)
         study._is_read_only, study._default = True, None
         study.packing, study.gang, study._is_tolerant, study._could_pack = None, None, False, False
-        study._keep_dirs = None
+        study._keep_dirs, study._devices = None, None
         study._open(store)
         return study
 
@@ -453,6 +458,7 @@ class Study(Results):
             packing=self.packing,
             gang=self.gang,
             is_tolerant=self._is_tolerant,
+            devices=self._devices,
             keep_dirs=self._keep_dirs,
         )
         return RunnableStudy(

@@ -29,17 +29,19 @@ def open_group(ranks: Ranks, backend: str | None = None) -> Any:
     """Return the process group of a gang; the first call in a training makes it.
 
     Raises:
-        UsageError: this torch has no such backend.
+        UsageError: this torch has no such backend, or the ranks have unequal devices.
     """
     if dist.is_initialized():
         return dist.group.WORLD
     chosen, seat = _backend(backend), ranks.seat
     _use_interface_of(seat.host)
+    device = "gloo" if backend == "gloo" else _device()
     if seat.rank == 0:
         store = dist.TCPStore(seat.host, 0, seat.size, is_master=True, wait_for_workers=False)
-        ranks.tell(_MEETING, f"{seat.host} {store.port}")
+        ranks.tell(_MEETING, f"{seat.host} {store.port} {device}")
     else:
-        host, port = ranks.await_value(0, _MEETING).split()
+        host, port, first = ranks.await_value(0, _MEETING).split(" ", 2)
+        require_equal_devices(first, device, seat.rank)
         store = dist.TCPStore(host, int(port), seat.size, is_master=False)
     dist.init_process_group(chosen, store=store, rank=seat.rank, world_size=seat.size)
     return dist.group.WORLD
@@ -88,6 +90,24 @@ def _backend(asked: str | None) -> str:
     if asked == "nccl" and not torch.cuda.is_available():
         raise UsageError("backend='nccl' needs a GPU, and this worker sees none: write 'gloo', or nothing.")
     return asked or ("nccl" if torch.cuda.is_available() else "gloo")
+
+
+def require_equal_devices(first: str, mine: str, rank: int) -> None:
+    """Refuse ranks with unequal devices: a step takes as long as on the slowest, and backends differ with them.
+
+    Raises:
+        UsageError: this rank has another kind of device than rank 0.
+    """
+    if mine != first:
+        raise UsageError(
+            f"The workers of this trial have unequal devices: rank 0 has {first}, and rank {rank} has {mine}. Let the "
+            "cluster give the study executors of one kind, with as many GPUs for each task, or leave out "
+            "workers_per_trial=."
+        )
+
+
+def _device() -> str:
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else "no GPU"
 
 
 def _use_interface_of(host: str) -> None:

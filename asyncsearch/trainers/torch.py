@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trainers.torch_files import load_without_code
+from asyncsearch.trainers.torch_strategies import TorchStrategy, strategy_for, strategy_refusal
 from asyncsearch.trial import Params
 
 
@@ -42,9 +43,16 @@ class TorchTrainer(FrameworkTrainer):
     clip_grad_norm: float | None = None
     """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None: no limit."""
 
+    strategy: str = "ddp"
+    """What several workers of a trial divide: ``ddp`` (nothing: each has all), ``zero1`` (the optimizer's state) or
+    ``fsdp2`` (weights and gradients, too)."""
+    sync_batch_norm: bool = False
+    """Whether BatchNorms see the whole batch, where several workers train a trial, and not each its share."""
     ddp_options: Mapping[str, Any] = MappingProxyType({})
     """Arguments of ``DistributedDataParallel``, where several workers train a trial, such as
     ``{"find_unused_parameters": True}``."""
+    fsdp_options: Mapping[str, Any] = MappingProxyType({})
+    """Arguments of ``fully_shard``, with ``fsdp2``, such as ``{"reshard_after_forward": False}``."""
 
     net: Any
     """The result of ``model``, on the device."""
@@ -52,6 +60,7 @@ class TorchTrainer(FrameworkTrainer):
     """What a step calls in place of ``net``: where several workers train a trial, it averages their gradients."""
     opt: Any
     """The result of ``optimizer``."""
+    _strategy: TorchStrategy = TorchStrategy()
     scaler: Any
     """The gradient scaler; it does nothing unless ``precision`` is ``float16``."""
 
@@ -67,6 +76,11 @@ class TorchTrainer(FrameworkTrainer):
         """Return the loss of a batch, a 0-dimensional tensor; by default the cross entropy of a batch (x, y)."""
         x, y = batch
         return torch.nn.functional.cross_entropy(model(x), y)
+
+    def sharded_layers(self, model: Any) -> Sequence[Any]:
+        """Return the modules that ``fsdp2`` gathers one at a time, inner ones first; by default those in lists."""
+        found: Sequence[Any] = importlib.import_module("asyncsearch.trainers.torch_fsdp2").layers_to_shard(model)
+        return found
 
     def step(self, batch: Any) -> None:
         """Update the model by a batch; override it to train in another way, and use ``self.scaler`` in it."""
@@ -90,12 +104,11 @@ class TorchTrainer(FrameworkTrainer):
         """
         loss, right, count = 0.0, 0, 0
         has_accuracy = type(self).loss is TorchTrainer.loss
-        for batch in self._batches_of_rank(data):
-            size = length_of(batch)
-            loss += float(self.loss(model, batch)) * size
-            count += size
-            if has_accuracy:
-                right += int((model(batch[0]).argmax(1) == batch[1]).sum())
+        for batch, counts in self._batches_of_rank(data):
+            size, batch_loss = length_of(batch), float(self.loss(model, batch))
+            batch_right = int((model(batch[0]).argmax(1) == batch[1]).sum()) if has_accuracy else 0
+            if counts:
+                loss, right, count = loss + batch_loss * size, right + batch_right, count + size
         if self.trial.world_size > 1:
             loss, right, count = torch_gangs().summed([loss, right, count], self.trial, self._device)
         return {"loss": loss / count, "accuracy": right / count} if has_accuracy else {"loss": loss / count}
@@ -104,8 +117,15 @@ class TorchTrainer(FrameworkTrainer):
         """Yield batches of data in its own order, on the device."""
         return self._batches(data, size, 0, 1)
 
-    def _batches_of_rank(self, data: Any) -> Iterator[Any]:
-        return self._batches(data, EVALUATION_BATCH, self.trial.rank, self.trial.world_size)
+    def _batches_of_rank(self, data: Any) -> Iterator[tuple[Any, bool]]:
+        """Yield batches for this rank, and whether they count: where ranks go in step, each gets as many."""
+        ranks, found = self.trial.world_size, 0
+        for batch in self._batches(data, EVALUATION_BATCH, self.trial.rank, ranks):
+            yield batch, True
+            found += 1
+        rounds = -(-self._count(data) // (EVALUATION_BATCH * ranks)) if self._strategy.is_in_step else 0
+        for _ in range(found, rounds):
+            yield next(self._batches(data, EVALUATION_BATCH, 0, 1)), False
 
     def _batches(self, data: Any, size: int, first: int, every: int) -> Iterator[Any]:
         """Yield every so many batches, from one on."""
@@ -129,7 +149,9 @@ class TorchTrainer(FrameworkTrainer):
     def train(self) -> None:
         if getattr(self, "_pack", None) is not None:
             importlib.import_module("asyncsearch.packing.train_together").let_out(self)
+        self._strategy.forget()
         super().train()
+        self._strategy.equalize(self.net)
 
     @classmethod
     def train_pack(cls, trainers: Sequence[Self]) -> None:
@@ -142,8 +164,10 @@ class TorchTrainer(FrameworkTrainer):
 
     @classmethod
     def gang_refusal(cls) -> str:
+        if refusal := strategy_refusal(cls.__name__, cls.strategy, cls.precision):
+            return refusal
         names = getattr(getattr(cls.step, "__code__", None), "co_names", ("parallel",))
-        if cls.step is TorchTrainer.step or "parallel" in names:
+        if cls.step is TorchTrainer.step or not {"parallel", "super"}.isdisjoint(names):
             return ""
         return (
             f"{cls.__name__}.step() calls self.net, whose gradients are not averaged over the workers of a trial: "
@@ -167,12 +191,12 @@ class TorchTrainer(FrameworkTrainer):
         return found
 
     def save(self, path: Path) -> None:
-        model = self.net.state_dict()
+        model = self._strategy.model_state(self.net)
         state = {
             "model": model,
             # state_dict() omits buffers registered with persistent=False, which may change in training.
             "buffers": {name: buffer for name, buffer in self.net.named_buffers() if name not in model},
-            "optimizer": self.opt.state_dict(),
+            "optimizer": self._strategy.optimizer_state(self.opt),
             "optimizer_kind": _kind(self.opt),
             "scaler": self.scaler.state_dict(),
             "counters": json.dumps(self._counters()),
@@ -181,27 +205,42 @@ class TorchTrainer(FrameworkTrainer):
             torch.save(state, file)
 
     def load(self, path: Path) -> None:
-        state = load_without_code(path, self._device)
+        state = load_without_code(path, self._device, maps=self._strategy.takes_parts)
         self._restore_counters(json.loads(state["counters"]))
-        self.net.load_state_dict(state["model"])
+        self._strategy.load_model(self.net, state["model"])
         buffers = dict(self.net.named_buffers())
         for name, value in state["buffers"].items():
             buffers[name].copy_(value)
         self.scaler.load_state_dict(state["scaler"])
         self._require_same_optimizer(state["optimizer_kind"], _kind(self.opt))
-        self.opt.load_state_dict(state["optimizer"])
+        self._strategy.load_optimizer(self.opt, state["optimizer"])
 
     # Implementation of the base class
 
     def _build(self, hp: dict[str, Any]) -> None:
         self._prepare()
-        self.net = self._ablated(self.model(hp)).to(self._device)
-        self.opt = self.optimizer(hp, self.net)
-        self.scaler = torch.amp.GradScaler(self._device.type, enabled=self.precision == "float16")
-        self.parallel = self.net
+        net = self._ablated(self.model(hp)).to(self._device)
         if self.trial.world_size > 1:
-            options = dict(self.ddp_options)
-            self.parallel = torch_gangs().parallel_model(self.net, self.trial, self._device, options)
+            net = self._join_ranks(net)
+        self.net = self._strategy.divide(net)
+        self.opt = self._strategy.attach(self.optimizer(hp, self.net))
+        self.scaler = torch.amp.GradScaler(self._device.type, enabled=self.precision == "float16")
+        self.parallel = self._strategy.parallel(self.net)
+
+    def _join_ranks(self, net: Any) -> Any:
+        """Meet the other ranks, and return the model as it is trained with them."""
+        if refusal := strategy_refusal(type(self).__name__, self.strategy, self.precision):
+            raise UsageError(refusal)
+        self._strategy = strategy_for(self)
+        cast(Any, self.trial).before_saving(lambda: self._strategy.gather(self.net, self.opt))
+        return self._norms().synchronized(net, self.trial.process_group(), self._device) if self._syncs else net
+
+    @property
+    def _syncs(self) -> bool:
+        return self.sync_batch_norm and self.trial.world_size > 1
+
+    def _norms(self) -> Any:
+        return importlib.import_module("asyncsearch.trainers.batch_norms")
 
     def _gradient_bytes(self) -> int:
         return sum(one.numel() * one.element_size() for one in self.net.parameters() if one.requires_grad)
@@ -225,7 +264,7 @@ class TorchTrainer(FrameworkTrainer):
     def _put(self, hp: dict[str, Any]) -> None:
         fresh = self.optimizer(hp, self.net)
         if _kind(fresh) != _kind(self.opt):
-            self.opt = fresh
+            self.opt = self._strategy.attach(fresh)
             return
         for group, new in zip(self.opt.param_groups, fresh.param_groups, strict=True):
             group.update({name: value for name, value in new.items() if name != "params"})
@@ -237,6 +276,8 @@ class TorchTrainer(FrameworkTrainer):
         raise UsageError(f"clip_grad_norm={limit!r} is no norm of a gradient: it must be a positive number, or None.")
 
     def _train_batch(self, batch: Any) -> None:
+        if self._syncs:
+            self._norms().tell_share(self.net, has_share=self._weight > 0)
         self.step(self._moved(batch))
 
     def _metrics(self) -> Mapping[str, Any]:

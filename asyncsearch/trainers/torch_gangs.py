@@ -13,15 +13,26 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from asyncsearch.trainable import TrialContext
+from asyncsearch.trainers.torch_strategies import TorchStrategy
 
 
-def parallel_model(net: Any, trial: TrialContext, device: torch.device, options: dict[str, Any]) -> Any:
-    """Return what a step calls in place of the model, so that gradients are averaged over the ranks."""
-    group = trial.process_group()
-    if not any(parameter.requires_grad for parameter in net.parameters()):
-        return net  # there is no gradient to average, which torch refuses
-    devices = [device] if device.type == "cuda" else None
-    return DistributedDataParallel(net, device_ids=devices, process_group=group, **options)
+class Ddp(TorchStrategy):
+    """Every rank has all weights and the whole state of the optimizer."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._group = trainer.trial.process_group()
+        self._device, self._options = trainer._device, dict(trainer.ddp_options)
+
+    def parallel(self, net: Any) -> Any:
+        if not any(parameter.requires_grad for parameter in net.parameters()):
+            return net  # there is no gradient to average, which torch refuses
+        devices = [self._device] if self._device.type == "cuda" else None
+        return DistributedDataParallel(net, device_ids=devices, process_group=self._group, **self._options)
+
+
+def strategy_for(trainer: Any) -> TorchStrategy:
+    """Return the strategy of a trainer."""
+    return Ddp(trainer)
 
 
 def summed(values: list[float], trial: TrialContext, device: torch.device) -> list[float]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from asyncsearch import FIFO, Gang, Study, Trainer, run_together, uniform
-from asyncsearch.errors import NotEnoughSlotsError, UsageError
+from asyncsearch.errors import AsyncSearchError, NotEnoughSlotsError, UsageError
 from asyncsearch.study.gang_option import workers_for
 from tests.gangs.searches import Digits, linear
 
@@ -39,6 +39,11 @@ class OwnStep(Digits):
     def step(self, batch: Any) -> None:
         self.loss(self.net, batch).backward()
         self.opt.step()
+
+
+class PassedOn(Digits):
+    def step(self, batch: Any) -> None:
+        super().step(batch)
 
 
 def study(store: Path, trainable: Any = None, **options: Any) -> Study:
@@ -79,8 +84,27 @@ def test_what_cannot_be_is_refused_in_words(tmp_path: Path, call: Callable[[Path
     assert not (tmp_path / "s" / "journal").exists()
 
 
+def test_a_step_that_leaves_the_rest_to_that_of_the_class_is_taken_at_its_word(tmp_path: Path) -> None:
+    assert study(tmp_path / "s", PassedOn, workers_per_trial=2).gang == Gang(2)
+
+
 def test_a_function_that_passes_its_trial_on_is_taken_at_its_word(tmp_path: Path) -> None:
     assert study(tmp_path / "s", fits_in_a_helper, workers_per_trial=2).gang == Gang(2)
+
+
+def of_many_kinds(trial: Any) -> None:
+    from asyncsearch.trainers import process_groups
+
+    process_groups._device = lambda: f"GPU of kind {trial.rank}"
+    trial.process_group()
+    trial.report(loss=1.0)
+
+
+@pytest.mark.slow
+def test_ranks_with_unequal_devices_fail_and_say_which_has_what(tmp_path: Path) -> None:
+    made = study(tmp_path / "s", of_many_kinds, workers_per_trial=2, backend="processes")
+    with pytest.raises(AsyncSearchError, match="rank 0 has GPU of kind 0, and rank 1 has GPU of kind 1"):
+        made.run(1, parallelism=2, display="none")
 
 
 def test_one_worker_a_trial_is_no_gang(tmp_path: Path) -> None:

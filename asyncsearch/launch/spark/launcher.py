@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,9 @@ from asyncsearch.launch.base_launcher import (
     Tokens,
     run_agent,
 )
+from asyncsearch.launch.machine_devices import machine_devices
 from asyncsearch.launch.spark.delegation_tokens import delegation_tokens
+from asyncsearch.launch.spark.device_settings import require_devices
 from asyncsearch.launch.spark.handover import IS_POSSIBLE
 from asyncsearch.launch.spark.preflight import examine, task_mode
 from asyncsearch.launch.spark.session import Spark, is_java_there, join, new_tag, present
@@ -95,6 +98,15 @@ class SparkLauncher(Launcher):
         self._spark = self._spark or join(self._session)
         self._tag, self._at_once = new_tag(self._study), found.launches_at_once
         return found
+
+    def devices(self, per_worker: float) -> tuple[str, ...] | None:
+        spark = self._spark or present(self._session)
+        if spark is None:
+            return None
+        if spark.is_one_process:
+            return machine_devices(os.environ)
+        require_devices(spark.conf, per_worker)
+        return None
 
     def warm_up(self, workers: int) -> None:
         if self._spark is None or not (self._spark.is_one_process and IS_POSSIBLE):

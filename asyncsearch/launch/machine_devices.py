@@ -1,0 +1,42 @@
+"""The GPUs that this machine shows to its processes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping
+
+_ANSWERS_WITHIN_S = 30.0
+_LINE = re.compile(r"^(GPU|\s+MIG) .*\(UUID: ([^)\s]+)\)", re.MULTILINE)
+
+
+def machine_devices(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the GPUs that a process with an environment sees, in their order; empty: it sees none.
+
+    They are indices into ``CUDA_VISIBLE_DEVICES`` where it is set, else the UUIDs that ``nvidia-smi`` lists.
+    """
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return named_in(_listed())
+    return tuple(map(str, range(len([name for name in visible.split(",") if name.strip()]))))
+
+
+def named_in(listed: str) -> tuple[str, ...]:
+    """Return the UUIDs in what ``nvidia-smi -L`` printed: of a GPU that is cut into MIG devices, those of these."""
+    found: list[list[str]] = []
+    for kind, name in _LINE.findall(listed):
+        if kind == "GPU":
+            found.append([name])
+        elif found:
+            found[-1].append(name)
+    return tuple(name for names in found for name in (names[1:] or names))
+
+
+def _listed() -> str:
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, check=False, timeout=_ANSWERS_WITHIN_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout

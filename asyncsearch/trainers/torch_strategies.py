@@ -1,0 +1,117 @@
+"""How the workers of a trial divide weights and the optimizer's state; ``TorchStrategy`` is one worker that has all.
+
+A checkpoint is the same whatever the strategy: rank 0 writes what one worker alone would have written.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from asyncsearch.errors import UsageError
+
+_MODULES = {
+    "ddp": "asyncsearch.trainers.torch_gangs",
+    "fsdp2": "asyncsearch.trainers.torch_fsdp2",
+    "zero1": "asyncsearch.trainers.torch_zero1",
+}
+
+
+class TorchStrategy:
+    """One worker, which has all of the model and of the optimizer's state."""
+
+    is_in_step = False
+    """Whether every rank must call the model as often as the others, also without gradients."""
+
+    takes_parts = False
+    """Whether a rank needs only parts of what a checkpoint holds."""
+
+    def divide(self, net: Any) -> Any:
+        """Return the model with this rank's part of the weights, of which the optimizer is then made."""
+        return net
+
+    def parallel(self, net: Any) -> Any:
+        """Return what a step calls in place of the model."""
+        return net
+
+    def attach(self, opt: Any) -> Any:
+        """Return the optimizer, which from then on updates this rank's part."""
+        return opt
+
+    def equalize(self, net: Any) -> None:
+        """Make equal, at the end of a unit, what is not a weight and differs between the ranks."""
+
+    def gather(self, net: Any, opt: Any) -> None:
+        """Gather the parts of all ranks in rank 0, which saves next; every rank calls it."""
+
+    def forget(self) -> None:
+        """Forget what was gathered: training goes on."""
+
+    def model_state(self, net: Any) -> Any:
+        """Return the state of the model to save."""
+        return net.state_dict()
+
+    def optimizer_state(self, opt: Any) -> Any:
+        """Return the state of the optimizer to save."""
+        return opt.state_dict()
+
+    def load_model(self, net: Any, state: Any) -> None:
+        """Put a saved state into the model."""
+        net.load_state_dict(state)
+
+    def load_optimizer(self, opt: Any, state: Any) -> None:
+        """Put a saved state into the optimizer."""
+        opt.load_state_dict(state)
+
+
+class GatheringStrategy(TorchStrategy):
+    """A strategy whose checkpoint no rank has alone."""
+
+    def __init__(self) -> None:
+        self._gathered: tuple[Any, Any] | None = None
+        """In rank 0, the states of model and optimizer since the last ``gather``."""
+
+    def forget(self) -> None:
+        self._gathered = None
+
+    def model_state(self, net: Any) -> Any:
+        return self._saved()[0]
+
+    def optimizer_state(self, opt: Any) -> Any:
+        return self._saved()[1]
+
+    def _saved(self) -> tuple[Any, Any]:
+        if self._gathered is None:
+            raise UsageError(
+                "The parts of this model are on several workers, which bring them together where the search saves: "
+                "leave save() to trial.epochs(), or train with strategy='ddp'."
+            )
+        return self._gathered
+
+
+def strategy_refusal(name: str, strategy: str, precision: str | None) -> str:
+    """Return why several workers cannot train by a strategy, and the line to change; empty: they can.
+
+    Args:
+        name: of the trainer.
+        strategy: its strategy.
+        precision: its precision.
+    """
+    if strategy not in tuple(_MODULES):
+        return f"{name}.strategy={strategy!r} is unknown: write 'ddp', 'fsdp2' or 'zero1'."
+    if strategy == "fsdp2" and precision == "float16":
+        return (
+            f"{name} has precision='float16', whose gradient scaler strategy='fsdp2' does not have: write "
+            "precision='bfloat16', or strategy='ddp'."
+        )
+    return ""
+
+
+def strategy_for(trainer: Any) -> TorchStrategy:
+    """Return the strategy of a trainer, on as many workers as its trial has."""
+    if trainer.trial.world_size == 1:
+        return TorchStrategy()
+    # Imported where several workers train a trial: torch.distributed takes time.
+    made: Callable[[Any], TorchStrategy] = importlib.import_module(_MODULES[trainer.strategy]).strategy_for
+    return made(trainer)

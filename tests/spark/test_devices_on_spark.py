@@ -1,0 +1,47 @@
+"""Spark gives devices to tasks, here ones that a discovery script makes up, and each worker sees those of its task."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch.errors import UsageError
+from tests.spark.cluster import spark_session
+from tests.study.test_devices import lines, seen_by_two, study
+
+ADDRESSES = '["GPU-a", "MIG-b"]'
+
+
+@contextlib.contextmanager
+def cluster_with_devices(folder: Path, for_task: str) -> Iterator[Any]:
+    """Make a session on two slots with two devices."""
+    script = folder / "discover.sh"
+    script.write_text(f"""#!/bin/sh\necho '{{"name": "gpu", "addresses": {ADDRESSES}}}'\n""")
+    script.chmod(0o755)
+    settings = {
+        "spark__worker__resource__gpu__amount": "2",
+        "spark__worker__resource__gpu__discoveryScript": str(script),
+        "spark__executor__resource__gpu__amount": "2",
+        "spark__task__resource__gpu__amount": for_task,
+    }
+    with spark_session("local-cluster[1,2,1024]", **settings) as session:
+        yield session
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(("for_task", "share", "seen"), [("1", 1, {"GPU-a 1", "MIG-b 1"}), ("0.5", 0.5, {"GPU-a 0.5"})])
+def test_each_worker_sees_the_device_of_its_task(tmp_path: Path, for_task: str, share: float, seen: set[str]) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "folder" / "pipe")
+    with cluster_with_devices(tmp_path, for_task):
+        with pytest.raises(UsageError, match=r"make the session with spark.task.resource.gpu.amount=2"):
+            study(tmp_path / "folder" / "s", seen_by_two, devices_per_trial=2, backend="spark").run(2, display="none")
+        made = study(tmp_path / "folder" / "s", seen_by_two, devices_per_trial=share, backend="spark")
+        made.run(2, parallelism=2, display="none")
+    assert lines(tmp_path / "folder") == seen
