@@ -347,7 +347,7 @@ class Workbench:
 
     def _on_pack_measured(self, found: PackFindings) -> None:
         for run in [run for run in self._current if run.is_sent and not run.is_refused][:1]:
-            self._stream.send(events.PackMeasured(run.lease, found.seconds, found.device, found.refusal))
+            self._stream.send(found.under(run.lease))
 
     def _on_note(self, note: Note) -> None:
         for run in [run for run in self._current if run.is_sent and not run.is_refused]:

@@ -37,6 +37,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.base_plan import Batch
+from asyncsearch.trainers.pack_probe import most_that_fit
 from asyncsearch.trial import Trial
 
 
@@ -264,6 +265,7 @@ def _learn_of_packs(state: StudyState, event: PackMeasured, _now: float) -> None
         known.note(event.seconds)
         known.device = event.device or known.device
         known.refusal = event.refusal or known.refusal
+        known.fits = known.fits if event.memory is None else most_that_fit(event.memory)
 
 
 def _end_if_over(state: StudyState, attempt: Attempt) -> None:

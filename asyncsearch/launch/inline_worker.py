@@ -21,7 +21,7 @@ from asyncsearch.agent.outputs import MAX_BACKLOG
 from asyncsearch.agent.transfers import Fetched, Published, Uploaded, Waiting
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
-from asyncsearch.events import Outcome, PackMeasured
+from asyncsearch.events import Outcome
 from asyncsearch.ids import Lease
 from asyncsearch.launch.base_launcher import Post
 from asyncsearch.launch.inline_interrupts import InterruptedPack, NoInterrupts
@@ -263,7 +263,7 @@ class InlineWorker:
                 self._shown_in_pack(message, names[message.lane])
                 self._tell_end(lanes[message.lane], message)
             elif (run := next((run for run in lanes.values() if not run.is_refused), None)) is not None:
-                self.send(PackMeasured(run.lease, message.seconds, message.device, message.refusal))
+                self.send(message.under(run.lease))
 
         interrupts, measured = InterruptedPack(self._interrupted), self._current[0].measured
         self._joining = list(self._current)

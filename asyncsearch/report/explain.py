@@ -24,6 +24,7 @@ from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
 from asyncsearch.nonfinite import finite
 from asyncsearch.report.formatting import cut, duration, many, number
+from asyncsearch.report.pack_sentences import of_pack
 from asyncsearch.sequences.flat_params import params
 from asyncsearch.trial import TrialState
 
@@ -88,7 +89,7 @@ class _Story:
         if isinstance(event, LearnedPacked):
             self._packed.setdefault(event.node, set()).update(event.packed)
         if isinstance(event, PackMeasured) and event.lease.number in self._packs:
-            self._add_sentence(when, _of_pack(event))
+            self._add_sentence(when, of_pack(event))
         if isinstance(event, CheckpointFailed) and event.lease.number + event.lane in self._leases:
             at = event.checkpoint.resource
             self._add_sentence(when, f"its checkpoint at {at} could not be stored: {event.error}")
@@ -212,13 +213,6 @@ class _Story:
         better = sum(1 for other, its in rung.items() if its is not None and (sign * its, other) < here)
         so_far = " so far" if verb == "waits" else ""
         return [f"It {verb} at {resource:,}, where it has rank {better + 1} of {len(rung)}{so_far}."]
-
-
-def _of_pack(event: PackMeasured) -> str:
-    if event.refusal:
-        return f"its pack trains one after another: {event.refusal}"
-    times = ", ".join(f"{one.lanes} in {one.seconds:.3g} s" for one in event.seconds)
-    return f"its pack was measured on {event.device}: a unit of {times}"
 
 
 _HEADINGS = {

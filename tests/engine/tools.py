@@ -50,8 +50,9 @@ def packed_state(
 class PackPlayer(Player):
     """Three trials of FIFO up to 3 units on one worker, as one pack."""
 
-    def __init__(self, trials: int = 3, **config: Any) -> None:
+    def __init__(self, trials: int = 3, *, joins: bool = True, **config: Any) -> None:
         super().__init__(packed_state(FIFO(max_resource=3), **config))
+        self.state.packing = Packing(4, takes_joiners=joins)
         self.begin(trials, 1)
         self.lease = Lease(0, W0, 1)
 

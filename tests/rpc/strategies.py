@@ -10,6 +10,7 @@ from asyncsearch.events import (
     CheckpointFailed,
     Outcome,
     PackMeasured,
+    PackMemory,
     PackSeconds,
     Reported,
     TrainingEnded,
@@ -74,6 +75,7 @@ WORKER_MESSAGES = st.one_of(
         ).map(tuple),
         device=WORDS,
         refusal=TEXTS,
+        memory=st.none() | st.builds(PackMemory, *3 * [st.integers(0, 2**53 - 1)], WORDS),
     ),
     st.builds(Reported, lease=LEASES, resource=st.integers(1, 2**53 - 1), metrics=METRICS, lane=LANES),
     st.builds(

@@ -161,17 +161,31 @@ class PackSeconds(_message.Message):
     seconds: float
     def __init__(self, lanes: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
+class PackMemory(_message.Message):
+    __slots__ = ("one", "each", "limit", "limited_by")
+    ONE_FIELD_NUMBER: _ClassVar[int]
+    EACH_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LIMITED_BY_FIELD_NUMBER: _ClassVar[int]
+    one: int
+    each: int
+    limit: int
+    limited_by: str
+    def __init__(self, one: _Optional[int] = ..., each: _Optional[int] = ..., limit: _Optional[int] = ..., limited_by: _Optional[str] = ...) -> None: ...
+
 class PackMeasured(_message.Message):
-    __slots__ = ("lease", "seconds", "device", "refusal")
+    __slots__ = ("lease", "seconds", "device", "refusal", "memory")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     seconds: _containers.RepeatedCompositeFieldContainer[PackSeconds]
     device: str
     refusal: str
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ...) -> None: ...
+    memory: PackMemory
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ..., memory: _Optional[_Union[PackMemory, _Mapping]] = ...) -> None: ...
 
 class GangNote(_message.Message):
     __slots__ = ("lease", "rank", "key", "value")
