@@ -149,6 +149,17 @@ class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
     """What they need; None: it was not measured, or there is no limit."""
 
 
+class PacksTimed(Event, frozen=True, tag="packs_timed"):
+    """Another study of the same code has timed packs of a structure, on a device that a worker of this one has."""
+
+    group: str
+    """The structure, as ``Packing.group`` names it."""
+    seconds: tuple[PackSeconds, ...]
+    device: str
+    study: str
+    """Name of the other study."""
+
+
 class CheckpointCommitted(LeaseEvent, frozen=True, tag="checkpoint_committed"):
     """A checkpoint is durable in the store."""
 
@@ -236,6 +247,7 @@ AnyEvent = (
     | Reported
     | TrainingEnded
     | PackMeasured
+    | PacksTimed
     | CheckpointCommitted
     | CheckpointFailed
     | TrialTimedOut

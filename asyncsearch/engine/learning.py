@@ -24,6 +24,7 @@ from asyncsearch.events import (
     NodeFreed,
     Outcome,
     PackMeasured,
+    PacksTimed,
     Reported,
     RunRequested,
     ShareChanged,
@@ -37,6 +38,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.base_plan import Batch
+from asyncsearch.plan.packing import KnownPacks
 from asyncsearch.trainers.pack_probe import most_that_fit
 from asyncsearch.trial import Trial
 
@@ -268,6 +270,12 @@ def _learn_of_packs(state: StudyState, event: PackMeasured, _now: float) -> None
         known.fits = known.fits if event.memory is None else most_that_fit(event.memory)
 
 
+def _learn_times_of_others(state: StudyState, event: PacksTimed, _now: float) -> None:
+    known = state.packs.setdefault(event.group, KnownPacks())
+    known.note(event.seconds)
+    known.device, known.timed_by = event.device, event.study
+
+
 def _end_if_over(state: StudyState, attempt: Attempt) -> None:
     """Requeue the units that a lease has not trained once it is over."""
     if attempt.is_over:
@@ -346,6 +354,7 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, float], list[Trial] | 
     Imported: _learn_of_others,
     WorkRefused: _learn_refusal,
     PackMeasured: _learn_of_packs,
+    PacksTimed: _learn_times_of_others,
     NodeFreed: lambda state, event, _now: state.unblock(event.node),
 }
 """A table, since each event is learned, and a ``match`` tests one kind after another."""

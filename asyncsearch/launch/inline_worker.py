@@ -30,6 +30,7 @@ from asyncsearch.launch.shown_failures import ShownFailures
 from asyncsearch.old_pickles import loads
 from asyncsearch.rpc.messages import DriverMessage, GangNote, Heartbeat, Hello, Refused, StoreTokens, WorkerMessage
 from asyncsearch.runner.context import SearchContext
+from asyncsearch.runner.device import device_name
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.packed_training import run_pack
 from asyncsearch.runner.protocol import Ended, Folder, FolderWanted, PackFindings, Train
@@ -79,7 +80,8 @@ class InlineWorker:
         self._trainable: TrainFunction | Ended = _load(config.bundle)
 
     def open(self) -> None:
-        hello = Hello(*self.key, uuid.uuid4().hex, socket.gethostname(), os.getpid())
+        device = device_name(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        hello = Hello(*self.key, uuid.uuid4().hex, socket.gethostname(), os.getpid(), device=device)
         self._post(*self.key, 0, hello)
         threading.Thread(target=self._beat, name="asyncsearch-heartbeat", daemon=True).start()
 

@@ -67,6 +67,8 @@ class KnownPacks(msgspec.Struct):
     """Trainings together -> seconds of a unit of all of them."""
     device: str = ""
     """Where that was measured."""
+    timed_by: str = ""
+    """Name of the study that has measured it before this one; empty: this one did."""
     memory: int | None = None
     """How many have memory enough together, as those have shown that had not; None: not known."""
     fits: int | None = None

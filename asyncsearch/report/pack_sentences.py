@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncsearch.events import PackMeasured, PackMemory
+from asyncsearch.events import PackMeasured, PackMemory, PacksTimed
 from asyncsearch.plan.packing import MAX_LANES
 from asyncsearch.report.cleaning_lines import size
 from asyncsearch.trainers.pack_probe import fastest, most_that_fit
@@ -23,6 +23,13 @@ def _of_best(event: PackMeasured) -> str:
         return ""
     best = fastest(seconds)
     return "; each trains alone, since that is as fast" if best == 1 else f"; {best} together gain most of these"
+
+
+def of_others_packs(event: PacksTimed) -> str:
+    """Return what was known of packs before the study had trained one."""
+    best = fastest(dict(event.seconds))
+    most = "each trains alone" if best == 1 else f"{best} train together"
+    return f"study {event.study!r} had timed packs of its structure on {event.device}: {most}"
 
 
 def _of_memory(memory: PackMemory | None) -> str:

@@ -116,7 +116,17 @@ _GANG_NOTE = Codec(GangNote, pb.GangNote, lease=_LEASE, rank=_LANE, key=NAME, va
 _LOG_LINE = Codec(LogLine, pb.LogLine, "lines.", time_s=TIME, text=LINE, is_stderr=PLAIN)
 
 _FROM_WORKER = {
-    "hello": Codec(Hello, pb.Hello, worker=_WORKER, epoch=_EPOCH, agent=NAME, host=WORD, pid=_PID, protocol=counts()),
+    "hello": Codec(
+        Hello,
+        pb.Hello,
+        worker=_WORKER,
+        epoch=_EPOCH,
+        agent=NAME,
+        host=WORD,
+        pid=_PID,
+        protocol=counts(),
+        device=WORD,
+    ),
     "heartbeat": Codec(Heartbeat, pb.Heartbeat),
     "reported": Codec(Reported, pb.Reported, lease=_LEASE, lane=_LANE, resource=counts(low=1), metrics=METRICS),
     "training_ended": Codec(

@@ -8,12 +8,12 @@ takes longer than ever after, so the shorter time counts.
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from asyncsearch.events import PackMemory, PackSeconds
+from asyncsearch.runner.device import device_name
 from asyncsearch.runner.pack_memory import PackMemoryProbe
 from asyncsearch.runner.protocol import PackFindings
 from asyncsearch.trainable import Trainer
@@ -46,7 +46,8 @@ class PackTiming:
         found = self._timed(trainers) if is_first and self._measured else self._in_groups(trainers)
         refusal = self._class.pack_refusal() if is_first else ""
         memory = self._memory.found() if found else None
-        return PackFindings(tuple(found), device() if found else "", refusal, memory) if found or refusal else None
+        device = device_name(os.environ.get("CUDA_VISIBLE_DEVICES")) if found else ""
+        return PackFindings(tuple(found), device, refusal, memory) if found or refusal else None
 
     def _timed(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
         left = trainers
@@ -107,9 +108,3 @@ def waited_s() -> float:
         return int(_SCHEDSTAT.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
-
-
-def device() -> str:
-    """Return what this process trains on, as far as it is told: its accelerators, else the kind of its processor."""
-    accelerators = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return f"accelerator {accelerators}" if accelerators else f"{platform.machine()} processor"

@@ -6,7 +6,7 @@ from typing import get_args
 
 from asyncsearch.actions import AnyAction
 from asyncsearch.engine import applying, deciding, learning, staleness
-from asyncsearch.events import AnyEvent, NodeFreed, PackMeasured, Reported, WorkerAttached
+from asyncsearch.events import AnyEvent, NodeFreed, PackMeasured, PacksTimed, Reported, WorkerAttached
 
 KINDS = set(get_args(AnyEvent))
 
@@ -15,8 +15,8 @@ def test_each_kind_of_event_is_learned_and_asked_whether_it_is_stale() -> None:
     assert set(learning._BY_KIND) == KINDS == set(staleness._BY_KIND)
 
 
-def test_only_a_report_an_attached_worker_a_freed_node_and_a_measured_pack_have_no_response_of_their_own() -> None:
-    assert set(deciding._BY_KIND) == KINDS - {Reported, WorkerAttached, NodeFreed, PackMeasured}
+def test_only_a_report_an_attached_worker_a_freed_node_and_times_of_packs_have_no_response_of_their_own() -> None:
+    assert set(deciding._BY_KIND) == KINDS - {Reported, WorkerAttached, NodeFreed, PackMeasured, PacksTimed}
 
 
 def test_each_kind_of_action_is_applied() -> None:

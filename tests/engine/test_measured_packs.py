@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds, TrainingEnded
+from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds, PacksTimed, TrainingEnded
 from asyncsearch.ids import Lease
 from asyncsearch.plan.pack_curves import units_alone
 from asyncsearch.plan.packing import KnownPacks, Packing
@@ -201,6 +202,34 @@ def test_memory_that_a_runner_has_measured_bounds_the_next_packs_of_its_structur
     for lane in range(4):
         player.finish(lane)
     assert player.works() == [lanes]
+
+
+def timed_by_another(group: str, curve: Mapping[int, float]) -> PacksTimed:
+    seconds = tuple(PackSeconds(*one) for one in known(curve).seconds.items())
+    return PacksTimed(group, seconds, "x86_64 processor", "another")
+
+
+@pytest.mark.parametrize(("curve", "lanes"), [({2: 1.9, 4: 3.5, 8: 3.6}, 4), ({2: 0.5, 4: 0.4, 8: 0.3}, 1)])
+def test_a_study_packs_as_many_as_another_has_found_to_train_fastest_and_times_none(
+    curve: dict[int, float], lanes: int
+) -> None:
+    state = auto_state(FIFO(max_resource=3))
+    player = Player(state)
+    player.tell(timed_by_another("{}", curve))
+    player.begin(20, 1)
+    (work,) = [action.work for action in player.last if hasattr(action, "work")]
+    assert len(work.lanes) == lanes
+    assert not isinstance(work.measured, tuple)
+
+
+def test_times_of_others_count_only_where_auto_has_measured_nothing_itself() -> None:
+    told = timed_by_another("{}", RISING)
+    assert not is_stale(auto_state(FIFO(max_resource=3)), told)
+    assert is_stale(packed_state(FIFO(max_resource=3), pack=4), told)
+    assert is_stale(packed_state(FIFO(max_resource=3), pack=None), told)
+    state = auto_state(FIFO(max_resource=3))
+    state.packs["{}"] = known({2: 1.5})
+    assert is_stale(state, told)
 
 
 def test_what_cannot_be_packed_trains_alone_from_then_on() -> None:

@@ -62,6 +62,7 @@ WORKER_MESSAGES = st.one_of(
         host=WORDS,
         pid=st.integers(0, 2**32 - 1),
         protocol=st.integers(0, 2**32 - 1),
+        device=WORDS,
     ),
     st.just(Heartbeat()),
     st.builds(

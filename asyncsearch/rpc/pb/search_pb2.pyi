@@ -96,20 +96,22 @@ class Checkpoint(_message.Message):
     def __init__(self, node: _Optional[str] = ..., resource: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "worker", "epoch", "agent", "host", "pid")
+    __slots__ = ("protocol", "worker", "epoch", "agent", "host", "pid", "device")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     worker: int
     epoch: int
     agent: str
     host: str
     pid: int
-    def __init__(self, protocol: _Optional[int] = ..., worker: _Optional[int] = ..., epoch: _Optional[int] = ..., agent: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
+    device: str
+    def __init__(self, protocol: _Optional[int] = ..., worker: _Optional[int] = ..., epoch: _Optional[int] = ..., agent: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., device: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
