@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from asyncsearch.actions import Assign
@@ -52,7 +53,8 @@ class PackPlayer(Player):
 
     def __init__(self, trials: int = 3, *, joins: bool = True, **config: Any) -> None:
         super().__init__(packed_state(FIFO(max_resource=3), **config))
-        self.state.packing = Packing(4, takes_joiners=joins)
+        assert self.state.packing is not None
+        self.state.packing = msgspec.structs.replace(self.state.packing, takes_joiners=joins)
         self.begin(trials, 1)
         self.lease = Lease(0, W0, 1)
 
