@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,11 @@ class Counting(LocalStore):
         super().__init__(folder)
         self.fetched: list[CheckpointRef] = []
 
-    def fetch(self, checkpoint: CheckpointRef) -> AbstractContextManager[Path]:
+    @contextmanager
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
         self.fetched.append(checkpoint)
-        return super().fetch(checkpoint)
+        with super().fetch(checkpoint) as path:
+            yield path
 
 
 def assign(driver: FakeDriver, number: int, lanes: list[Lane]) -> None:

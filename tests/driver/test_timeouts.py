@@ -108,14 +108,15 @@ JOINED = 4
 """Number of the lane that joined the pack."""
 
 
-def timed_out_at(now: float, waits: Worker | None) -> list[AnyEvent]:
+def timed_out_at(now: float, *waiting: Worker) -> list[AnyEvent]:
     """Return which times are over for a pack and a lane that joined it, if a store is waited for from 5 s to 9 s."""
     watched = Watched(played().state, trial_timeout_s=10.0)
     watched.timeouts.begin_attempt(PACK)
     watched.timeouts.begin_attempt(PACK, JOINED)
-    for at, error in ((5.0, "no space left"), (9.0, "")) if waits is not None else ():
+    for at, error in ((5.0, "no space left"), (9.0, "")):
         watched.loop.go_to(at)
-        watched.timeouts.note_outage(waits, error)
+        for worker in waiting:
+            watched.timeouts.note_outage(worker, error)
     for at in (10.5, now):
         watched.loop.go_to(at)
     return watched.events
@@ -127,9 +128,9 @@ def test_those_that_waited_for_the_store_have_their_whole_time_again(waits: Work
     assert set(timed_out_at(19.5, waits)) == {TrialTimedOut(PACK), TrialTimedOut(PACK, JOINED)}
 
 
-@pytest.mark.parametrize("waits", [None, (WorkerId(1), 1)])
-def test_the_time_of_those_that_did_not_wait_goes_on(waits: Worker | None) -> None:
-    assert set(timed_out_at(10.6, waits)) == {TrialTimedOut(PACK), TrialTimedOut(PACK, JOINED)}
+@pytest.mark.parametrize("waiting", [[], [(WorkerId(1), 1)]])
+def test_the_time_of_those_that_did_not_wait_goes_on(waiting: list[Worker]) -> None:
+    assert set(timed_out_at(10.6, *waiting)) == {TrialTimedOut(PACK), TrialTimedOut(PACK, JOINED)}
 
 
 def test_a_lane_that_has_ended_gets_no_time_when_the_store_answers_again() -> None:
