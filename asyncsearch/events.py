@@ -124,6 +124,19 @@ class PackSeconds(NamedTuple):
     """Of a unit of all of them."""
 
 
+class PackMemory(NamedTuple):
+    """What the process of a pack held while it trained one of its lanes, and then two together."""
+
+    one: int
+    """Bytes that it held at most with one lane."""
+    each: int
+    """Bytes that each further lane takes."""
+    limit: int
+    """Bytes that it may hold."""
+    limited_by: str
+    """What sets this limit, in words."""
+
+
 class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
     """The runner of a pack has told how fast its lanes train together, or why they do not."""
 
@@ -132,6 +145,19 @@ class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
     """Where that was measured."""
     refusal: str = ""
     """Why they train one after another, and the line to change; empty: they train together."""
+    memory: PackMemory | None = None
+    """What they need; None: it was not measured, or there is no limit."""
+
+
+class PacksTimed(Event, frozen=True, tag="packs_timed"):
+    """Another study of the same code has timed packs of a structure, on a device that a worker of this one has."""
+
+    group: str
+    """The structure, as ``Packing.group`` names it."""
+    seconds: tuple[PackSeconds, ...]
+    device: str
+    study: str
+    """Name of the other study."""
 
 
 class VolumeMeasured(LeaseEvent, frozen=True, tag="volume_measured"):
@@ -233,6 +259,7 @@ AnyEvent = (
     | TrainingEnded
     | PackMeasured
     | VolumeMeasured
+    | PacksTimed
     | CheckpointCommitted
     | CheckpointFailed
     | TrialTimedOut

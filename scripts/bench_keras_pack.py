@@ -2,7 +2,8 @@
 
 ``keras_mlp_16`` is CPU milliseconds of a unit of 16 MLPs 64-32-10 with dropout, 45 batches of 32, whose weights are
 stacked; ``keras_cnn_8`` that of 8 CNNs with 8 and 16 channels. ``keras_mlp_16_unlike`` is that of 16 MLPs of different
-widths, which share one traced function. ``_first`` is the first unit of each, tracing included, with its evaluation.
+widths, which share each batch and step in turn. ``_first`` is the first unit of each, tracing included, with its
+evaluation.
 
     python scripts/bench_keras_pack.py      needs tensorflow
 """

@@ -16,6 +16,7 @@ import msgspec
 
 from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.agent.devices import devices_of
 from asyncsearch.agent.driver_stream import Connect, DriverStream
 from asyncsearch.agent.io_selector import READ, DescriptorSelector
 from asyncsearch.agent.mailbox import Mailbox
@@ -24,6 +25,7 @@ from asyncsearch.agent.transfers import Fetched, Published, Uploaded, Waiting
 from asyncsearch.agent.workbench import Workbench
 from asyncsearch.errors import InternalError
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, GangNote, Hello, Refused, StoreTokens
+from asyncsearch.runner.device import device_name
 from asyncsearch.store.hdfs import tokens
 
 _FLUSH_S = 5.0
@@ -58,7 +60,14 @@ class Agent:
         self._config = config
         self._inbox: Mailbox[_Item] = Mailbox()
         self._watch = DescriptorSelector()
-        hello = Hello(config.worker, config.epoch, uuid.uuid4().hex, socket.gethostname(), os.getpid())
+        hello = Hello(
+            config.worker,
+            config.epoch,
+            uuid.uuid4().hex,
+            socket.gethostname(),
+            os.getpid(),
+            device=device_name(devices_of(os.environ, config.gpus)),
+        )
         self._stream = connect(
             config.endpoint,
             hello,

@@ -39,6 +39,11 @@ def visible_devices(gpus: Sequence[str], already_visible: str | None) -> str:
     )
 
 
+def devices_of(environment: Mapping[str, str], gpus: Sequence[str] | None) -> str | None:
+    """Return the ``CUDA_VISIBLE_DEVICES`` of a runner; None: it is not set. ``gpus``: None: what the agent sees."""
+    return environment.get(_DEVICES) if gpus is None else visible_devices(gpus, environment.get(_DEVICES))
+
+
 def runner_environment(
     environment: Mapping[str, str],
     import_path: Sequence[str],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from asyncsearch.agent.config import LogLimits
@@ -128,3 +128,8 @@ class LaneRun:
         saved = self.saved[-1] if self.saved else None
         ended = TrainingEnded(self.lease, outcome, self.resource, saved, error, error_kind, self.number)
         return [ended, *self.held_back]
+
+
+def signal_due(runs: Iterable[LaneRun]) -> float | None:
+    """Return when to signal the process of lanes that were all told to stop: each has its whole grace; None: never."""
+    return max((run.escalate_at for run in runs if run.escalate_at is not None), default=None)

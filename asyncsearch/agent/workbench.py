@@ -21,7 +21,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
 from asyncsearch.agent.gang_seats import seat_in
 from asyncsearch.agent.io_selector import DescriptorSelector
-from asyncsearch.agent.lane_run import LaneRun
+from asyncsearch.agent.lane_run import LaneRun, signal_due
 from asyncsearch.agent.runner_deaths import cause_of_death
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.agent.runner_supervisor import RunnerSupervisor
@@ -244,9 +244,7 @@ class Workbench:
     def _escalate_at(self) -> float | None:
         """Return when the runner is to be signalled; None: never, as while it trains a lane that may go on."""
         sent = self._sent()
-        if not _all_stopped(sent):
-            return None
-        return max((run.escalate_at for run in sent if run.escalate_at is not None), default=None)
+        return signal_due(sent) if _all_stopped(sent) else None
 
     def _escalate(self, now: float) -> None:
         """Signal a runner whose lanes were all told to stop and have not."""
@@ -351,7 +349,7 @@ class Workbench:
 
     def _on_pack_measured(self, found: PackFindings) -> None:
         for run in [run for run in self._current if run.is_sent and not run.is_refused][:1]:
-            self._stream.send(events.PackMeasured(run.lease, found.seconds, found.device, found.refusal))
+            self._stream.send(found.under(run.lease))
 
     def _on_note(self, note: Note) -> None:
         for run in [run for run in self._current if run.is_sent and not run.is_refused]:

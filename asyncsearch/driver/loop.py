@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from asyncsearch.actions import EndRun
@@ -28,6 +28,7 @@ from asyncsearch.driver.incoming import Incoming, Received
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.loop_thread import LoopThread
 from asyncsearch.driver.losses import loss_in
+from asyncsearch.driver.pack_exchange import PackExchange
 from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.driver.snapshots import Snapshots
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
@@ -38,11 +39,12 @@ from asyncsearch.engine.handling import handle
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
-from asyncsearch.events import AnyEvent, StopRequested, TrainingEnded, WorkerAttached, WorkerLost
+from asyncsearch.events import AnyEvent, PackMeasured, StopRequested, TrainingEnded, WorkerAttached, WorkerLost
 from asyncsearch.ids import Lease, WorkerId, worker_name
 from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.messages import Heartbeat, Hello, WorkerMessage
 from asyncsearch.shared.membership import FolderMembership
+from asyncsearch.shared.pack_times import PackTimes
 from asyncsearch.shared.session import SharingSession
 from asyncsearch.store.base_store import Store
 
@@ -64,6 +66,7 @@ class Driver:
         changed: Callable[[], None] = lambda: None,
         settings: DriverSettings | None = None,
         shared: FolderMembership | None = None,
+        pack_times: Sequence[PackTimes] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Take over a state, which no other code may change from now on.
@@ -73,6 +76,7 @@ class Driver:
             kill: ends a worker that counts as lost; likewise.
             launches_at_once: how many workers may be starting, from 1, until one has attached; None: any number.
             shared: the folder in which the study's checkpoints are, if it shares them with others.
+            pack_times: where studies of the same code keep how fast packs train.
             changed: called in the driver's thread after each change that a display may show.
             clock: seconds since 1970.
         """
@@ -91,6 +95,7 @@ class Driver:
         self._wake = asyncio.Event()
         self._snapshots = Snapshots(state, journal, store, settings.snapshot_every)
         self._files = ThreadPoolExecutor(1, "asyncsearch-files")
+        self._packs = PackExchange(state, pack_times, self._files)
         self.logs = LogSink(store, self.loop, self._files)
         self._waits = StoreWaits(store.shown, settings.store_timeout_s)
         self._timeouts = Timeouts(state, self._waits, settings, self.loop, post=self._take, changed=changed)
@@ -179,6 +184,8 @@ class Driver:
             )
         self._dispatcher.attached((hello.worker, hello.epoch))
         self._timeouts.seen((hello.worker, hello.epoch))
+        for timed in self._packs.known_on(hello.device):
+            self._take(timed)
         self._take(WorkerAttached(hello.worker, hello.epoch, hello.host, hello.pid))
 
     def _attached_here(self, hello: Hello) -> None:
@@ -253,6 +260,8 @@ class Driver:
             self._sharing.note(event)
         now = self._time()
         self._commits.add(event, handle(self._state, event, now), now)
+        if isinstance(event, PackMeasured):
+            self._packs.note(event)
         self._dispatcher.gangs.end_those_over(self._state, event)
         if loss is not None:
             self._waits.say(loss.sentence(self._state))

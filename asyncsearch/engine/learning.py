@@ -25,6 +25,7 @@ from asyncsearch.events import (
     NodeFreed,
     Outcome,
     PackMeasured,
+    PacksTimed,
     Reported,
     RunRequested,
     ShareChanged,
@@ -40,6 +41,8 @@ from asyncsearch.ids import CheckpointRef, WorkerId
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.autoscale import Volume
 from asyncsearch.plan.base_plan import Batch
+from asyncsearch.plan.packing import KnownPacks
+from asyncsearch.trainers.pack_probe import most_that_fit
 from asyncsearch.trial import Trial
 
 
@@ -271,6 +274,13 @@ def _learn_of_packs(state: StudyState, event: PackMeasured, _now: float) -> None
         known.note(event.seconds)
         known.device = event.device or known.device
         known.refusal = event.refusal or known.refusal
+        known.fits = known.fits if event.memory is None else most_that_fit(event.memory)
+
+
+def _learn_times_of_others(state: StudyState, event: PacksTimed, _now: float) -> None:
+    known = state.packs.setdefault(event.group, KnownPacks())
+    known.note(event.seconds)
+    known.device, known.timed_by = event.device, event.study
 
 
 def _learn_volume(state: StudyState, event: VolumeMeasured, _now: float) -> None:
@@ -357,6 +367,7 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, float], list[Trial] | 
     WorkRefused: _learn_refusal,
     PackMeasured: _learn_of_packs,
     VolumeMeasured: _learn_volume,
+    PacksTimed: _learn_times_of_others,
     NodeFreed: lambda state, event, _now: state.unblock(event.node),
 }
 """A table, since each event is learned, and a ``match`` tests one kind after another."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
-from asyncsearch.ids import CheckpointRef, TrialId, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.plan.packing import KnownPacks, PackCandidate, PackChoice, Packing, group_of, mates, may_join
 
@@ -94,9 +94,18 @@ def to_measure(state: StudyState, packing: Packing, batches: list[Batch]) -> tup
 
 def packs_of(state: StudyState, attempt: Attempt) -> KnownPacks:
     """Return what is known of packs of an attempt's group, to be added to."""
+    return state.packs.setdefault(_group_of(state, attempt), KnownPacks())
+
+
+def packs_measured(state: StudyState, lease: Lease) -> tuple[str, KnownPacks] | None:
+    """Return the group of a pack, and what is known of it; None: its lease is over."""
+    opened = state.attempts_under(lease)
+    return (_group_of(state, opened[0]), packs_of(state, opened[0])) if opened else None
+
+
+def _group_of(state: StudyState, attempt: Attempt) -> str:
     params = state.trials[attempt.batch.stages[0].trials[0]].params
-    group = group_of(params) if state.packing is None else state.packing.group(params)
-    return state.packs.setdefault(group, KnownPacks())
+    return group_of(params) if state.packing is None else state.packing.group(params)
 
 
 def _share(state: StudyState, limit: int) -> int:
@@ -134,7 +143,8 @@ def _units_left(state: StudyState) -> float:
     if to_begin is None:
         return math.inf
     units = to_begin * (state.scheduler.first_target(TrialId(0)) or 1)
-    return units / max(1, len(state.packs)) / max(1, len(state.pool.slots))
+    structures = sum(1 for packs in state.packs.values() if packs.units or not packs.timed_by)
+    return units / max(1, structures) / max(1, len(state.pool.slots))
 
 
 def candidates(state: StudyState, packing: Packing, limit: int, held: list[CheckpointRef]) -> list[PackCandidate]:

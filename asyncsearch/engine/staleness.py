@@ -24,6 +24,11 @@ def _is_lease_over(state: StudyState, event: events.PackMeasured | events.Volume
     return not state.attempts_under(event.lease)
 
 
+def _is_timed(state: StudyState, event: events.PacksTimed) -> bool:
+    known = state.packs.get(event.group)
+    return state.packing is None or not state.packing.is_measured or (known is not None and bool(known.seconds))
+
+
 def _are_all_over(state: StudyState, event: events.TrialTimedOut | events.WorkRefused) -> bool:
     return not state.attempts_named(event.lease, event.lane)
 
@@ -52,6 +57,7 @@ _BY_KIND: dict[type[events.AnyEvent], Callable[[StudyState, Any], bool]] = {
     events.LearnedPacked: lambda state, event: not state.is_news(event),
     events.PackMeasured: _is_lease_over,
     events.VolumeMeasured: _is_lease_over,
+    events.PacksTimed: _is_timed,
     events.NodeFreed: lambda state, event: event.node not in state.busy,
     events.Imported: _never,
     events.DriverStarted: _never,

@@ -21,7 +21,7 @@ from asyncsearch.agent.outputs import MAX_BACKLOG
 from asyncsearch.agent.transfers import Fetched, Published, Uploaded, Waiting
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
-from asyncsearch.events import Outcome, PackMeasured
+from asyncsearch.events import Outcome
 from asyncsearch.ids import Lease
 from asyncsearch.launch.base_launcher import Post
 from asyncsearch.launch.inline_interrupts import InterruptedPack, NoInterrupts
@@ -30,6 +30,7 @@ from asyncsearch.launch.shown_failures import ShownFailures
 from asyncsearch.old_pickles import loads
 from asyncsearch.rpc.messages import DriverMessage, GangNote, Heartbeat, Hello, Refused, StoreTokens, WorkerMessage
 from asyncsearch.runner.context import SearchContext
+from asyncsearch.runner.device import device_name
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.packed_training import run_pack
 from asyncsearch.runner.protocol import Ended, Folder, FolderWanted, PackFindings, Train
@@ -79,7 +80,8 @@ class InlineWorker:
         self._trainable: TrainFunction | Ended = _load(config.bundle)
 
     def open(self) -> None:
-        hello = Hello(*self.key, uuid.uuid4().hex, socket.gethostname(), os.getpid())
+        device = device_name(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        hello = Hello(*self.key, uuid.uuid4().hex, socket.gethostname(), os.getpid(), device=device)
         self._post(*self.key, 0, hello)
         threading.Thread(target=self._beat, name="asyncsearch-heartbeat", daemon=True).start()
 
@@ -263,7 +265,7 @@ class InlineWorker:
                 self._shown_in_pack(message, names[message.lane])
                 self._tell_end(lanes[message.lane], message)
             elif (run := next((run for run in lanes.values() if not run.is_refused), None)) is not None:
-                self.send(PackMeasured(run.lease, message.seconds, message.device, message.refusal))
+                self.send(message.under(run.lease))
 
         interrupts, measured = InterruptedPack(self._interrupted), self._current[0].measured
         self._joining = list(self._current)

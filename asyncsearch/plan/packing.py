@@ -67,8 +67,12 @@ class KnownPacks(msgspec.Struct):
     """Trainings together -> seconds of a unit of all of them."""
     device: str = ""
     """Where that was measured."""
+    timed_by: str = ""
+    """Name of the study that has measured it before this one; empty: this one did."""
     memory: int | None = None
     """How many have memory enough together, as those have shown that had not; None: not known."""
+    fits: int | None = None
+    """How many have memory enough together, as predicted from what one and two took; None: not known."""
     refusal: str = ""
     """Why they train one after another, and the line to change; empty: nobody has said so."""
     units: dict[int, int] = {}
@@ -108,7 +112,7 @@ class KnownPacks(msgspec.Struct):
     def most(self, packing: Packing, units_left: float = math.inf) -> int:
         """Return how many may train together next; ``units_left``: for the worker, of which timing may cost a share."""
         limits = [packing.limit if not packing.is_measured else self._most_measured(packing.limit, units_left)]
-        limits += [] if self.memory is None else [self.memory]
+        limits += [most for most in (self.memory, self.fits) if most is not None]
         limits += [1] if self.refusal else []
         return max(1, min(limits))
 

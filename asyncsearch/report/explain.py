@@ -20,12 +20,14 @@ from asyncsearch.actions import (
     StopTraining,
     lanes_given,
 )
-from asyncsearch.events import CheckpointFailed, LearnedPacked, PackMeasured
+from asyncsearch.events import CheckpointFailed, LearnedPacked, PackMeasured, PacksTimed
 from asyncsearch.ids import NodeKey, TrialId, trial_name, worker_name
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
 from asyncsearch.nonfinite import finite
+from asyncsearch.plan.packing import group_of
 from asyncsearch.report.formatting import cut, duration, many, number
+from asyncsearch.report.pack_sentences import of_others_packs, of_pack
 from asyncsearch.sequences.flat_params import params
 from asyncsearch.trial import TrialState
 
@@ -68,6 +70,8 @@ class _Story:
         self._leases: set[int] = set()
         """Numbers of the leases under which workers trained for it."""
         self._packs: set[int] = set()
+        self._timed: dict[str, PacksTimed] = {}
+        """What other studies have timed, by structure."""
         """The first numbers of these leases."""
         self._values: dict[TrialId, tuple[int, float | None]] = {}  # the last report of each trial
         self._firsts: dict[TrialId, int | None] = {}  # the first target of each trial, which differs between brackets
@@ -89,8 +93,10 @@ class _Story:
         event = record.event
         if isinstance(event, LearnedPacked):
             self._packed.setdefault(event.node, set()).update(event.packed)
+        if isinstance(event, PacksTimed):
+            self._timed[event.group] = event
         if isinstance(event, PackMeasured) and event.lease.number in self._packs:
-            self._add_sentence(when, _of_pack(event))
+            self._add_sentence(when, of_pack(event))
         if isinstance(event, CheckpointFailed) and event.lease.number + event.lane in self._leases:
             at = event.checkpoint.resource
             self._add_sentence(when, f"its checkpoint at {at} could not be stored: {event.error}")
@@ -111,6 +117,8 @@ class _Story:
                 target = "" if action.target is None else f", to be trained up to {action.target:,} first"
                 self._state, self._target = TrialState.WAITING, action.target
                 self._add_sentence(when, f"created{target}: {params(action.params) or 'no parameters'}")
+                if (timed := self._timed.get(group_of(action.params))) is not None:
+                    self._add_sentence(when, of_others_packs(timed))
             case Promote(trial=self._trial):
                 self._state, self._target = TrialState.WAITING, action.to_resource
                 start, stop = action.from_resource, action.to_resource
@@ -215,13 +223,6 @@ class _Story:
         better = sum(1 for other, its in rung.items() if its is not None and (sign * its, other) < here)
         so_far = " so far" if verb == "waits" else ""
         return [f"It {verb} at {resource:,}, where it has rank {better + 1} of {len(rung)}{so_far}."]
-
-
-def _of_pack(event: PackMeasured) -> str:
-    if event.refusal:
-        return f"its pack trains one after another: {event.refusal}"
-    times = ", ".join(f"{one.lanes} in {one.seconds:.3g} s" for one in event.seconds)
-    return f"its pack was measured on {event.device}: a unit of {times}"
 
 
 _HEADINGS = {

@@ -21,6 +21,7 @@ from asyncsearch.events import (
     CheckpointFailed,
     Outcome,
     PackMeasured,
+    PackMemory,
     PackSeconds,
     Reported,
     TrainingEnded,
@@ -107,12 +108,26 @@ _PACK_SECONDS = tuples(
     may_be_empty=True,
     most=64,
 )
+_PACK_MEMORY = messages(
+    Codec(PackMemory, pb.PackMemory, "memory.", one=counts(), each=counts(), limit=counts(), limited_by=WORD),
+    is_optional=True,
+)
 _GANG = tuples(messages(Codec(GangMember, pb.GangMember, "gang.", worker=_WORKER, epoch=_EPOCH)), may_be_empty=True)
 _GANG_NOTE = Codec(GangNote, pb.GangNote, lease=_LEASE, rank=_LANE, key=NAME, value=TEXT)
 _LOG_LINE = Codec(LogLine, pb.LogLine, "lines.", time_s=TIME, text=LINE, is_stderr=PLAIN)
 
 _FROM_WORKER = {
-    "hello": Codec(Hello, pb.Hello, worker=_WORKER, epoch=_EPOCH, agent=NAME, host=WORD, pid=_PID, protocol=counts()),
+    "hello": Codec(
+        Hello,
+        pb.Hello,
+        worker=_WORKER,
+        epoch=_EPOCH,
+        agent=NAME,
+        host=WORD,
+        pid=_PID,
+        protocol=counts(),
+        device=WORD,
+    ),
     "heartbeat": Codec(Heartbeat, pb.Heartbeat),
     "reported": Codec(Reported, pb.Reported, lease=_LEASE, lane=_LANE, resource=counts(low=1), metrics=METRICS),
     "training_ended": Codec(
@@ -127,7 +142,13 @@ _FROM_WORKER = {
         error_kind=WORD,
     ),
     "pack_measured": Codec(
-        PackMeasured, pb.PackMeasured, lease=_LEASE, seconds=_PACK_SECONDS, device=WORD, refusal=TEXT
+        PackMeasured,
+        pb.PackMeasured,
+        lease=_LEASE,
+        seconds=_PACK_SECONDS,
+        device=WORD,
+        refusal=TEXT,
+        memory=_PACK_MEMORY,
     ),
     "volume_measured": Codec(
         VolumeMeasured, pb.VolumeMeasured, lease=_LEASE, steps=counts(), gradient_bytes=counts(), device=WORD

@@ -32,6 +32,8 @@ class Hello(msgspec.Struct, frozen=True):
     host: str = ""
     pid: int = 0
     protocol: int = PROTOCOL
+    device: str = ""
+    """What it trains on; empty: unknown."""
 
 
 class Heartbeat(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Protocol
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError
+from asyncsearch.runner.device import device_name
 from asyncsearch.runner.failures import exception_text
 from asyncsearch.runner.protocol import (
     Amendment,
@@ -133,7 +133,9 @@ class AgentLink:
 
     def note_volume(self, steps: int, gradient_bytes: int) -> None:
         """Tell the driver what the workers of the trial tell each other in a unit."""
-        self._send(UnitVolume(steps, gradient_bytes, _device_kind(), self._lane))
+        # Not which one it sees: gangs of several devices of a kind are compared.
+        kind = device_name("" if os.environ.get("CUDA_VISIBLE_DEVICES") == "" else None)
+        self._send(UnitVolume(steps, gradient_bytes, kind, self._lane))
 
     def wait(self) -> str | None:
         """Wait for a message, and return the reason of a stop request; None: there is none."""
@@ -196,8 +198,3 @@ class AgentLink:
         if self._channel.is_closed:
             os._exit(1)  # the agent is gone, so nobody wants the result
         return folder
-
-
-def _device_kind() -> str:
-    """Return on what kind of device this process trains: gangs of several devices of a kind are compared."""
-    return "accelerator" if os.environ.get("CUDA_VISIBLE_DEVICES") else f"{platform.machine()} processor"

@@ -8,15 +8,16 @@ takes longer than ever after, so the shorter time counts.
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from asyncsearch.events import PackSeconds
+from asyncsearch.events import PackMemory, PackSeconds
+from asyncsearch.runner.device import device_name
+from asyncsearch.runner.pack_memory import PackMemoryProbe
 from asyncsearch.runner.protocol import PackFindings
 from asyncsearch.trainable import Trainer
-from asyncsearch.trainers.pack_probe import WARM_UP, fastest, is_worth_timing
+from asyncsearch.trainers.pack_probe import WARM_UP, fastest, is_worth_timing, most_that_fit
 
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 """On Linux: nanoseconds on a processor, nanoseconds waiting for one, and how often."""
@@ -30,10 +31,11 @@ class PackTiming:
     Args:
         trainer_class: has ``train_pack``.
         measured: how many lanes to time together in the first unit, group after group.
+        memory: watches what one lane and two take.
     """
 
-    def __init__(self, trainer_class: type[Trainer], measured: Sequence[int]) -> None:
-        self._class, self._measured = trainer_class, measured
+    def __init__(self, trainer_class: type[Trainer], measured: Sequence[int], memory: PackMemoryProbe) -> None:
+        self._class, self._measured, self._memory = trainer_class, measured, memory
         self._together: int | None = None
         """How many lanes train together at most; None: all."""
         self._has_begun = False
@@ -43,7 +45,9 @@ class PackTiming:
         is_first, self._has_begun = not self._has_begun, True
         found = self._timed(trainers) if is_first and self._measured else self._in_groups(trainers)
         refusal = self._class.pack_refusal() if is_first else ""
-        return PackFindings(tuple(found), device() if found else "", refusal) if found or refusal else None
+        memory = self._memory.found() if found else None
+        device = device_name(os.environ.get("CUDA_VISIBLE_DEVICES")) if found else ""
+        return PackFindings(tuple(found), device, refusal, memory) if found or refusal else None
 
     def _timed(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
         left = trainers
@@ -53,11 +57,14 @@ class PackTiming:
             # Later numbers were weighed by the driver, which knows how much is left to train.
             if len(left) < count or (self._measured[0] == 1 and not is_worth_timing(found, count)):
                 break
+            if not _fits(self._memory.found(), count):
+                break
             warming = min(spare, 1 if count == 1 else 2)
             taken = [self._seconds(left[:warming])] if warming else []
             left, spare = left[warming:], spare - warming
             group, left = left[:count], left[count:]
-            taken.append(self._seconds(group))
+            with self._memory.watched(count):
+                taken.append(self._seconds(group))
             found[count] = min(taken) if warming == count else taken[-1]
         self._together = fastest(found) if found else None
         self._in_groups(left)
@@ -83,6 +90,10 @@ class PackTiming:
             _warm.add(self._class)
 
 
+def _fits(memory: PackMemory | None, lanes: int) -> bool:
+    return memory is None or lanes <= most_that_fit(memory)
+
+
 def _groups(trainers: Sequence[Trainer], count: int) -> Iterator[Sequence[Trainer]]:
     for begin in range(0, len(trainers), count):
         yield trainers[begin : begin + count]
@@ -97,9 +108,3 @@ def waited_s() -> float:
         return int(_SCHEDSTAT.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
-
-
-def device() -> str:
-    """Return what this process trains on, as far as it is told: its accelerators, else the kind of its processor."""
-    accelerators = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return f"accelerator {accelerators}" if accelerators else f"{platform.machine()} processor"

@@ -15,6 +15,7 @@ import msgspec
 from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import exception_text, kind_of
+from asyncsearch.runner.pack_memory import PackMemoryProbe
 from asyncsearch.runner.pack_timing import PackTiming
 from asyncsearch.runner.protocol import Ended, PackFindings
 from asyncsearch.runner.sigterm import SigtermGuard
@@ -66,7 +67,9 @@ class PackRun:
     ) -> None:
         self._trainer_class, self._interrupts, self._metric = trainer_class, interrupts, metric
         self._joining = joining
-        self._tell, self._timing = tell, PackTiming(trainer_class, measured)
+        self._memory = PackMemoryProbe()
+        self._tell, self._timing = tell, PackTiming(trainer_class, measured, self._memory)
+        self._is_measured = bool(measured)
         self._lanes = [PackedTrainer(number, context) for number, context in contexts.items()]
         """Those that have not ended."""
 
@@ -91,6 +94,8 @@ class PackRun:
 
     def _begin(self, lane: PackedTrainer) -> None:
         lane.begin(self._trainer_class)
+        if self._is_measured:
+            self._memory.lane_built()
 
     def _joined(self) -> list[PackedTrainer]:
         return [PackedTrainer(number, context) for number, context in self._joining().items()]

@@ -23,7 +23,8 @@ import msgspec
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError
-from asyncsearch.events import Outcome, PackSeconds
+from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds
+from asyncsearch.ids import Lease
 from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.work import Stage
 
@@ -180,6 +181,11 @@ class PackFindings(_Message, frozen=True, tag="pack_findings"):
     seconds: tuple[PackSeconds, ...] = ()
     device: str = ""
     refusal: str = ""
+    memory: PackMemory | None = None
+
+    def under(self, lease: Lease) -> PackMeasured:
+        """Return the event of the lease whose pack it is."""
+        return PackMeasured(lease, self.seconds, self.device, self.refusal, self.memory)
 
 
 class UnitVolume(_Message, frozen=True, tag="unit_volume"):

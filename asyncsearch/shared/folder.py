@@ -3,6 +3,7 @@
     shared.json                    description of the folder, for people and for ``asyncsearch clean``
     checkpoints/<node>/<resource>/ as in the store of a study
     facts/<node>/, packed/<node>/  reports, and those of packed training; see asyncsearch.shared.facts
+    packs/<code>/                  how fast packs train; see asyncsearch.shared.pack_times
     drivers/, claims/<node>/       drivers, and the nodes that they train; see asyncsearch.shared.claims
     holds/, deleting/              checkpoints that are needed or being deleted; see asyncsearch.shared.holds
 

@@ -17,6 +17,7 @@ from asyncsearch.fair.shares import Demand
 from asyncsearch.launch import chosen, require_backend
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.report.live.cluster_display import cluster_display
+from asyncsearch.shared.pack_times import TimesInProcess
 from asyncsearch.study.first_calls import IN_RUN
 from asyncsearch.study.runnable import SharedPlace
 from asyncsearch.study.script_runs import note_run
@@ -71,6 +72,7 @@ class Cluster:
         self._display = cluster_display(display)
         self._turn_s, self._patience_s = seconds_of("turn", turn), seconds_of("patience", patience)
         self._submissions: list[Submission] = []
+        self._pack_times = TimesInProcess()
         self._wakeup = Wakeup()
         self._ending = ExitStack()
         self._ending.callback(self._wakeup.close)
@@ -117,7 +119,7 @@ class Cluster:
         launcher = self._open(study)
         self._say_notes()
         share = WorkerShare(self._workers, StudyJoined(self._key(study), float(weight), max_workers, priority))
-        place = SharedPlace(share, self._found, backend)
+        place = SharedPlace(share, self._found, backend, self._pack_times)
         mine = Submission(study, place, self._wakeup, watch=self.watch, shown=self._found.warnings)
         self._submissions.append(mine)
         pressed: list[bool] = []

@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ from asyncsearch.rpc.connection_limits import connection_limits
 from asyncsearch.rpc.messages import Endpoint, StoreTokens
 from asyncsearch.rpc.reservation import Reservation
 from asyncsearch.shared.membership import FolderMembership
+from asyncsearch.shared.pack_times import PackTimes
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.background import in_another_thread
 from asyncsearch.study.definition import StudyDefinition
@@ -77,6 +78,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float | None
     shared: FolderMembership | None = None
     """The folder in which its checkpoints are, if it shares them with other studies."""
+    pack_times: Sequence[PackTimes] = ()
+    """Where studies of the same code keep how fast packs train."""
     could_pack: bool = False
     """Whether the study might have asked for ``pack=``, and did not."""
     share: WorkerShare | None = None
@@ -165,6 +168,7 @@ class _Run:
             changed=self._on_change,
             settings=search.definition.settings,
             shared=search.shared,
+            pack_times=search.pack_times,
         )
         try:
             self._begin()

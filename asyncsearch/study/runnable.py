@@ -41,10 +41,12 @@ from asyncsearch.rpc import auth
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.schedulers.scheduler_options import options_of
 from asyncsearch.searchers.base_searcher import Searcher
+from asyncsearch.shared.files import SharedFiles
 from asyncsearch.shared.folder import SharedFolder, require_shareable
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.names import compare_names
 from asyncsearch.shared.options import default_names
+from asyncsearch.shared.pack_times import PackTimes, TimesInFolder, TimesInProcess, code_key
 from asyncsearch.shared.quota import keep_within
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.own_folder import require_own_folder
@@ -71,6 +73,8 @@ class SharedPlace(msgspec.Struct, frozen=True):
     """What the cluster has, for all studies."""
     backend: str | Launcher
     """Of the cluster, or the launcher that the study brought along."""
+    times: TimesInProcess
+    """How fast packs of its studies train."""
 
     def check(self, launcher: Launcher) -> Preflight:
         """Return what a launcher of this study finds."""
@@ -200,6 +204,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     num_trials=num_trials,
                     timeout_s=timeout_s,
                     shared=membership,
+                    pack_times=self._pack_times(place),
                     could_pack=self.could_pack,
                     share=None if place is None else place.share,
                 )
@@ -321,6 +326,15 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         names = what.space.names | default_names(what.config.defaults)
         display.warn(compare_names(folder.files, self.store.shown, state.root, names))
         return FolderMembership(folder, self.store.shown)
+
+    def _pack_times(self, place: SharedPlace | None) -> list[PackTimes]:
+        """Return where studies of this code keep how fast packs train: the cluster, and the folder that they share."""
+        what = self.definition
+        code = code_key(self.trainable, self.parts, what.config.defaults)
+        if not code or what.packing is None or not what.packing.is_measured:
+            return []
+        found = [] if place is None else [place.times.of_code(code)]
+        return found if what.shared is None else [*found, TimesInFolder(SharedFiles(what.shared), code)]
 
     def _keep_functions(self, existing: StudyFile, display: Display) -> None:
         """Keep the functions of time as they are now beside those that earlier runs had."""

@@ -72,7 +72,7 @@ class KerasTrainer(FrameworkTrainer):
 
     @classmethod
     def train_pack(cls, trainers: Sequence[Self]) -> None:
-        """Train one unit of several trainers together: alike ones as stacked weights, others in one traced function.
+        """Train one unit of several trainers together: alike ones as stacked weights, others in turn on each batch.
 
         Each ends as after its own ``train``, within rounding. What cannot be packed trains one after another, and says
         why.

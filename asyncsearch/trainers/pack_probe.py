@@ -4,12 +4,17 @@ The number doubles while throughput rises. Two together may train slower than on
 the same, so the trend begins at two. Each training that is timed trains a unit that it needs anyway, so timing costs
 only what a number takes longer than the fastest one would. What it may cost is estimated before, and must not exceed
 2 s or 1 % of the search.
+
+How many have memory enough together follows from what one and two take, as in Hydro: each further one takes as much as
+the second.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+
+from asyncsearch.events import PackMemory
 
 FIRST_COUNTS = (1, 2, 4, 8)
 """How many trainings together are timed first, in the first unit of one pack."""
@@ -27,6 +32,8 @@ LEAST_BUDGET_S = 2.0
 """What timing may cost, however short the search is."""
 SHARE = 0.01
 """The share of the search that timing may cost."""
+MEMORY_SHARE = 0.9
+"""The share of the limit that a pack is to take at most: what is predicted varies, and others take memory too."""
 
 
 def fastest(seconds: Mapping[int, float]) -> int:
@@ -79,3 +86,9 @@ def is_worth_timing(seconds: Mapping[int, float], count: int, units_left: float 
     if not seconds:
         return True
     return is_rising(seconds) and spent_s(seconds) + at_risk_s(seconds, count) <= budget_s(seconds, units_left)
+
+
+def most_that_fit(memory: PackMemory) -> int:
+    """Return how many trainings have memory enough together, as predicted; at least one."""
+    spare = int(MEMORY_SHARE * memory.limit) - memory.one
+    return 1 + max(0, spare) // max(1, memory.each)

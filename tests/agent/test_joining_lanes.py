@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,12 +12,27 @@ from asyncsearch.actions import AddLane, Assign, StopTraining
 from asyncsearch.events import KILLED, CheckpointCommitted, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.rpc.messages import LogLines
+from asyncsearch.store import LocalStore
 from asyncsearch.work import Lane, Work
 from tests.agent import trials
 from tests.agent.driver import FakeDriver, agent, lease
 from tests.agent.test_packs import ends, lane_of, node, values
 
 LONG = {"stop": 500_000, "max_resource": 500_000}
+
+
+class Counting(LocalStore):
+    """Notes which checkpoints are fetched."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.fetched: list[CheckpointRef] = []
+
+    @contextmanager
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
+        self.fetched.append(checkpoint)
+        with super().fetch(checkpoint) as path:
+            yield path
 
 
 def assign(driver: FakeDriver, number: int, lanes: list[Lane]) -> None:
@@ -106,6 +123,23 @@ def test_a_lane_joins_from_its_checkpoint_once_it_is_here(tmp_path: Path) -> Non
         assert [r.metrics["accuracy"] for r in driver.of(Reported, 0) if r.lane == 4] == [6.0]
         stop(driver, 0)
         driver.wait(lambda: len(driver.of(TrainingEnded, 0)) == 2)
+
+
+def test_the_checkpoint_of_a_lane_that_joins_waiting_work_is_fetched_once(tmp_path: Path) -> None:
+    store = Counting(tmp_path)
+    with agent(trials.Packed, tmp_path) as driver:
+        driver.assign(7, [lane_of(3, stop=2, save=True)])
+        driver.first(CheckpointCommitted)
+        driver.end(7)
+    with agent(trials.Packed, tmp_path, store=store) as driver:
+        assign(driver, 0, [lane_of(0, **LONG)])  # type: ignore[arg-type]
+        driver.first(Reported, 0)
+        assign(driver, 10, [lane_of(1)])
+        driver.deliver(AddLane(lease(10), 4, lane_of(3, CheckpointRef(node(3), 2), start=2)))
+        stop(driver, 0)
+        driver.wait(lambda: len(driver.of(TrainingEnded, 10)) == 2)
+        assert [r.metrics["accuracy"] for r in driver.of(Reported, 10) if r.lane == 4] == [6.0]
+    assert store.fetched == [CheckpointRef(node(3), 2)]
 
 
 def test_a_lane_that_is_stopped_at_once_leaves_the_others_training(tmp_path: Path) -> None:

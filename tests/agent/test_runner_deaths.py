@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.agent import out_of_memory
-from asyncsearch.agent.out_of_memory import OomCounters, OomKills, events_file
+from asyncsearch.agent.out_of_memory import OomCounters, OomKills
 from asyncsearch.agent.runner_deaths import cause_of_death
 from asyncsearch.events import KILLED
+from asyncsearch.runner import cgroup_memory
+from asyncsearch.runner.cgroup_memory import events_file
 
 MIB = 1024 * 1024
 NONE, SOME = OomKills(0, 0), OomKills(1, 1, 512 * MIB)
@@ -89,11 +91,12 @@ class Kernel:
         self.kills, self.now = 0, 100.0
         texts = {"/proc/7/cgroup": V2, "/proc/self/mountinfo": V2_MOUNTS.format(root="/")}
         counted = "/sys/fs/cgroup/kube/pod/one/memory.events"
-        monkeypatch.setattr(
-            out_of_memory,
-            "_text",
-            lambda file: f"oom 9\noom_kill {self.kills}\n" if str(file) == counted else texts.get(str(file), ""),
-        )
+        for reader in (out_of_memory, cgroup_memory):
+            monkeypatch.setattr(
+                reader,
+                "text_of",
+                lambda file: f"oom 9\noom_kill {self.kills}\n" if str(file) == counted else texts.get(str(file), ""),
+            )
         monkeypatch.setattr("asyncsearch.agent.out_of_memory.time.monotonic", lambda: self.now)
 
 

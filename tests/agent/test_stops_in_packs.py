@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from asyncsearch.actions import AddLane, Assign, StopTraining
+from asyncsearch.agent.config import LogLimits
+from asyncsearch.agent.lane_run import LaneRun, signal_due
 from asyncsearch.events import Outcome, TrainingEnded
 from asyncsearch.trainable import Trainer
 from asyncsearch.work import Work
@@ -72,6 +74,24 @@ def test_a_stopped_lane_waits_for_the_end_of_the_unit_of_the_others(tmp_path: Pa
         assert values(driver, 0) == [0.5, 1.0, 1.5]
     assert [found[lane].outcome for lane in (0, 1)] == [Outcome.RETURNED, Outcome.STOPPED]
     assert found[1].resource == 1
+
+
+@pytest.mark.parametrize(("dues", "due"), [([], None), ([None], None), ([5.0, 9.0], 9.0), ([9.0, None, 5.0], 9.0)])
+def test_each_lane_that_is_to_stop_has_its_whole_grace(dues: list[float | None], due: float | None) -> None:
+    runs = [LaneRun(lease(0), number, lane_of(number), LogLimits()) for number in range(len(dues))]
+    for run, when in zip(runs, dues, strict=True):
+        run.escalate_at = when
+    assert signal_due(runs) == due
+
+
+def test_a_stop_that_is_not_heeded_is_enforced_though_no_heartbeat_is_due(tmp_path: Path, fifo: Path) -> None:
+    with agent(trials.Packed, tmp_path, **IMPATIENT | {"heartbeat_s": 3600.0}) as driver:
+        driver.assign(0, [lane_of(0, params=waiting(fifo, 2)), lane_of(1)])
+        with held(driver, fifo):
+            stop(driver, 0)
+            stop(driver, 1)
+            found = ends(driver, 2)
+    assert {end.outcome for end in found.values()} == {Outcome.STOPPED}
 
 
 @pytest.mark.parametrize("kind", [trials.Packed, trials.NotPacked])

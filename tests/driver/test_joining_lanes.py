@@ -118,6 +118,15 @@ def test_the_end_of_those_that_came_with_a_lease_leaves_the_others_their_limit(s
     packs.harness.driver.close()
 
 
+def test_the_end_of_a_lane_that_joined_leaves_those_that_came_with_the_lease_their_limit(store: Store) -> None:
+    packs = Packs(store, trial_timeout_s=0.5)
+    packs.fail(3)
+    packs.fail(packs.joined().lane)
+    late = {packs.harness.wire.next(StopTraining).lane for _ in range(3)}
+    assert late == {0, 1, 2}
+    packs.harness.driver.close()
+
+
 class Deletions:
     """Deletions that are done only when a test says so, and what is sent to workers meanwhile."""
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from asyncsearch.driver.settings import DriverSettings
-from asyncsearch.driver.store_waits import StoreWaits
+from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, Worker
 from asyncsearch.driver.timeouts import Timeouts
-from asyncsearch.events import AnyEvent, TrialTimedOut, WorkerLost
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import AnyEvent, Outcome, TrainingEnded, TrialTimedOut, WorkerLost
 from asyncsearch.ids import Lease, WorkerId
+from tests.engine.test_joins import played
 from tests.engine.tools import make_state
 
 W0 = (WorkerId(0), 1)
@@ -56,13 +58,14 @@ class Loop:
 class Watched:
     """Timeouts, and what they have posted."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, state: StudyState | None = None, **settings: Any) -> None:
         self.events: list[AnyEvent] = []
         self.loop = Loop()
         loop: Any = self.loop
         options = DriverSettings(lease_timeout_s=30.0, **settings)
         waits = StoreWaits("store", 600.0)
-        self.timeouts = Timeouts(make_state(), waits, options, loop, post=self.events.append, changed=lambda: None)
+        state = state or make_state()
+        self.timeouts = Timeouts(state, waits, options, loop, post=self.events.append, changed=lambda: None)
         self.timeouts.seen(W0)
         self.timeouts.arm()
 
@@ -98,3 +101,45 @@ def test_an_attempt_that_may_have_ended_while_the_driver_was_stopped_is_not_fail
     watched.timeouts.seen(W0)
     watched.loop.go_to(4030.1)
     assert TrialTimedOut(LEASE) in watched.events
+
+
+PACK = Lease(0, WorkerId(0), 1)
+JOINED = 4
+"""Number of the lane that joined the pack."""
+
+
+def timed_out_at(now: float, *waiting: Worker) -> list[AnyEvent]:
+    """Return which times are over for a pack and a lane that joined it, if a store is waited for from 5 s to 9 s."""
+    watched = Watched(played().state, trial_timeout_s=10.0)
+    watched.timeouts.begin_attempt(PACK)
+    watched.timeouts.begin_attempt(PACK, JOINED)
+    for at, error in ((5.0, "no space left"), (9.0, "")):
+        watched.loop.go_to(at)
+        for worker in waiting:
+            watched.timeouts.note_outage(worker, error)
+    for at in (10.5, now):
+        watched.loop.go_to(at)
+    return watched.events
+
+
+@pytest.mark.parametrize("waits", [W0, JOURNAL])
+def test_those_that_waited_for_the_store_have_their_whole_time_again(waits: Worker) -> None:
+    assert timed_out_at(18.5, waits) == []
+    assert set(timed_out_at(19.5, waits)) == {TrialTimedOut(PACK), TrialTimedOut(PACK, JOINED)}
+
+
+@pytest.mark.parametrize("waiting", [[], [(WorkerId(1), 1)]])
+def test_the_time_of_those_that_did_not_wait_goes_on(waiting: list[Worker]) -> None:
+    assert set(timed_out_at(10.6, *waiting)) == {TrialTimedOut(PACK), TrialTimedOut(PACK, JOINED)}
+
+
+def test_a_lane_that_has_ended_gets_no_time_when_the_store_answers_again() -> None:
+    player = played()
+    for lane in range(3):
+        player.tell(TrainingEnded(PACK, Outcome.REACHED, 2, 2, lane=lane))
+    watched = Watched(player.state, trial_timeout_s=10.0)
+    watched.timeouts.begin_attempt(PACK, JOINED)
+    watched.timeouts.note_outage(W0, "no space left")
+    watched.timeouts.note_outage(W0, "")
+    watched.loop.go_to(10.5)
+    assert watched.events == [TrialTimedOut(PACK, JOINED)]

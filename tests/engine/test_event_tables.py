@@ -6,7 +6,7 @@ from typing import get_args
 
 from asyncsearch.actions import AnyAction
 from asyncsearch.engine import applying, deciding, learning, staleness
-from asyncsearch.events import AnyEvent, NodeFreed, PackMeasured, Reported, VolumeMeasured, WorkerAttached
+from asyncsearch.events import AnyEvent, NodeFreed, PackMeasured, PacksTimed, Reported, VolumeMeasured, WorkerAttached
 
 KINDS = set(get_args(AnyEvent))
 
@@ -16,7 +16,8 @@ def test_each_kind_of_event_is_learned_and_asked_whether_it_is_stale() -> None:
 
 
 def test_only_a_report_an_attached_worker_a_freed_node_and_what_was_measured_have_no_response_of_their_own() -> None:
-    assert set(deciding._BY_KIND) == KINDS - {Reported, WorkerAttached, NodeFreed, PackMeasured, VolumeMeasured}
+    without = {Reported, WorkerAttached, NodeFreed, PackMeasured, PacksTimed, VolumeMeasured}
+    assert set(deciding._BY_KIND) == KINDS - without
 
 
 def test_each_kind_of_action_is_applied() -> None:

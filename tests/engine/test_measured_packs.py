@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import Outcome, PackMeasured, PackSeconds, TrainingEnded
+from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds, PacksTimed, TrainingEnded
 from asyncsearch.ids import Lease
 from asyncsearch.plan.pack_curves import units_alone
 from asyncsearch.plan.packing import KnownPacks, Packing
@@ -183,6 +184,52 @@ def test_a_search_whose_packs_have_too_little_memory_ends_with_smaller_ones_and_
     assert {trial.state for trial in state.trials} == {TrialState.COMPLETED}
     assert sum(trial.failures + trial.losses for trial in state.trials) == 0
     assert list(dict.fromkeys(lanes_of(recorded.steps))) == [8, 4, 2]
+
+
+@given(fits=st.integers(1, 40), best=st.sampled_from([1, 8, 16]), lanes=st.integers(1, 100))
+def test_no_pack_has_more_lanes_than_are_predicted_to_fit(fits: int, best: int, lanes: int) -> None:
+    packs = known({2: 1.9, 4: 3.5, 8: 6.0, 16: 9.0 if best == 16 else 5.0} if best > 1 else {2: 0.5})
+    packs.fits = fits
+    assert packs.most(AUTO) <= fits
+    assert packs.most(Packing(lanes)) == min(lanes, fits)
+    assert all(count <= fits for count in packs.to_measure(AUTO, packs.most(AUTO)))
+
+
+@pytest.mark.parametrize(("limit", "lanes"), [(300, 4), (200, 2), (90, 1)])
+def test_memory_that_a_runner_has_measured_bounds_the_next_packs_of_its_structure(limit: int, lanes: int) -> None:
+    player = PackPlayer(trials=12, joins=False)
+    player.tell(PackMeasured(player.lease, memory=PackMemory(100, 50, limit, "its cgroup")))
+    for lane in range(4):
+        player.finish(lane)
+    assert player.works() == [lanes]
+
+
+def timed_by_another(group: str, curve: Mapping[int, float]) -> PacksTimed:
+    seconds = tuple(PackSeconds(*one) for one in known(curve).seconds.items())
+    return PacksTimed(group, seconds, "x86_64 processor", "another")
+
+
+@pytest.mark.parametrize(("curve", "lanes"), [({2: 1.9, 4: 3.5, 8: 3.6}, 4), ({2: 0.5, 4: 0.4, 8: 0.3}, 1)])
+def test_a_study_packs_as_many_as_another_has_found_to_train_fastest_and_times_none(
+    curve: dict[int, float], lanes: int
+) -> None:
+    state = auto_state(FIFO(max_resource=3))
+    player = Player(state)
+    player.tell(timed_by_another("{}", curve))
+    player.begin(20, 1)
+    (work,) = [action.work for action in player.last if hasattr(action, "work")]
+    assert len(work.lanes) == lanes
+    assert not isinstance(work.measured, tuple)
+
+
+def test_times_of_others_count_only_where_auto_has_measured_nothing_itself() -> None:
+    told = timed_by_another("{}", RISING)
+    assert not is_stale(auto_state(FIFO(max_resource=3)), told)
+    assert is_stale(packed_state(FIFO(max_resource=3), pack=4), told)
+    assert is_stale(packed_state(FIFO(max_resource=3), pack=None), told)
+    state = auto_state(FIFO(max_resource=3))
+    state.packs["{}"] = known({2: 1.5})
+    assert is_stale(state, told)
 
 
 def test_what_cannot_be_packed_trains_alone_from_then_on() -> None:

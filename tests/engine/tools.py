@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from asyncsearch.actions import Assign
@@ -50,8 +51,10 @@ def packed_state(
 class PackPlayer(Player):
     """Three trials of FIFO up to 3 units on one worker, as one pack."""
 
-    def __init__(self, trials: int = 3, **config: Any) -> None:
+    def __init__(self, trials: int = 3, *, joins: bool = True, **config: Any) -> None:
         super().__init__(packed_state(FIFO(max_resource=3), **config))
+        assert self.state.packing is not None
+        self.state.packing = msgspec.structs.replace(self.state.packing, takes_joiners=joins)
         self.begin(trials, 1)
         self.lease = Lease(0, W0, 1)
 

@@ -15,8 +15,8 @@ import torch
 from asyncsearch import ASHA, FIFO, Study
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.torch_zero1 import owners
-from tests.gangs.searches import Digits, digits, once
-from tests.gangs.test_same_results import promotions, weights
+from tests.gangs.searches import Digits, digits, once, promotions
+from tests.gangs.test_same_results import weights
 
 SIZES = [2, 4]
 UNITS = 3

@@ -10,6 +10,7 @@ from asyncsearch.events import (
     CheckpointFailed,
     Outcome,
     PackMeasured,
+    PackMemory,
     PackSeconds,
     Reported,
     TrainingEnded,
@@ -62,6 +63,7 @@ WORKER_MESSAGES = st.one_of(
         host=WORDS,
         pid=st.integers(0, 2**32 - 1),
         protocol=st.integers(0, 2**32 - 1),
+        device=WORDS,
     ),
     st.just(Heartbeat()),
     st.builds(
@@ -75,6 +77,7 @@ WORKER_MESSAGES = st.one_of(
         ).map(tuple),
         device=WORDS,
         refusal=TEXTS,
+        memory=st.none() | st.builds(PackMemory, *3 * [st.integers(0, 2**53 - 1)], WORDS),
     ),
     st.builds(
         VolumeMeasured,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -25,11 +26,12 @@ CURVE = {2: 1.6, 4: 2.6, 8: 4.0}
 
 
 @cache
-def searched(strategy: str | None, gain: bool = True) -> SimulationResult:
+def searched(strategy: str | None, gain: bool = True, seed: int = 1) -> SimulationResult:
     """Return the paper's Hyperband with R = 81 and eta = 3 on one worker; None: unpacked."""
     pack: dict[str, Any] = {} if strategy is None else {"pack": 8, "pack_opt": strategy}
     found = simulate(
-        Curves(seed=1),
+        Curves(seed=seed),
+        seed=seed,
         scheduler=Hyperband(max_resource=81, reduction_factor=3, variant="synchronous"),
         space=SPACE,
         num_trials=143,
@@ -56,4 +58,9 @@ def test_no_strategy_takes_longer_than_training_one_after_another(strategy: str)
 
 @pytest.mark.parametrize("strategy", [name for name in PACK_STRATEGIES if name != "plan"])
 def test_packs_of_one_structure_beat_the_strategies_of_the_paper(strategy: str) -> None:
-    assert searched("plan").wall_s < searched(strategy).wall_s
+    """In the mean of some searches: in one of them, what is left over at its end decides."""
+
+    def gain(strategy: str) -> float:
+        return mean(searched(None, seed=seed).wall_s / searched(strategy, seed=seed).wall_s for seed in range(1, 6))
+
+    assert gain("plan") > 1.02 * gain(strategy)

@@ -1,4 +1,4 @@
-"""``KerasTrainer.train_pack``: each trainer's unit equals its own, stacked or in one traced function."""
+"""``KerasTrainer.train_pack``: each trainer's unit equals its own, stacked or in turn."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ class Clipped(Net):
 @pytest.mark.parametrize(
     ("kind", "words"), [(Unlike, "each has another structure"), (Clipped, "SGD has clipnorm=0.1: leave it out")]
 )
-def test_members_that_cannot_be_stacked_train_in_one_function_as_alone(kind: type[Any], words: str, said: Any) -> None:
+def test_members_that_cannot_be_stacked_train_in_turn_as_alone(kind: type[Any], words: str, said: Any) -> None:
     assert both(kind, numbered(2)) < SMALL
     (line,) = said()
-    assert f"share one traced function, and their weights are not stacked: {words}" in line
+    assert f"share each batch and step in turn, since their weights are not stacked: {words}" in line
     assert kind.pack_refusal() == ""
 
 

@@ -293,7 +293,9 @@ def _packed(state: StudyState) -> str:
     most = max((lanes for packs in known for lanes in packs.units), default=0)
     parts = [f"{many(units, 'unit')} trained in packs of up to {most}"] if units else []
     if saved and units:
-        parts.append(f"which saved about {sum(saved):.3g} s of training, as measured")
+        others = sorted({packs.timed_by for packs in known if packs.timed_by and packs.units})
+        by = f" by {', '.join(map(repr, others))}" if others else ""
+        parts.append(f"which saved about {sum(saved):.3g} s of training, as measured{by}")
     memory = min((packs.memory for packs in known if packs.memory is not None), default=None)
     if memory is not None:
         parts.append(f"memory is enough for {memory} together")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from asyncsearch.actions import Assign
-from asyncsearch.events import PackMeasured, PackSeconds, Reported
+from asyncsearch.events import PackMeasured, PackSeconds, PacksTimed, Reported
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
@@ -191,6 +191,8 @@ def _leases(records: Iterable[Record]) -> tuple[list[_Lease], dict[str, dict[int
         event = record.event
         if isinstance(event, Reported):
             _note_report(event, record.t, projection.leases.get(event.lease.number + event.lane), leases)
+        elif isinstance(event, PacksTimed):
+            packs[event.group].note(event.seconds)
         elif isinstance(event, PackMeasured) and event.seconds:
             progress = projection.leases.get(event.lease.number)
             if progress is not None:

@@ -98,20 +98,22 @@ class Checkpoint(_message.Message):
     def __init__(self, node: _Optional[str] = ..., resource: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "worker", "epoch", "agent", "host", "pid")
+    __slots__ = ("protocol", "worker", "epoch", "agent", "host", "pid", "device")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     worker: int
     epoch: int
     agent: str
     host: str
     pid: int
-    def __init__(self, protocol: _Optional[int] = ..., worker: _Optional[int] = ..., epoch: _Optional[int] = ..., agent: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
+    device: str
+    def __init__(self, protocol: _Optional[int] = ..., worker: _Optional[int] = ..., epoch: _Optional[int] = ..., agent: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., device: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
@@ -163,17 +165,31 @@ class PackSeconds(_message.Message):
     seconds: float
     def __init__(self, lanes: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
+class PackMemory(_message.Message):
+    __slots__ = ("one", "each", "limit", "limited_by")
+    ONE_FIELD_NUMBER: _ClassVar[int]
+    EACH_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LIMITED_BY_FIELD_NUMBER: _ClassVar[int]
+    one: int
+    each: int
+    limit: int
+    limited_by: str
+    def __init__(self, one: _Optional[int] = ..., each: _Optional[int] = ..., limit: _Optional[int] = ..., limited_by: _Optional[str] = ...) -> None: ...
+
 class PackMeasured(_message.Message):
-    __slots__ = ("lease", "seconds", "device", "refusal")
+    __slots__ = ("lease", "seconds", "device", "refusal", "memory")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     seconds: _containers.RepeatedCompositeFieldContainer[PackSeconds]
     device: str
     refusal: str
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ...) -> None: ...
+    memory: PackMemory
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ..., memory: _Optional[_Union[PackMemory, _Mapping]] = ...) -> None: ...
 
 class VolumeMeasured(_message.Message):
     __slots__ = ("lease", "steps", "gradient_bytes", "device")

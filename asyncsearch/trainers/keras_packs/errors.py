@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class NotStackedError(Exception):
-    """Members cannot be one computation, and why; they may still be in one traced function."""
+    """Members cannot be one computation, and why; they may still share each batch, and step in turn."""
 
 
 class NotTogetherError(Exception):
-    """Members cannot be in one traced function either, and why: each trains alone."""
+    """Members cannot step in turn either, and why: each trains alone."""

@@ -6,7 +6,7 @@ Pseudocode of a unit::
         seed every generator as each one's own ``train`` does
         for each batch of the unit, which is read once:
             each applies its values at this fraction of the unit to its optimizer
-            alike ones step as one computation, and the others in one traced function
+            alike ones step as one computation, and each of the others by a traced step of its own
         the state of each is in its own ``net`` and ``opt`` again, so ``evaluate`` and ``save`` are those of the trainer
 """
 
@@ -18,10 +18,10 @@ from typing import Any
 
 from asyncsearch.trainers.keras_packs.errors import NotStackedError, NotTogetherError
 from asyncsearch.trainers.keras_packs.graphs import as_tensors
-from asyncsearch.trainers.keras_packs.one_function import OneFunction
 from asyncsearch.trainers.keras_packs.refusals import why_not_together
 from asyncsearch.trainers.keras_packs.sample_lines import sample_lines
 from asyncsearch.trainers.keras_packs.stacked import StackedMembers
+from asyncsearch.trainers.keras_packs.steps_in_turn import StepsInTurn
 from asyncsearch.trainers.keras_packs.structure import Structure, structure_of
 from asyncsearch.trainers.sample_order import batches
 
@@ -63,7 +63,7 @@ def _train_line(trainers: list[Any]) -> None:
 class _Unit:
     def __init__(self, trainers: list[Any]) -> None:
         self._trainers, self._first = trainers, trainers[0]
-        self._runs: list[StackedMembers | OneFunction] = []
+        self._runs: list[StackedMembers | StepsInTurn] = []
 
     def train(self) -> None:
         first = self._first
@@ -95,9 +95,9 @@ class _Unit:
             trainer.steps += 1
 
 
-def _runs_of(trainers: Sequence[Any], batch: tuple[Any, ...]) -> list[StackedMembers | OneFunction]:
-    """Return what trains each trainer: stacks of alike ones, and one function for the rest."""
-    found: list[StackedMembers | OneFunction] = []
+def _runs_of(trainers: Sequence[Any], batch: tuple[Any, ...]) -> list[StackedMembers | StepsInTurn]:
+    """Return what trains each trainer: stacks of alike ones, and steps in turn for the rest."""
+    found: list[StackedMembers | StepsInTurn] = []
     rest: list[Any] = []
     for structure, alike in by_structure(trainers):
         try:
@@ -110,7 +110,7 @@ def _runs_of(trainers: Sequence[Any], batch: tuple[Any, ...]) -> list[StackedMem
             _say_not_stacked(alike[0], str(error))
             rest += alike
     if rest:
-        found.append(OneFunction(rest))
+        found.append(StepsInTurn(rest))
         found[-1].prepare(batch)
     return found
 
@@ -129,7 +129,10 @@ def by_structure(trainers: Sequence[Any]) -> list[tuple[Structure | None, list[A
 
 def _say_not_stacked(trainer: Any, words: str) -> None:
     if words:
-        _say(type(trainer), f"these trainings share one traced function, and their weights are not stacked: {words}.")
+        _say(
+            type(trainer),
+            f"these trainings share each batch and step in turn, since their weights are not stacked: {words}.",
+        )
 
 
 def _say(kind: type, text: str) -> None:

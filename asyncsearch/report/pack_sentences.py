@@ -1,0 +1,42 @@
+"""What was measured of a pack, in words: how fast its trainings are together, and how many have memory enough."""
+
+from __future__ import annotations
+
+from asyncsearch.events import PackMeasured, PackMemory, PacksTimed
+from asyncsearch.plan.packing import MAX_LANES
+from asyncsearch.report.cleaning_lines import size
+from asyncsearch.trainers.pack_probe import fastest, most_that_fit
+
+
+def of_pack(event: PackMeasured) -> str:
+    """Return what the runner of a pack has told."""
+    if event.refusal:
+        return f"its pack trains one after another: {event.refusal}"
+    times = ", ".join(f"{one.lanes} in {one.seconds:.3g} s" for one in event.seconds)
+    return f"its pack was measured on {event.device}: a unit of {times}{_of_best(event)}{_of_memory(event.memory)}"
+
+
+def _of_best(event: PackMeasured) -> str:
+    """Return what the times say, if one training alone is among them."""
+    seconds = dict(event.seconds)
+    if len(seconds) < 2 or 1 not in seconds:
+        return ""
+    best = fastest(seconds)
+    return "; each trains alone, since that is as fast" if best == 1 else f"; {best} together gain most of these"
+
+
+def of_others_packs(event: PacksTimed) -> str:
+    """Return what was known of packs before the study had trained one."""
+    best = fastest(dict(event.seconds))
+    most = "each trains alone" if best == 1 else f"{best} train together"
+    return f"study {event.study!r} had timed packs of its structure on {event.device}: {most}"
+
+
+def _of_memory(memory: PackMemory | None) -> str:
+    """Return how many trainings fit together, as predicted; empty: as many as there may be."""
+    if memory is None or most_that_fit(memory) >= MAX_LANES:
+        return ""
+    return (
+        f"; one takes {size(memory.one)} and each further one {size(memory.each)}, so that {most_that_fit(memory)} fit "
+        f"into the {size(memory.limit)} that {memory.limited_by} leaves"
+    )

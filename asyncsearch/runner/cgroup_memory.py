@@ -1,0 +1,78 @@
+"""The files in which Linux tells how much memory a cgroup may use, how much it uses, and what was killed for it."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+_PROC = Path("/proc")
+_UNLIMITED = 2**60
+"""A limit from which on there is none; version 1 writes the largest multiple of a page."""
+_EVENTS = {"cgroup": "memory.oom_control", "cgroup2": "memory.events"}
+_LIMITS = {"memory.oom_control": "memory.limit_in_bytes", "memory.events": "memory.max"}
+_USED = {"memory.oom_control": "memory.usage_in_bytes", "memory.events": "memory.current"}
+_RECLAIMED = {"memory.oom_control": "total_inactive_file", "memory.events": "inactive_file"}
+"""What a cgroup holds of files and gives back before anything is killed."""
+
+
+def events_file_of(pid: int | str) -> Path | None:
+    """Return the file that counts what was killed in a process's cgroup with memory control; None: there is none."""
+    return events_file(text_of(_PROC / str(pid) / "cgroup"), text_of(_PROC / "self" / "mountinfo"))
+
+
+def events_file(cgroups: str, mounts: str) -> Path | None:
+    """Return the file that counts what was killed in a cgroup with memory control; None: there is none.
+
+    Args:
+        cgroups: text of ``/proc/PID/cgroup``.
+        mounts: text of ``/proc/PID/mountinfo`` of a process that sees the same folders as this one.
+    """
+    paths = {}
+    for line in cgroups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            paths["cgroup"] = path
+        elif not controllers:
+            paths["cgroup2"] = path
+    for kind in ("cgroup", "cgroup2"):  # a controller of version 1 is not in version 2
+        for line in mounts.splitlines() if kind in paths else ():
+            fields, _, after = line.partition(" - ")
+            found, _, options = after.split(" ", 2)
+            if found == kind and (kind == "cgroup2" or "memory" in options.split(",")):
+                root, mounted_at = fields.split(" ")[3:5]
+                return Path(mounted_at) / _below(root, paths[kind]) / _EVENTS[kind]
+    return None
+
+
+def _below(root: str, path: str) -> PurePosixPath:
+    """Return a cgroup's path below what is mounted; a container that sees only its own has that mounted."""
+    inside = PurePosixPath(path)
+    return inside.relative_to(root) if inside.is_relative_to(root) and ".." not in inside.parts else PurePosixPath()
+
+
+def limit_of(events: Path) -> int | None:
+    """Return the bytes that the cgroup of such a file may use; None: there is no limit, or it is not known."""
+    limit = _number_in(events.with_name(_LIMITS[events.name]))
+    return limit if limit is not None and limit < _UNLIMITED else None
+
+
+def room_in(events: Path) -> int | None:
+    """Return the bytes that the cgroup of such a file may still take; None: there is no limit, or it is not known."""
+    limit, used = limit_of(events), _number_in(events.with_name(_USED[events.name]))
+    if limit is None or used is None:
+        return None
+    lines = (line.split() for line in text_of(events.with_name("memory.stat")).splitlines())
+    reclaimed = sum(int(line[1]) for line in lines if line[0] == _RECLAIMED[events.name])
+    return max(0, limit - used + reclaimed)
+
+
+def text_of(file: Path) -> str:
+    """Return the text of a file of the kernel; empty: there is no such file."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _number_in(file: Path) -> int | None:
+    text = text_of(file).strip()
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,143 @@
+"""What the process of a pack holds, and may hold, while it trains one lane and then two: how many fit follows from it.
+
+On an accelerator it is what torch has allocated there. Elsewhere it is the memory of the process, where Linux tells it,
+and the limit is the narrowest of those of the machine, the cgroup and the process itself. What other processes take
+meanwhile is not foreseen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from asyncsearch.events import PackMemory
+from asyncsearch.runner.cgroup_memory import events_file_of, room_in, text_of
+
+_SELF = Path("/proc/self")
+_KIB = 1024
+_RLIMITS = {"VmSize": ("RLIMIT_AS", resource.RLIMIT_AS), "VmData": ("RLIMIT_DATA", resource.RLIMIT_DATA)}
+
+
+class MemoryMeter(Protocol):
+    """The memory of one device, as this process uses it."""
+
+    def begin(self) -> None:
+        """Begin to watch the peak anew."""
+
+    def held(self) -> int:
+        """Return the bytes that are held now; 0: nobody tells."""
+
+    def peak(self) -> int:
+        """Return the most bytes that were held since ``begin``."""
+
+    def room(self) -> tuple[int, str] | None:
+        """Return how many more bytes may be held, and what limits them; None: nobody tells."""
+
+
+class ProcessMemory:
+    """The memory of this process, as Linux counts it."""
+
+    def begin(self) -> None:
+        with contextlib.suppress(OSError):  # without it the peak is that of all the time before, too
+            (_SELF / "clear_refs").write_text("5")
+
+    def held(self) -> int:
+        return _status().get("VmRSS", 0)
+
+    def peak(self) -> int:
+        return _status().get("VmHWM", 0)
+
+    def room(self) -> tuple[int, str] | None:
+        return min(_rooms(), default=None)
+
+
+class AcceleratorMemory:
+    """The memory of torch's present accelerator."""
+
+    def __init__(self, cuda: Any) -> None:
+        self._cuda = cuda
+
+    def begin(self) -> None:
+        self._cuda.reset_peak_memory_stats()
+
+    def held(self) -> int:
+        return int(self._cuda.memory_allocated())
+
+    def peak(self) -> int:
+        return int(self._cuda.max_memory_allocated())
+
+    def room(self) -> tuple[int, str] | None:
+        free = self._cuda.mem_get_info()[0] + self._cuda.memory_reserved() - self._cuda.memory_allocated()
+        return int(free), "the accelerator"
+
+
+def present_meter() -> MemoryMeter:
+    """Return the meter of what this process trains on: of an accelerator, if it has begun to use one."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        return AcceleratorMemory(torch.cuda)
+    return ProcessMemory()
+
+
+class PackMemoryProbe:
+    """Watches how memory grows as lanes are built, and as one and two of them train."""
+
+    def __init__(self, meter: MemoryMeter | None = None) -> None:
+        self._meter = meter
+        self._built: list[int] = []
+        """What was held once each lane was built."""
+        self._peaks: list[int] = []
+        """The most that was held while one lane trained, and while two did."""
+
+    def lane_built(self) -> None:
+        """Note that one more lane was built."""
+        self._built.append((self._meter or present_meter()).held())
+
+    @contextlib.contextmanager
+    def watched(self, lanes: int) -> Iterator[None]:
+        """Watch the training of a unit of some lanes; only one and two of them, in this order, say something."""
+        meter = self._meter or present_meter()
+        meter.begin()
+        yield
+        if lanes == len(self._peaks) + 1 <= 2:
+            self._peaks.append(meter.peak())
+
+    def found(self) -> PackMemory | None:
+        """Return what was measured; None: two have not trained yet, or nobody tells what may be held."""
+        meter = self._meter or present_meter()
+        room = meter.room()
+        if len(self._peaks) < 2 or room is None or not meter.held():
+            return None
+        others = max(0, len(self._built) - 1)
+        built = max(0, self._built[-1] - self._built[0]) // others if others else 0
+        one, two = self._peaks
+        return PackMemory(max(0, one - others * built), built + max(0, two - one), meter.held() + room[0], room[1])
+
+
+def _rooms() -> Iterator[tuple[int, str]]:
+    """Yield what this process may still take by each limit."""
+    available = _sizes(text_of(Path("/proc/meminfo"))).get("MemAvailable")
+    if available is not None:
+        yield available, "the machine"
+    events = events_file_of("self")
+    room = None if events is None else room_in(events)
+    if room is not None:
+        yield room, "its cgroup"
+    for name, (limit_name, limit) in _RLIMITS.items():
+        most = resource.getrlimit(limit)[0]
+        if most != resource.RLIM_INFINITY:
+            yield max(0, most - _status().get(name, 0)), limit_name
+
+
+def _status() -> dict[str, int]:
+    return _sizes(text_of(_SELF / "status"))
+
+
+def _sizes(text: str) -> dict[str, int]:
+    """Return name -> bytes of the lines that end with ``kB``."""
+    lines = (line.partition(":") for line in text.splitlines() if line.endswith(" kB"))
+    return {name: int(rest.split()[0]) * _KIB for name, _, rest in lines}

@@ -1,0 +1,106 @@
+"""How fast packs train, kept for studies of the same code: what one has timed, the next one begins with.
+
+    packs/<code>/<structure and device>.json      in the folder that studies share
+
+Times are kept by the code of the trainable, the structure of a training (its hyper-parameters that are no floats, the
+batch size among them) and the device. They decide how many trainings are packed, and no result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from asyncsearch.events import PackSeconds, PacksTimed
+from asyncsearch.shared.files import SharedFiles, Written
+
+
+class PackTimes(Protocol):
+    """A place that keeps times for studies of one code. Any thread may call its methods."""
+
+    def known_on(self, device: str) -> Iterable[PacksTimed]:
+        """Return what others have timed on a device."""
+
+    def keep(self, timed: PacksTimed) -> None:
+        """Keep what this study has timed."""
+
+
+class TimesInProcess:
+    """The times of studies that share the workers of one process's cluster, by their code."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, str, str], PacksTimed] = {}
+
+    def of_code(self, code: str) -> PackTimes:
+        """Return the part of studies of one code."""
+        return _TimesOfCode(self, code)
+
+    def known_on(self, code: str, device: str) -> list[PacksTimed]:
+        with self._lock:
+            return [timed for (of, _, on), timed in self._kept.items() if (of, on) == (code, device)]
+
+    def keep(self, code: str, timed: PacksTimed) -> None:
+        with self._lock:
+            self._kept[code, timed.group, timed.device] = timed
+
+
+class _TimesOfCode(PackTimes):
+    def __init__(self, all_times: TimesInProcess, code: str) -> None:
+        self._all, self._code = all_times, code
+
+    def known_on(self, device: str) -> Iterable[PacksTimed]:
+        return self._all.known_on(self._code, device)
+
+    def keep(self, timed: PacksTimed) -> None:
+        self._all.keep(self._code, timed)
+
+
+class KeptTimes(Written, frozen=True, kw_only=True):
+    """The content of one file."""
+
+    study: str
+    structure: str
+    device: str
+    seconds: list[PackSeconds]
+
+
+_KEPT = msgspec.json.Decoder(KeptTimes)
+
+
+class TimesInFolder(PackTimes):
+    """The times in a folder that studies share, as they were when the study began."""
+
+    def __init__(self, files: SharedFiles, code: str) -> None:
+        """Read what is known of a code."""
+        self._files, self._folder = files, f"packs/{code}"
+        found = (files.read(f"{self._folder}/{name}", _KEPT) for name in files.store.list(self._folder))
+        self._known = [one for one in found if one is not None]
+
+    def known_on(self, device: str) -> Iterable[PacksTimed]:
+        found = [one for one in self._known if one.device == device]
+        return [PacksTimed(one.structure, tuple(one.seconds), device, one.study) for one in found]
+
+    def keep(self, timed: PacksTimed) -> None:
+        kept = KeptTimes(study=timed.study, structure=timed.group, device=timed.device, seconds=[*timed.seconds])
+        self._files.write(f"{self._folder}/{_digest(timed.group, timed.device)}.json", kept)
+
+
+def code_key(trainable: str, parts: Mapping[str, str], defaults: Mapping[str, object]) -> str:
+    """Return the key of a trainable's code and constants; empty: the code is not known, so nothing is kept.
+
+    Args:
+        trainable: its name.
+        parts: name -> digest of what it consists of.
+        defaults: values of parameters that the study declares.
+    """
+    text = [f"{name}={value!r}" for values in (parts, defaults) for name, value in sorted(values.items())]
+    return _digest(trainable, *text) if parts else ""
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()

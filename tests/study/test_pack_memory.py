@@ -1,0 +1,74 @@
+"""``pack="auto"`` under a limit of memory: how many fit is predicted from one training and two, in a real process."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from asyncsearch import FIFO, Study
+from asyncsearch.events import PackMeasured, TrainingEnded
+from asyncsearch.journal.opening import read_records
+from asyncsearch.runner.pack_memory import ProcessMemory
+from asyncsearch.trainers.pack_probe import most_that_fit
+from tests.study.test_packs import Line, lanes, measured, study
+
+LANE_BYTES = 32 << 20
+ROOM = 6 * LANE_BYTES + LANE_BYTES // 2
+
+
+class Heavy(Line):
+    """Takes as long for many as for one, and much memory for each; its process may take little."""
+
+    def train(self) -> None:
+        self.train_pack([self])
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Line]) -> None:
+        limit_once()
+        held = [bytearray(LANE_BYTES) for _ in trainers]
+        sum(range(8_000_000))
+        for trainer in trainers:
+            trainer.loss *= 1 - trainer.hp["rate"]
+        del held
+
+
+def limit_once() -> None:
+    """Let this process take no more than ``ROOM`` from its first training on."""
+    if resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY:
+        status = Path("/proc/self/status").read_text()
+        data = int(status.partition("VmData:")[2].split()[0]) * 1024
+        resource.setrlimit(resource.RLIMIT_DATA, (data + ROOM, resource.RLIM_INFINITY))
+
+
+def failures(found: Study) -> list[str]:
+    events = [record.event for record in read_records(found.store)]
+    return [event.error_kind for event in events if isinstance(event, TrainingEnded) and event.error_kind]
+
+
+def test_auto_trains_no_more_together_than_are_predicted_to_fit_and_none_runs_out_of_memory(tmp_path: Path) -> None:
+    found = study(tmp_path / "s", Heavy, FIFO(max_resource=2), pack="auto", backend="processes")
+    found.run(40, parallelism=1, display="none")
+    first: Any = measured(found)[0]
+    assert isinstance(first, PackMeasured)
+    assert first.memory is not None
+    fits = most_that_fit(first.memory)
+    assert 2 <= fits <= 6
+    assert max(count for told in measured(found) for count, _ in told.seconds) <= fits
+    assert failures(found) == []
+    assert max(lanes(found)[1:]) <= fits
+    story = " ".join(found.explain("trial-0").split())
+    assert f"so that {fits} fit into the" in story
+    assert "that RLIMIT_DATA leaves" in story
+
+
+def test_the_memory_of_a_process_is_watched_from_the_beginning_of_each_training() -> None:
+    meter = ProcessMemory()
+    held = bytearray(8 * LANE_BYTES)
+    del held
+    meter.begin()
+    before = meter.held()
+    held = bytearray(2 * LANE_BYTES)
+    del held
+    assert before + LANE_BYTES < meter.peak() < before + 4 * LANE_BYTES
