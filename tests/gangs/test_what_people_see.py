@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch import FIFO, Gang, what_if
+from asyncsearch import FIFO, Autoscale, Gang, what_if
 from asyncsearch.engine.handling import handle
 from asyncsearch.errors import UsageError
 from asyncsearch.events import AnyEvent, DriverStarted, RunRequested, WorkerAttached, WorkerLost
@@ -40,6 +40,18 @@ def test_the_table_says_how_many_workers_train_a_trial() -> None:
     for event in (DriverStarted("test"), RunRequested(4, 4), WorkerAttached(WorkerId(0), 1)):
         player.tell(event)
     assert workers_line(status_of(state)) == "1 of 4 workers, 2 to a trial, after 0:00:00"
+
+
+def test_the_table_names_the_trials_on_more_workers_than_others() -> None:
+    state = make_state(FIFO(max_resource=100), can_save=True)
+    state.gang = Gang(1, autoscale=Autoscale(0.5))
+    player = Player(state)
+    player.tell(DriverStarted("test"))
+    player.tell(RunRequested(1, 2))
+    for worker in (WorkerId(0), WorkerId(1)):
+        player.tell(WorkerAttached(worker, 1))
+    state.attempts[0].size = 2
+    assert workers_line(status_of(state)).startswith("2 of 2 workers, trial-0 on 2, after ")
 
 
 @pytest.mark.slow

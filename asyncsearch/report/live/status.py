@@ -17,6 +17,7 @@ from asyncsearch.trial import TO_BE_CONTINUED, Params, Trial, TrialState
 _RUNNING_ROWS = 5
 _BEST_ROWS = 5
 _FAILED_ROWS = 2
+_ENLARGED = 3
 
 
 class TrialRow(msgspec.Struct, frozen=True):
@@ -66,6 +67,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """0 between runs."""
     workers_each: int = 1
     """How many of them train one trial together."""
+    enlarged: tuple[str, ...] = ()
+    """The first trials that train on more workers than others, each with how many: "trial-7 on 4"."""
     workers_had: int = 0
     """How many the run was given that has just ended; 0: unknown, or a run is in progress."""
     place: str = ""
@@ -260,6 +263,7 @@ def status_of(
         workers_wanted=run.parallelism if run is not None else 0,
         workers_had=workers if run is None else 0,
         workers_each=1 if state.gang is None else state.gang.size,
+        enlarged=_enlarged(state),
         place=place,
         is_unfinished=is_unfinished,
         num_trials=num_trials if run is not None or is_unfinished else None,
@@ -283,6 +287,12 @@ def status_of(
         could_pack=could_pack,
         beyond_quota=_beyond_quota(state),
     )
+
+
+def _enlarged(state: StudyState) -> tuple[str, ...]:
+    least = 1 if state.gang is None else state.gang.size
+    larger = [attempt for attempt in state.attempts.values() if attempt.is_training and attempt.size > least]
+    return tuple([f"{state.trials[attempt.trial].name} on {attempt.size}" for attempt in larger[:_ENLARGED]])
 
 
 def _packed(state: StudyState) -> str:

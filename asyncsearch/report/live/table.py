@@ -138,7 +138,8 @@ def workers_line(status: StudyStatus) -> str:
         return ""
     time = "" if status.elapsed_s is None else f" after {duration(status.elapsed_s)}"
     each = f", {status.workers_each} to a trial," if status.workers_each > 1 else ""
-    return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}{_place(status)}{each}{time}"
+    larger = f", {', '.join(status.enlarged)}," if status.enlarged else ""
+    return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}{_place(status)}{each}{larger}{time}"
 
 
 def missing_line(status: StudyStatus) -> str:
