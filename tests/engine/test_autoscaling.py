@@ -118,6 +118,15 @@ def test_no_trial_gets_more_than_the_largest_size_or_what_is_efficient() -> None
         assert max(size for size in sizes if sizes[size] > 2 or size <= most) <= most
 
 
+def test_several_trainings_share_the_idle_workers_in_one_decision() -> None:
+    recorded = played(scaled(FIFO(max_resource=30), Autoscale(0.1, max_size=4)), 2, 8)
+    changed = [
+        [action for action in actions if isinstance(action, CutWork) and isinstance(action.resize, str)]
+        for _, _, actions in recorded.steps
+    ]
+    assert max(map(len, changed)) == 2
+
+
 def test_a_large_gang_gives_workers_to_trials_that_wait() -> None:
     recorded = played(scaled(Hyperband(max_resource=27), Autoscale(0.2)), 27, 16)
     reasons = [cut.resize for cut in cuts(recorded) if isinstance(cut.resize, str)]
@@ -169,6 +178,20 @@ class ScaledWorld(World):
                 assert len(members) % gang.size == 0
                 assert len({member.worker for member in members}) == len(members)
                 assert (len(members) > gang.size) == isinstance(action.work.sized, str)
+                self.require_nothing_waits(is_larger=len(members) > gang.size)
+        self.require_one_change_at_a_time(actions)
+
+    def require_nothing_waits(self, *, is_larger: bool) -> None:
+        """Require that workers made a gang larger only where no other work could use them."""
+        state = self.state
+        waits = bool(state.plan.ready_batches(1)) or state.scheduler.next_promotion() is not None
+        assert not (is_larger and waits), "a gang has the workers of trials that wait"
+
+    def require_one_change_at_a_time(self, actions: Sequence[AnyAction]) -> None:
+        """Require that no training is to pause for workers on which an earlier one counts."""
+        new = {action.lease for action in actions if isinstance(action, CutWork) and isinstance(action.resize, str)}
+        earlier = {attempt.lease for attempt in self.state.attempts.values() if attempt.resize} - new
+        assert not (new and earlier)
 
 
 @pytest.mark.parametrize("size", [1, 2])
