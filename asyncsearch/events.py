@@ -158,6 +158,8 @@ class PacksTimed(Event, frozen=True, tag="packs_timed"):
     device: str
     study: str
     """Name of the other study."""
+    fits: int | None = None
+    """How many had memory enough together there, as predicted; None: not known."""
 
 
 class VolumeMeasured(LeaseEvent, frozen=True, tag="volume_measured"):

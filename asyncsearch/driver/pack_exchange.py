@@ -31,7 +31,7 @@ class PackExchange:
             return
         group, known = measured
         seconds = tuple(PackSeconds(*one) for one in sorted(known.seconds.items()))
-        timed = PacksTimed(group, seconds, known.device, self._state.config.study)
+        timed = PacksTimed(group, seconds, known.device, self._state.config.study, known.fits)
         for place in self._places:
             self._files.submit(self._keep, place, timed)
 

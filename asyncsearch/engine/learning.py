@@ -280,7 +280,7 @@ def _learn_of_packs(state: StudyState, event: PackMeasured, _now: float) -> None
 def _learn_times_of_others(state: StudyState, event: PacksTimed, _now: float) -> None:
     known = state.packs.setdefault(event.group, KnownPacks())
     known.note(event.seconds)
-    known.device, known.timed_by = event.device, event.study
+    known.device, known.timed_by, known.fits = event.device, event.study, event.fits
 
 
 def _learn_volume(state: StudyState, event: VolumeMeasured, _now: float) -> None:

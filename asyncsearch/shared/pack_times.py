@@ -67,6 +67,7 @@ class KeptTimes(Written, frozen=True, kw_only=True):
     structure: str
     device: str
     seconds: list[PackSeconds]
+    fits: int | None = None
 
 
 _KEPT = msgspec.json.Decoder(KeptTimes)
@@ -83,10 +84,16 @@ class TimesInFolder(PackTimes):
 
     def known_on(self, device: str) -> Iterable[PacksTimed]:
         found = [one for one in self._known if one.device == device]
-        return [PacksTimed(one.structure, tuple(one.seconds), device, one.study) for one in found]
+        return [PacksTimed(one.structure, tuple(one.seconds), device, one.study, one.fits) for one in found]
 
     def keep(self, timed: PacksTimed) -> None:
-        kept = KeptTimes(study=timed.study, structure=timed.group, device=timed.device, seconds=[*timed.seconds])
+        kept = KeptTimes(
+            study=timed.study,
+            structure=timed.group,
+            device=timed.device,
+            seconds=[*timed.seconds],
+            fits=timed.fits,
+        )
         self._files.write(f"{self._folder}/{_digest(timed.group, timed.device)}.json", kept)
 
 

@@ -57,10 +57,10 @@ class StudyDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it takes over what other studies trained in packs, though it does not pack."""
     gang: Gang | None = None
     """How many workers train a trial together; None: one."""
-    devices: float | None = None
-    """How many devices a worker sees, below 1: its share of one; None: those that its machine shows."""
     keep_dirs: int | None = None
     """Of how many of the best finished trials the folders stay; None: of all."""
+    devices: float | None = None
+    """How many devices a worker sees, below 1: its share of one; None: those that its machine shows."""
 
     @property
     def takes_packed(self) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -220,6 +221,13 @@ def test_a_study_packs_as_many_as_another_has_found_to_train_fastest_and_times_n
     (work,) = [action.work for action in player.last if hasattr(action, "work")]
     assert len(work.lanes) == lanes
     assert not isinstance(work.measured, tuple)
+
+
+def test_no_more_are_packed_than_had_memory_enough_in_the_study_that_timed_them() -> None:
+    player = Player(auto_state(FIFO(max_resource=3)))
+    player.tell(msgspec.structs.replace(timed_by_another("{}", RISING), fits=3))
+    player.begin(20, 1)
+    assert [len(action.work.lanes) for action in player.last if hasattr(action, "work")] == [3]
 
 
 def test_times_of_others_count_only_where_auto_has_measured_nothing_itself() -> None:

@@ -11,7 +11,7 @@ from asyncsearch.shared.files import SharedFiles
 from asyncsearch.shared.pack_times import PackTimes, TimesInFolder, TimesInProcess, code_key
 from asyncsearch.store import LocalStore
 
-TIMED = PacksTimed('{"width": 8}', (PackSeconds(1, 0.5), PackSeconds(2, 0.625)), "x86_64 processor", "first")
+TIMED = PacksTimed('{"width": 8}', (PackSeconds(1, 0.5), PackSeconds(2, 0.625)), "x86_64 processor", "first", 12)
 
 
 class Places:
