@@ -1,9 +1,9 @@
 """Decides which trainings get more workers than others, and when running ones go on with more or fewer. Pure.
 
-Workers are given to trainings that could begin first, ``workers_per_trial`` to each. Only what is left makes a gang
-larger; see ``plan.autoscale``. A running training changes its number of workers by a pause at the end of a unit: it is
-cut there, and its trials wait for work as after any pause. While some do so, no others are chosen, since these would
-count on the same workers.
+Trainings that could begin get workers before any gets more than ``workers_per_trial``, and where idle workers are more
+than these need, each gets its part of them; see ``plan.autoscale``. A running training changes its number of workers
+by a pause at the end of a unit: it is cut there, and its trials wait for work as after any pause. While some do so, no
+others are chosen, since these would count on the same workers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def size_for(state: StudyState, batch: Batch, least: int, more: Callable[[], boo
     idle = state.pool.count_idle()
     if batch.stages[-1].stop == UNBOUNDED or choose_size(gang.autoscale, known, gang.size, idle, units) is None:
         return alone
-    spare = idle - gang.size * _count_others(state, idle // gang.size, more)
+    spare = idle // (1 + _count_others(state, idle // gang.size, more))
     return choose_size(gang.autoscale, known, gang.size, spare, units) or alone
 
 

@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncsearch.actions import AnyAction, Assign, CutWork
+from asyncsearch.actions import AnyAction, Assign, CutWork, MoveTrial
+from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.autoscaling import note_unit
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
-from asyncsearch.ids import WorkerId
-from asyncsearch.plan.autoscale import Autoscale
+from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.plan.autoscale import Autoscale, KnownSpeed
+from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.plan.gangs import Gang
+from asyncsearch.plan.packing import group_of
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
@@ -127,6 +131,41 @@ def test_several_trainings_share_the_idle_workers_in_one_decision() -> None:
     assert max(map(len, changed)) == 2
 
 
+def known_speed() -> KnownSpeed:
+    """Return what is known of workers that train eight times as fast as one if they are eight."""
+    return KnownSpeed({1: [10.0], 8: [1.25]}, {size: [0.1] for size in range(1, 9)})
+
+
+def test_promotions_of_one_rung_share_the_idle_workers() -> None:
+    state = scaled(SHA(max_resource=9), Autoscale(0.5))
+    state.speeds[group_of({"x": 0.5})] = known_speed()
+    recorded = played(state, 9, 8)
+    stages = [(action.work.lanes[0].stages[0].start, 1 + len(action.work.followers)) for action in assigned(recorded)]
+    assert sorted(size for start, size in stages if start == 1)[-3:] == [2, 3, 3]
+    assert max(size for start, size in stages if start == 3) == 8
+
+
+def test_a_unit_costs_what_it_would_on_as_many_workers_as_others_have() -> None:
+    state = scaled(FIFO(max_resource=9), Autoscale(0.5))
+    state.speeds[group_of({"x": 0.5})] = known_speed()
+    played(state, 1, 1)
+    attempt = Attempt(Lease(99, WorkerId(0), 1), Batch(None, (PlannedStage(NodeKey("n"), 0, 9, (TrialId(0),)),)), [])
+    attempt.size = 8
+    assert note_unit(state, attempt, 1.25) == pytest.approx(10.0)
+
+
+def test_what_cannot_be_saved_after_any_unit_never_pauses_for_workers() -> None:
+    state = make_state(FIFO(max_resource=30))
+    state.gang = Gang(1, autoscale=Autoscale(0.1))
+    assert cuts(played(state, 2, 8)) == []
+
+
+def test_a_trial_that_pauses_for_workers_says_so() -> None:
+    recorded = played(scaled(FIFO(max_resource=30), Autoscale(0.1)), 2, 8)
+    moves = [action for _, _, actions in recorded.steps for action in actions if isinstance(action, MoveTrial)]
+    assert any(move.reason.startswith("it goes on with 2 workers: ") for move in moves)
+
+
 def test_a_large_gang_gives_workers_to_trials_that_wait() -> None:
     recorded = played(scaled(Hyperband(max_resource=27), Autoscale(0.2)), 27, 16)
     reasons = [cut.resize for cut in cuts(recorded) if isinstance(cut.resize, str)]
@@ -179,6 +218,10 @@ class ScaledWorld(World):
                 assert len({member.worker for member in members}) == len(members)
                 assert (len(members) > gang.size) == isinstance(action.work.sized, str)
                 self.require_nothing_waits(is_larger=len(members) > gang.size)
+            if isinstance(action, CutWork) and isinstance(action.resize, str):
+                attempt = self.state.attempts[action.lease.number]
+                assert attempt.resource < action.stop < attempt.batch.stages[-1].stop, "it would gain nothing"
+                assert attempt.size > gang.size or action.resize.startswith("it goes on with ")
         self.require_one_change_at_a_time(actions)
 
     def require_nothing_waits(self, *, is_larger: bool) -> None:
