@@ -9,7 +9,7 @@ Then the simulator, with the curve that was measured there for two workers, carr
 workers: ``sim_wall_s``, ``sim_last_rung_s`` and ``sim_worker_s`` are virtual. The worker-seconds may be at most
 1 / efficiency times those of the baseline.
 
-    python scripts/bench_autoscale.py [--repeats 3] [--efficiency 0.75] [--hidden 1024]
+    python scripts/bench_autoscale.py [--repeats 3] [--efficiency 0.75] [--hidden 3072]
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3, help="searches of each way (default: 3)")
     parser.add_argument("--efficiency", type=float, default=0.75, help="least efficiency (default: 0.75)")
-    parser.add_argument("--hidden", type=int, default=1024, help="hidden units (default: 1024)")
+    parser.add_argument("--hidden", type=int, default=3072, help="hidden units (default: 3072)")
     options = parser.parse_args()
     scale = Autoscale(options.efficiency)
     alone, together = [], []
