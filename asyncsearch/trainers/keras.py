@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
@@ -124,7 +125,7 @@ class KerasTrainer(FrameworkTrainer):
         self._compile(self.optimizer(hp))
 
     def _gradient_bytes(self) -> int:
-        return sum(one.numpy().nbytes for one in self.net.trainable_variables)
+        return sum(math.prod(one.shape) * tf.as_dtype(one.dtype).size for one in self.net.trainable_variables)
 
     def _call(self, inputs: tuple[Any, ...]) -> None:
         self.net(*inputs, training=False)

@@ -7,7 +7,7 @@ REFUSED = [
     ("study(early_stopping=True)", "write scheduler=ASHA(max_resource=81)"),
     ("study(verbose=True)", "write study.run(display='auto') or study.run(logs=True)"),
     ("study(algorithm='tpe')", "write searcher='tpe', or scheduler=ASHA(max_resource=81)"),
-    ("study(resources_per_trial={'gpu': 1})", "SparkSession.builder.config('spark.task.resource.gpu.amount', 1)"),
+    ("study(resources_per_trial={'gpu': 1})", "devices_per_trial=1"),
     ("study(checkpoint=True)", "write checkpoints=Checkpoints(keep_checkpoints=3)"),
     # A scheduler where a searcher is taken, and the other way round
     ("study(searcher='hyperband')", "write scheduler=Hyperband(max_resource=81)"),

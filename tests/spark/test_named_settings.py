@@ -19,7 +19,7 @@ OURS = {BIND_KEY, HOST_KEY, PORT_KEY}
 OF_USERS = ("spark.executorEnv.", "spark.yarn.appMasterEnv.", "spark.hadoop.")
 """Settings whose ends are names of environment variables, or of Hadoop."""
 COMPOSED = re.compile(
-    r"spark\.(?:executor|task)\.(resource)\.\w+\.(amount|discoveryScript|vendor)"
+    r"spark\.(?:executor|task|worker)\.(resource)\.\w+\.(amount|discoveryScript|vendor)"
     r"|(spark\.kubernetes\.(?:driver|executor)\.volumes)\.(\w+)\.\w+\.(mount\.path|options)\b.*"
     r"|(spark\.kubernetes\.authenticate\.\w+)\.(serviceAccountName)"
 )
