@@ -70,9 +70,9 @@ class _Story:
         self._leases: set[int] = set()
         """Numbers of the leases under which workers trained for it."""
         self._packs: set[int] = set()
+        """The first numbers of these leases."""
         self._timed: dict[str, PacksTimed] = {}
         """What other studies have timed, by structure."""
-        """The first numbers of these leases."""
         self._values: dict[TrialId, tuple[int, float | None]] = {}  # the last report of each trial
         self._firsts: dict[TrialId, int | None] = {}  # the first target of each trial, which differs between brackets
         self._rungs: dict[tuple[int | None, int], dict[TrialId, float | None]] = {}

@@ -14,20 +14,23 @@ from asyncsearch.actions import AnyAction, Assign, CutWork, MoveTrial
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.autoscaling import note_unit
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import RunRequested
+from asyncsearch.events import Reported
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.journal.format import SegmentReader
 from asyncsearch.plan.autoscale import Autoscale, KnownSpeed
 from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.plan.gangs import Gang
+from asyncsearch.plan.pack_curves import speedup_at
 from asyncsearch.plan.packing import group_of
+from asyncsearch.report.what_if.recorded_units import recorded_units
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate import Delays, Faults, Loss, SimulationResult, TrainingModel, simulate
 from asyncsearch.simulate.workloads import Curves
-from asyncsearch.testing.agent_world import World
 from asyncsearch.trial import TrialState
 from tests.engine.test_random_events import SHARED
+from tests.engine.test_random_gangs import GangWorld
 from tests.engine.tools import Recorded, live_through, make_state, record, replayed
 from tests.examples import examples
 
@@ -195,29 +198,44 @@ def test_lost_workers_of_large_gangs_cost_no_trial() -> None:
     assert [(t.id, t.state, t.value) for t in found.trials] == [(t.id, t.state, t.value) for t in quiet.trials]
 
 
-class ScaledWorld(World):
+def test_the_journal_tells_what_a_unit_takes_on_one_worker_and_what_more_gain() -> None:
+    recorded = played(scaled(ASHA(max_resource=27), Autoscale(0.3)), 40, 8)
+    units = recorded_units(list(SegmentReader().read("000001.jsonl", recorded.lines)))
+    assert len(units.gang_speedup) > 2
+    for size, speedup in units.gang_speedup.items():
+        assert speedup == pytest.approx(speedup_at(CURVE, size), rel=0.05)
+    trained = [units.unit_s[trial.id] for trial in recorded.state.trials if trial.resource == 27]
+    assert trained == pytest.approx([10.0] * len(trained), rel=0.1), "as on one worker, whatever they had"
+
+
+def test_a_gang_that_has_lost_a_worker_reports_no_more() -> None:
+    state = make_state(FIFO(max_resource=20))
+    state.gang = Gang(2)
+    faults, delays = Faults(losses=[Loss(WorkerId(1), 37.0)]), Delays(detect_s=30.0)
+    recorded = record(state, 1, 2, workload=Curves(seed=1, unit_s=10.0), faults=faults, delays=delays)
+    times = [now for now, event, _ in recorded.steps if isinstance(event, Reported)]
+    assert max(now for now in times if now < 67.0) == 35.0, "two workers train a unit in 5 s, until one is lost"
+
+
+class ScaledWorld(GangWorld):
     """Agents of which any number may train one lease."""
 
-    def begin_run(self) -> None:
-        gang = self.state.gang
-        assert gang is not None
-        if self.state.run is None:
-            self.end_of_run = None
-            self.tell(RunRequested(self.chance.randint(1, 14), self.chance.randint(gang.size, 4 * gang.size + 1)))
-
-    def decided(self, actions: Sequence[AnyAction]) -> None:
+    def require_size(self, size: int) -> None:
         gang = self.state.gang
         assert gang is not None
         assert gang.autoscale is not None
+        assert gang.size <= size <= (gang.autoscale.max_size or size)
+        assert size % gang.size == 0
+
+    def decided(self, actions: Sequence[AnyAction]) -> None:
+        super().decided(actions)
+        gang = self.state.gang
+        assert gang is not None
         for action in actions:
             if isinstance(action, Assign):
-                members = action.work.gang
-                assert isinstance(members, tuple)
-                assert gang.size <= len(members) <= (gang.autoscale.max_size or len(members))
-                assert len(members) % gang.size == 0
-                assert len({member.worker for member in members}) == len(members)
-                assert (len(members) > gang.size) == isinstance(action.work.sized, str)
-                self.require_nothing_waits(is_larger=len(members) > gang.size)
+                is_larger = 1 + len(action.work.followers) > gang.size
+                assert is_larger == isinstance(action.work.sized, str)
+                self.require_nothing_waits(is_larger=is_larger)
             if isinstance(action, CutWork) and isinstance(action.resize, str):
                 attempt = self.state.attempts[action.lease.number]
                 assert attempt.resource < action.stop < attempt.batch.stages[-1].stop, "it would gain nothing"

@@ -50,10 +50,16 @@ class GangWorld(World):
             if isinstance(action, Assign):
                 members = action.work.gang
                 assert isinstance(members, tuple)
-                assert (gang.min_size or gang.size) <= len(members) <= gang.size
+                self.require_size(len(members))
                 assert members[0].worker == action.work.lease.worker
                 assert all(self.state.pool.is_current(member.worker, member.epoch) for member in members)
         self.require_apart()
+
+    def require_size(self, size: int) -> None:
+        """Require that a gang may have so many workers."""
+        gang = self.state.gang
+        assert gang is not None
+        assert (gang.min_size or gang.size) <= size <= gang.size
 
     def fetch(self, training: Training, *, is_kind: bool) -> None:
         if self.state.attempt(training.lease) is None:  # a member was lost, and rank 0 is told to drop the work

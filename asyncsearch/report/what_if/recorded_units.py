@@ -125,7 +125,7 @@ def recorded_units(records: Sequence[Record], given: Speedups | None = None) -> 
     for lease in leases:
         for number, one in enumerate(lease.rounds):
             factor = one.units * _units_alone(training, lease, one, is_first=number == 0)
-            factor *= speedup_at(gangs, lease.size) if gangs else 1.0
+            factor /= speedup_at(gangs, lease.size) if gangs else 1.0  # one worker would train fewer in that time
             trials = [lane.trial for lane in one.lanes.values()]
             if not one.is_pure:
                 others.append(_Others(trials, one.ended_s - one.began_s, factor, one.has_setup))
