@@ -97,13 +97,13 @@ class WorkerShare:
     """The part of one study's run: what it holds and needs, and what it may have."""
 
     def __init__(self, workers: SharedWorkers, terms: StudyJoined) -> None:
-        """Hold nothing yet; ``terms`` are the study's name, weight, limit and priority."""
+        """Hold nothing yet; ``terms`` are the study's name, weight, limit, priority and gangs."""
         self._workers, self._terms = workers, terms
         self._lock = threading.Lock()
         self._running: set[tuple[WorkerId, int]] = set()
         """Launches that were begun and have not ended."""
         self._reported: WorkersNeeded | None = None
-        self.most = min(workers.workers, terms.max_workers or workers.workers)
+        self.most = terms.sizes.usable(min(workers.workers, terms.max_workers or workers.workers))
         """The most workers that it may ever have."""
 
     @property

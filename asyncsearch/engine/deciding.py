@@ -23,7 +23,7 @@ from asyncsearch.engine.moving import (
     wait,
 )
 from asyncsearch.engine.packs import packs_of
-from asyncsearch.engine.share import cut_short, give_back, launch, may_launch, relaunch
+from asyncsearch.engine.share import count_launchable, cut_short, give_back, launch, relaunch
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, judge, stop_all, stop_run, stop_training
 from asyncsearch.events import (
@@ -112,7 +112,9 @@ def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
     slot = state.pool.slots[event.worker]
     if slot.fruitless <= state.config.max_relaunches:
         relaunch(state, slot.worker, emit)
-    elif not state.pool.alive() and not may_launch(state):
+    elif count_launchable(state):
+        launch(state, emit)
+    elif not state.pool.alive():
         reason = f"every worker was lost {slot.fruitless} times in a row; the last reason: {event.reason}"
         stop_run(state, reason, "WorkersLostError", emit)
 

@@ -7,6 +7,7 @@ workers and dissolved when its training ends, so that the next gang may have oth
 from __future__ import annotations
 
 from asyncsearch.engine.pool import Slot, SlotState
+from asyncsearch.engine.share import count_launchable
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import WorkerId
 from asyncsearch.plan.gangs import GangCounts, size_now
@@ -32,10 +33,14 @@ def members(state: StudyState, leader: WorkerId, size: int) -> tuple[GangMember,
 
 
 def is_waiting_in_vain(state: StudyState) -> bool:
-    """Return whether no gang can ever be formed: no worker trains or starts, and those that are idle are too few."""
-    if state.gang is None or next_size(state):
+    """Return whether no gang can ever be formed: no worker trains or starts, and those that are idle are too few.
+
+    On a cluster that others share, workers may come in the slots that are left.
+    """
+    alive = state.pool.alive()
+    if state.gang is None or next_size(state) or any(slot.state is not SlotState.IDLE for slot in alive):
         return False
-    return all(slot.state is SlotState.IDLE for slot in state.pool.alive())
+    return len(alive) + count_launchable(state) < (state.gang.min_size or state.gang.size)
 
 
 def _is_present(slot: Slot) -> bool:

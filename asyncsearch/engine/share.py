@@ -1,7 +1,8 @@
 """Keeps the workers of a study within its share of the cluster, and says how many it could use. Pure.
 
 A worker beyond the share is dismissed once it is idle and all of its checkpoints are durable. Of busy ones, those that
-come to the boundary of a stage first end there: the rest of their batch is planned for other workers.
+come to the boundary of a stage first end there: the rest of their batch is planned for other workers. A training with
+more workers than others pauses at the end of its unit and goes on with as many as they have.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.trial import UNBOUNDED
 
 _GIVEN_BACK = "another study has the worker"
+_FEWER = "it goes on with fewer workers, since another study has some of its own"
 
 
 def excess(state: StudyState) -> int:
@@ -41,9 +43,9 @@ def relaunch(state: StudyState, worker: WorkerId, emit: Emit) -> None:
         emit(LaunchWorker(worker, state.pool.epoch(worker) + 1))
 
 
-def may_launch(state: StudyState) -> bool:
-    """Return whether a slot is left, of those shared with others, whose workers were not lost in vain."""
-    return _is_shared(state) and next(_launchable(state), None) is not None
+def count_launchable(state: StudyState) -> int:
+    """Return how many slots are left, of those shared with others, whose workers were not lost in vain."""
+    return sum(1 for _ in _launchable(state)) if _is_shared(state) else 0
 
 
 def give_back(state: StudyState, emit: Emit) -> None:
@@ -62,26 +64,35 @@ def cut_short(state: StudyState, emit: Emit, *, is_urgent: bool) -> None:
     """
     surplus = excess(state) - state.pool.count_idle()  # idle ones wait for their checkpoints only
     training = [attempt for attempt in state.attempts.values() if attempt.is_training]
-    ends = {attempt.number: _end_of(attempt, to_unit=is_urgent and state.config.can_save) for attempt in training}
-    training.sort(key=lambda attempt: (ends[attempt.number] - attempt.resource, attempt.number))
-    for attempt in training[: max(0, surplus)]:
+    larger = {attempt.number for attempt in training if _is_larger(state, attempt)}
+    at_unit = {one.number for one in training if state.config.can_save and is_urgent} | larger
+    ends = {one.number: _end_of(one, to_unit=one.number in at_unit) for one in training}
+    training.sort(key=lambda one: (one.number not in larger, ends[one.number] - one.resource, one.number))
+    for attempt in training:
+        if surplus <= 0:
+            return
+        surplus -= attempt.size
         if ends[attempt.number] < attempt.stop:
-            emit(CutWork(attempt.lease, ends[attempt.number], attempt.lane))
+            resize = _FEWER if attempt.number in larger else UNSET
+            emit(CutWork(attempt.lease, ends[attempt.number], attempt.lane, resize))
 
 
 def demand(state: StudyState, most: int) -> int:
     """Return how many workers the study could use now, at most ``most``: those that train, and what could begin.
 
-    A trial that may be created counts as work, although it may turn out to wait for what another one trains.
+    A trial that may be created counts as work, although it may turn out to wait for what another one trains. A training
+    counts as many workers as each trial is to have; those that it has beyond are for others to use.
     """
-    busy = sum(1 for slot in state.pool.slots.values() if slot.state is SlotState.BUSY)
+    each = 1 if state.gang is None else state.gang.size
+    slots = state.pool.slots.values()
+    busy = each * sum(1 for slot in slots if slot.state is SlotState.BUSY and slot.leader is None)
     if state.run is None or state.stopping or busy >= most:
         return min(busy, most)
     lanes = 1 if state.packing is None else state.packing.limit
-    left = (most - busy) * lanes
+    left = -(-(most - busy) // each) * lanes
     ready = len(state.plan.ready_batches(left)) if state.waiting else 0
     ready += state.scheduler.next_promotion() is not None
-    return min(most, busy - -(ready + _creatable(state, left)) // lanes)
+    return min(most, busy - -(ready + _creatable(state, left)) // lanes * each)
 
 
 def _creatable(state: StudyState, most: int) -> int:
@@ -117,6 +128,11 @@ def _launchable(state: StudyState) -> Iterator[WorkerId]:
         is_in_vain = slot is not None and slot.fruitless > state.config.max_relaunches
         if is_free and not (is_in_vain and _is_shared(state)):
             yield worker
+
+
+def _is_larger(state: StudyState, attempt: Attempt) -> bool:
+    """Return whether an attempt has more workers than others and can go on with fewer after its present unit."""
+    return state.gang is not None and attempt.size > state.gang.size and state.config.can_save
 
 
 def _end_of(attempt: Attempt, *, to_unit: bool) -> int:

@@ -9,6 +9,9 @@ changes its study only once another study lags by so many seconds of a worker (`
 only if another study waits for it, and a need that falls counts as it was for ``settle_s`` seconds, so that the moment
 between two stages moves no worker. A worker that was not given back after ``patience_s`` seconds is asked for at the
 end of its present unit of training.
+
+A study whose trials train on several workers gets and gives back as many at once as its gangs can use. Until they are
+all free, those that are stay reserved for it: no other study may have more than it is to have.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from asyncsearch.fair.gang_sizes import GangSizes
 from asyncsearch.fair.service import REMEMBERED_S, Service
-from asyncsearch.fair.shares import Demand, fair_rates, shares
+from asyncsearch.fair.shares import Demand, FairPart, Turn, divide
 
 TURN_S = 30.0
 SETTLE_S = 1.0
 PATIENCE_S = 60.0
 _SOON_S = 0.001
+_ALONE = GangSizes()
 
 
 class StudyJoined(msgspec.Struct, frozen=True):
@@ -34,6 +39,8 @@ class StudyJoined(msgspec.Struct, frozen=True):
     weight: float = 1.0
     max_workers: int | None = None
     priority: int = 0
+    sizes: GangSizes = _ALONE
+    """How many workers each of its trials needs."""
 
 
 class WorkersNeeded(msgspec.Struct, frozen=True):
@@ -96,6 +103,11 @@ class _Member(msgspec.Struct):
         return max(self.share, self.known, self.held)
 
     @property
+    def next_share(self) -> int:
+        """The next larger share of which it could use all."""
+        return self.demand.sizes.above(self.share)
+
+    @property
     def is_answered(self) -> bool:
         """Whether it has said that it knows its share."""
         return self.known == self.share
@@ -111,7 +123,8 @@ class WorkerBroker:
 
         Args:
             workers: of the cluster, from 1.
-            turn_s: the least time that a study keeps a worker of which it is owed a part only.
+            turn_s: the least time that a study keeps a worker, or the workers of a gang, of which it is owed a part
+                only.
             settle_s: how long a need that has fallen counts as it was.
             patience_s: how long a study may take to give a worker back at the boundary of a stage.
         """
@@ -119,10 +132,8 @@ class WorkerBroker:
         self._turn_s, self._settle_s, self._patience_s = turn_s, settle_s, patience_s
         self._members: dict[str, _Member] = {}
         self._service = Service(max(REMEMBERED_S, 2 * turn_s))  # else a long turn would never end
-        self._rates: dict[str, float] = {}
-        """The exact fair share of each study."""
-        self._target: dict[str, int] = {}
-        """The whole workers that each study is to have."""
+        self._parts: dict[str, FairPart] = {}
+        """What each study is to have."""
         self._due_s: float | None = None
 
     def handle(self, fact: BrokerFact, now: float) -> list[SetShare]:
@@ -151,7 +162,7 @@ class WorkerBroker:
     def _learn(self, fact: BrokerFact, now: float) -> None:
         match fact:
             case StudyJoined():
-                demand = Demand(fact.study, 0, fact.weight, fact.max_workers, fact.priority)
+                demand = Demand(fact.study, 0, fact.weight, fact.max_workers, fact.priority, fact.sizes)
                 self._members[fact.study] = _Member(demand)
             case StudyLeft():
                 self._members.pop(fact.study, None)
@@ -180,43 +191,41 @@ class WorkerBroker:
 
     def _decide(self) -> list[SetShare]:
         demands = [member.demand for member in self._members.values()]
-        self._rates = {study: float(rate) for study, rate in fair_rates(demands, self.workers).items()}
-        self._service.hold(self._rates, {study: member.held for study, member in self._members.items()})
-        target = self._target = shares(demands, self.workers, lags=self._precedence())
+        self._parts = divide(demands, self.workers, self._turns())
+        rates = {study: float(part.rate) for study, part in self._parts.items()}
+        self._service.hold(rates, {study: member.held for study, member in self._members.items()})
         # One message at a time: of two on their way it would not be known how many workers are being launched.
         open_to = {study: member for study, member in self._members.items() if member.is_answered}
         former = {study: member.share for study, member in open_to.items()}
-        self._ask_back(open_to, target)
-        self._grant(open_to, target)
+        self._ask_back(open_to)
+        self._grant(open_to)
         return [SetShare(study, member.share) for study, member in open_to.items() if member.share != former[study]]
 
-    def _precedence(self) -> dict[str, float]:
-        """Return who comes first where a share is rounded up: whoever lags, but each for a whole turn."""
-        return {study: lag + self._bonus(study) for study, lag in self._service.lags.items()}
+    def _turns(self) -> dict[str, Turn]:
+        """Return who comes first where a share is rounded up: whoever lags, but each for a whole turn.
 
-    def _bonus(self, study: str) -> float:
-        """Return how much further others must lag to take a worker's time from a study.
-
-        Its turn does not end before its workers have attached: else short turns would be all starts and no training.
+        A turn does not end before its workers have attached: else short turns would be all starts and no training.
         """
-        if not self._is_rounded_up(study):
-            return 0.0
-        return math.inf if self._members[study].starting else self._turn_s
+        widest = max((member.demand.sizes.size for member in self._members.values()), default=1)
+        turn_s = self._turn_s * widest
+        self._service.remembered_s = max(REMEMBERED_S * widest, 2 * turn_s)  # else a long turn would never end
+        return {
+            study: Turn(self._service.lags.get(study, 0.0), member.share, math.inf if member.starting else turn_s)
+            for study, member in self._members.items()
+        }
 
-    def _is_rounded_up(self, study: str) -> bool:
-        return self._members[study].share > self._rates[study] > 0
-
-    def _ask_back(self, members: Mapping[str, _Member], target: Mapping[str, int]) -> None:
+    def _ask_back(self, members: Mapping[str, _Member]) -> None:
         """Lower the shares of studies that have more than their own, as far as others wait for workers."""
-        wanted = sum(max(0, target[study] - member.share) for study, member in self._members.items())
+        wanted = sum(max(0, self._target(study) - member.share) for study, member in self._members.items())
         coming = sum(member.taken - member.share for member in self._members.values())
         short = wanted - self._free() - coming
-        for study, member in sorted(members.items(), key=lambda pair: target[pair[0]] - pair[1].share):
-            given = max(0, min(short, member.share - target[study]))
-            member.share -= given
-            short -= given
+        for study, member in sorted(members.items(), key=lambda pair: self._target(pair[0]) - pair[1].share):
+            given = max(0, min(short, member.share - self._target(study)))
+            kept = member.demand.sizes.usable(member.share - given) if given else member.share
+            short -= member.share - kept
+            member.share = kept
 
-    def _grant(self, members: Mapping[str, _Member], target: Mapping[str, int]) -> None:
+    def _grant(self, members: Mapping[str, _Member]) -> None:
         """Raise the shares of studies that have less than their own, the one that misses most for its weight first."""
 
         def order(member: _Member) -> tuple[int, float]:
@@ -227,11 +236,15 @@ class WorkerBroker:
             short = [
                 member
                 for study, member in members.items()
-                if member.share < target[study] and (free > 0 or member.taken > member.share)
+                if member.share < self._target(study) and max(0, member.next_share - member.taken) <= free
             ]
             if not short:
                 return
-            min(short, key=order).share += 1
+            first = min(short, key=order)
+            first.share = first.next_share
+
+    def _target(self, study: str) -> int:
+        return self._parts[study].workers
 
     def _free(self) -> int:
         return self.workers - sum(member.taken for member in self._members.values())
@@ -252,23 +265,30 @@ class WorkerBroker:
 
     def _next_turn(self, now: float) -> float | None:
         """Return when the first study that waits for its turn lags so far that it has one; None: it never does."""
-        parted = [
-            study for study, rate in self._rates.items() if rate != int(rate) and self._members[study].is_answered
-        ]
-        holders = [study for study in parted if self._target[study] > self._rates[study]]
+        parts = [part for study, part in self._parts.items() if self._members[study].is_answered]
+        waiting = [part for part in parts if part.workers < part.rate]
         dues = [
             due
-            for waiting in parted
-            if waiting not in holders
-            for holder in holders
-            if (due := self._turn_of(waiting, holder, now)) is not None
+            for late in waiting
+            for other in parts
+            if other is not late and other.demand.priority == late.demand.priority
+            for gap in _gaps(late, other)
+            if (due := self._turn_of(late, other, gap, now)) is not None
         ]
         return min(dues, default=None)
 
-    def _turn_of(self, waiting: str, holder: str, now: float) -> float | None:
-        speed = self._service.speeds[waiting] - self._service.speeds[holder]
-        if self._members[waiting].demand.priority != self._members[holder].demand.priority or speed <= 0:
-            return None
-        first = self._precedence()
-        gap = max(0.0, first[holder] - first[waiting])
-        return None if math.isinf(gap) else now + gap / speed + _SOON_S
+    def _turn_of(self, late: FairPart, other: FairPart, gap: float, now: float) -> float | None:
+        speeds = self._service.speeds
+        speed = speeds[late.demand.study] - speeds[other.demand.study]
+        is_coming = speed > 0 and math.isfinite(gap) and gap >= 0  # else it has come, and was not enough
+        return now + gap / speed + _SOON_S if is_coming else None
+
+
+def _gaps(late: FairPart, other: FairPart) -> Iterable[float]:
+    """Yield by how much more a study must lag than another one, which has what it misses, to have its turn."""
+    if other.workers > other.rate:
+        yield other.rise - late.rise
+        if other.is_large and late.workers < late.floor:
+            yield other.rise - late.keep
+    if late.is_large and other.workers >= other.floor > 0:
+        yield other.keep - late.rise

@@ -3,6 +3,10 @@
 Workers are poured into the studies of the highest priority, each filled in proportion to its weight, until it has as
 many as it can use; what is left goes to the next priority. So shares are max-min fair: a study gets more only of
 workers that no study with less for its weight could use.
+
+A share is whole, and where trials train on several workers, it is what their gangs can use. Shares that are not are
+rounded down or up by turns. Where what is left over is too little to round a share up at all, other studies have less
+than their own while it is that study's turn.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ from itertools import groupby
 import msgspec
 
 from asyncsearch.arguments import above_zero, integer_of, positive
+from asyncsearch.fair.gang_sizes import GangSizes
 
 _NO_LAGS: Mapping[str, float] = {}
+_ALONE = GangSizes()
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -34,6 +40,8 @@ class Demand(msgspec.Struct, frozen=True):
     """The most that it may have, from 1; None: no limit."""
     priority: int = 0
     """Studies of a higher one are filled first."""
+    sizes: GangSizes = _ALONE
+    """How many workers each of its trials needs."""
 
     def __post_init__(self) -> None:
         above_zero("weight", self.weight)
@@ -44,25 +52,80 @@ class Demand(msgspec.Struct, frozen=True):
     @property
     def limit(self) -> int:
         """The most that it can use and may have."""
-        return self.workers if self.max_workers is None else min(self.workers, self.max_workers)
+        most = self.workers if self.max_workers is None else min(self.workers, self.max_workers)
+        return self.sizes.usable(most)
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """What decides whether it is a study's turn to have its share rounded up."""
+
+    lag: float = 0.0
+    """Seconds of workers that it should have had and has not."""
+    share: int = 0
+    """What it may have until now."""
+    bonus: float = 0.0
+    """By how much others must lag more to take from it what it has."""
+
+
+class FairPart(msgspec.Struct):
+    """A study's part of the cluster."""
+
+    demand: Demand
+    rate: Fraction
+    """Its exact fair share, in workers; a part of a worker is a part of its time."""
+    workers: int
+    """The whole workers that it is to have; at first those that it can use of ``rate``."""
+    limit: int
+    """The most that it can use."""
+    turn: Turn
+    floor: int = 0
+    """The most workers that it can use of ``rate``."""
+    is_large: bool = False
+    """Whether others must have less than their own for its share to be rounded up."""
+
+    @property
+    def rise(self) -> float:
+        """Who has the highest is rounded up first."""
+        return self.turn.lag + (self.turn.bonus if self.turn.share > self.rate > 0 else 0.0)
+
+    @property
+    def keep(self) -> float:
+        """Who has a higher ``rise`` may take what is its own."""
+        return self.turn.lag + (self.turn.bonus if self.turn.share >= self.floor else 0.0)
+
+    @property
+    def missing(self) -> int:
+        """How many more workers would round its share up; 0: it has it."""
+        return self.demand.sizes.above(self.workers) - self.workers if self.workers < self.rate else 0
+
+    @property
+    def level(self) -> float:
+        """What it is to have, for its weight."""
+        return self.workers / self.demand.weight
+
+
+def divide(demands: Collection[Demand], workers: int, turns: Mapping[str, Turn]) -> dict[str, FairPart]:
+    """Return the part of each study.
+
+    Args:
+        demands: one of each study.
+        workers: of the cluster, from 0.
+        turns: of each study; one that is left out neither lags nor has workers.
+    """
+    found: dict[str, FairPart] = {}
+    for group in _by_priority(demands):
+        parts = _divided(group, workers, turns)
+        workers -= sum(part.workers for part in parts)
+        found |= {part.demand.study: part for part in parts}
+    return found
 
 
 def fair_rates(demands: Collection[Demand], workers: int) -> dict[str, Fraction]:
-    """Return the exact fair share of each study, in workers; a part of a worker is a part of its time."""
-    rates: dict[str, Fraction] = {}
-    left = Fraction(workers)
-    for group in _by_priority(demands):
-        rates |= _filled(group, left)
-        left -= sum(rates[demand.study] for demand in group)
-    return rates
+    """Return the exact fair share of each study, in workers."""
+    return {study: part.rate for study, part in divide(demands, workers, {}).items()}
 
 
-def shares(
-    demands: Collection[Demand],
-    workers: int,
-    *,
-    lags: Mapping[str, float] = _NO_LAGS,
-) -> dict[str, int]:
+def shares(demands: Collection[Demand], workers: int, *, lags: Mapping[str, float] = _NO_LAGS) -> dict[str, int]:
     """Return whole workers for each study: its fair share, rounded down or up.
 
     Args:
@@ -71,17 +134,8 @@ def shares(
         lags: which studies come first where a share is rounded up: those with the highest number. Among equal ones
             the largest part of a worker comes first, then the order of ``demands``.
     """
-    rates = fair_rates(demands, workers)
-    found: dict[str, int] = {}
-    for group in _by_priority(demands):
-        whole = {demand.study: int(rates[demand.study]) for demand in group}
-        spare = int(sum(rates[demand.study] for demand in group)) - sum(whole.values())
-        parts = [demand.study for demand in group if rates[demand.study] > whole[demand.study]]
-        parts.sort(key=lambda study: (-lags.get(study, 0.0), whole[study] - rates[study]))
-        for study in parts[:spare]:
-            whole[study] += 1
-        found |= whole
-    return found
+    parts = divide(demands, workers, {study: Turn(lag) for study, lag in lags.items()})
+    return {study: part.workers for study, part in parts.items()}
 
 
 def _by_priority(demands: Collection[Demand]) -> Iterator[Sequence[Demand]]:
@@ -90,13 +144,81 @@ def _by_priority(demands: Collection[Demand]) -> Iterator[Sequence[Demand]]:
         yield list(group)
 
 
-def _filled(group: Sequence[Demand], workers: Fraction) -> dict[str, Fraction]:
+def _divided(group: Sequence[Demand], workers: int, turns: Mapping[str, Turn]) -> list[FairPart]:
+    limits = {demand.study: min(demand.limit, demand.sizes.usable(workers)) for demand in group}
+    rates = _filled(group, limits, Fraction(workers))
+    parts = [
+        FairPart(demand, rate, demand.sizes.usable(int(rate)), limits[demand.study], turns.get(demand.study, Turn()))
+        for demand in group
+        for rate in (rates[demand.study],)
+    ]
+    spare = workers - sum(part.workers for part in parts)
+    for part in parts:
+        part.floor, part.is_large = part.workers, part.missing > spare
+    for part in sorted(parts, key=lambda part: (-part.rise, part.floor - part.rate)):
+        spare -= _round_up(part, parts, spare)
+    _pour_rest(parts, spare)
+    return parts
+
+
+def _filled(group: Sequence[Demand], limits: Mapping[str, int], workers: Fraction) -> dict[str, Fraction]:
     """Pour workers into studies in proportion to their weights; the one that is full first is settled first."""
     weights = {demand.study: Fraction(demand.weight) for demand in group}
     open_weight, rates = sum(weights.values(), Fraction()), {}
-    for demand in sorted(group, key=lambda demand: demand.limit / weights[demand.study]):
-        weight = weights[demand.study]
-        rates[demand.study] = min(Fraction(demand.limit), workers * weight / open_weight)
-        workers -= rates[demand.study]
-        open_weight -= weight
+    for study in sorted(weights, key=lambda study: limits[study] / weights[study]):
+        rates[study] = min(Fraction(limits[study]), workers * weights[study] / open_weight)
+        workers -= rates[study]
+        open_weight -= weights[study]
     return rates
+
+
+def _round_up(part: FairPart, parts: Sequence[FairPart], spare: int) -> int:
+    """Round a share up if there are workers for it; return how many of the spare ones that takes; it may free some."""
+    missing = part.missing
+    if not missing:
+        return 0
+    taken = _taken(part, parts, missing - spare) if missing > spare and part.is_large else {}
+    freed = sum(other.workers - left for other, left in taken.values())
+    if missing > spare + freed:
+        return 0
+    for other, left in taken.values():
+        other.workers = left
+    part.workers += missing
+    return missing - freed
+
+
+def _taken(part: FairPart, parts: Sequence[FairPart], short: int) -> dict[str, tuple[FairPart, int]]:
+    """Return which studies that lag less could have how many workers less, so that so many are freed.
+
+    The one that has most for its weight gives first; those that were rounded up for they lag more give nothing.
+    """
+    givers = {
+        other.demand.study: (other, other.workers)
+        for other in parts
+        if other is not part and other.keep < part.rise and other.workers <= other.floor
+    }
+
+    def order(study: str) -> tuple[float, float]:
+        other, left = givers[study]
+        return left / other.demand.weight, -other.keep
+
+    while short > 0 and (giving := [study for study, (_, left) in givers.items() if left]):
+        other, left = givers[max(giving, key=order)]
+        givers[other.demand.study] = other, other.demand.sizes.below(left)
+        short -= left - other.demand.sizes.below(left)
+    return givers
+
+
+def _pour_rest(parts: Sequence[FairPart], spare: int) -> None:
+    """Give workers that round nothing up to studies that could use them, that with least for its weight first."""
+    while True:
+        able = [part for part in parts if part.workers < part.limit and _next(part) - part.workers <= spare]
+        if not able:
+            return
+        part = min(able, key=lambda part: part.level)
+        spare -= _next(part) - part.workers
+        part.workers = _next(part)
+
+
+def _next(part: FairPart) -> int:
+    return part.demand.sizes.above(part.workers)

@@ -28,6 +28,7 @@ from asyncsearch.fair.broker import (
     WorkerBroker,
     WorkersNeeded,
 )
+from asyncsearch.fair.gang_sizes import GangSizes
 from asyncsearch.simulate.clock import VirtualClock
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.options import Delays
@@ -98,7 +99,9 @@ class SharedSimulation:
             raise UsageError(f"There is a study {name!r} already: name this one otherwise.")
         study = _Study(state, workload, workers=self.workers, delays=delays, clock=self.clock)
         self.studies[name] = study
-        terms = StudyJoined(name, weight, max_workers, priority)
+        gang = state.gang
+        sizes = GangSizes() if gang is None else GangSizes(gang.size, gang.min_size)
+        terms = StudyJoined(name, weight, max_workers, priority, sizes)
 
         def begin() -> None:
             self._tell(terms)

@@ -19,6 +19,7 @@ from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.report.live.cluster_display import cluster_display
 from asyncsearch.shared.pack_times import TimesInProcess
 from asyncsearch.study.first_calls import IN_RUN
+from asyncsearch.study.gang_option import least_workers, require_limit, require_workers, sizes_of, workers_for
 from asyncsearch.study.runnable import SharedPlace
 from asyncsearch.study.script_runs import note_run
 from asyncsearch.study.study import Study, backend_of, require_end
@@ -98,7 +99,8 @@ class Cluster:
             study: with a store of its own.
             num_trials: as in ``Study.run``.
             weight: studies that could use more workers than there are get them in this proportion; above 0.
-            max_workers: the most workers that it may have, from 1; None: no limit.
+            max_workers: the most workers that it may have, from 1, or from as many as train one of its trials; None: no
+                limit.
             priority: studies of a higher one get all workers that they can use before those of a lower one.
             timeout: seconds, or a ``timedelta``, after which its run ends with what it has by then, whether it had
                 workers or not.
@@ -108,17 +110,22 @@ class Cluster:
 
         Raises:
             UsageError: an argument is invalid, or the study cannot run here; no worker has been started for it.
+            NotEnoughSlotsError: the cluster has fewer workers than one of its trials needs.
             ClusterError: the workers cannot run.
         """
         backend = self._require_submittable(study)
         total = None if num_trials is None else positive("num_trials", num_trials)
         require_end(study, total)
         Demand(study.name, 0, weight, max_workers, priority)
+        require_workers(study.gang, self.parallelism)
+        require_limit(study.gang, max_workers)
         timeout_s = None if timeout is None else seconds_of("timeout", timeout)
         note_run(study, total, self.parallelism)
         launcher = self._open(study)
+        workers_for(study.gang, self._found.parallelism)
         self._say_notes()
-        share = WorkerShare(self._workers, StudyJoined(self._key(study), float(weight), max_workers, priority))
+        sizes = sizes_of(study.gang)
+        share = WorkerShare(self._workers, StudyJoined(self._key(study), float(weight), max_workers, priority, sizes))
         place = SharedPlace(share, self._found, backend, self._pack_times)
         mine = Submission(study, place, self._wakeup, watch=self.watch, shown=self._found.warnings)
         self._submissions.append(mine)
@@ -202,20 +209,23 @@ class Cluster:
             self.close()
 
     def require_slots(self, studies: Sequence[Study]) -> None:
-        """Refuse a cluster that has no worker for each of some studies.
+        """Refuse a cluster that has no workers for a trial of each of some studies.
 
         Raises:
             NotEnoughSlotsError: there are fewer slots.
         """
         launcher = self._open(studies[0])
-        if self._found.parallelism >= len(studies):
+        needed = sum(least_workers(study.gang) for study in studies)
+        if self._found.parallelism >= needed:
             return
         try:
-            found = launcher.check(len(studies))
+            found = launcher.check(needed)
         except NotEnoughSlotsError as error:
+            each = "a worker each" if needed == len(studies) else f"{needed} workers for a trial each"
+            most = f"at most {self._found.parallelism}" if needed == len(studies) else "fewer"
             raise NotEnoughSlotsError(
-                f"{len(studies)} studies side by side need a worker each, and the cluster has not as many slots: run "
-                f"at most {self._found.parallelism} of them at a time, or give it more."
+                f"{len(studies)} studies side by side need {each}, and the cluster has not as many slots: run {most} "
+                "of them at a time, or give it more."
             ) from error
         self._use(found)
 
@@ -245,11 +255,6 @@ class Cluster:
             raise UsageError(f"submit({study!r}): name a study, {_EXAMPLE}.")
         if self._is_closed:
             raise UsageError(f"This cluster is closed: submit {study.name!r} inside its `with` block.")
-        if study.gang is not None:
-            raise UsageError(
-                f"{study.name!r} trains each trial on {study.gang.size} workers, and a study on a shared cluster has "
-                "one worker a trial: run it by itself, study.run(...), or leave out workers_per_trial=."
-            )
         backend = backend_of(study)
         running = [one.study for one in self._submissions if one.is_running]
         require_apart([*running, study])

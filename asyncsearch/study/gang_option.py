@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
+from asyncsearch.fair.gang_sizes import GangSizes
 from asyncsearch.plan.autoscale import Autoscale
 from asyncsearch.plan.gangs import Gang, gang_of
 from asyncsearch.plan.packing import Packing
@@ -42,11 +43,34 @@ def require_workers(gang: Gang | None, parallelism: int | None) -> None:
     Raises:
         UsageError: they are too few for one trial.
     """
-    if gang is not None and parallelism is not None and parallelism < _least(gang):
+    if gang is not None and parallelism is not None and parallelism < least_workers(gang):
         raise UsageError(
             f"parallelism={parallelism} counts workers, and each trial trains on {_words(gang)}: run with "
             f"parallelism={gang.size} or more, or give the study fewer workers_per_trial."
         )
+
+
+def require_limit(gang: Gang | None, max_workers: int | None) -> None:
+    """Check the most workers that a study is to have of a cluster, before anything is started.
+
+    Raises:
+        UsageError: they are too few for one trial.
+    """
+    if gang is not None and max_workers is not None and max_workers < least_workers(gang):
+        raise UsageError(
+            f"max_workers={max_workers} is less than one trial needs, which trains on {_words(gang)}: write "
+            f"max_workers={gang.size} or more, or give the study fewer workers_per_trial."
+        )
+
+
+def least_workers(gang: Gang | None) -> int:
+    """Return the fewest workers that can train a trial."""
+    return sizes_of(gang).least
+
+
+def sizes_of(gang: Gang | None) -> GangSizes:
+    """Return which numbers of workers a study can use."""
+    return GangSizes() if gang is None else GangSizes(gang.size, gang.min_size)
 
 
 def useful_workers(gang: Gang | None, num_trials: int | None) -> int | None:
@@ -66,7 +90,7 @@ def workers_for(gang: Gang | None, workers: int) -> int:
     """
     if gang is None:
         return workers
-    if workers < _least(gang):
+    if workers < least_workers(gang):
         raise NotEnoughSlotsError(
             f"Each trial trains on {_words(gang)}, and there is room for {workers}: give the study fewer "
             "workers_per_trial, or the cluster more slots."
@@ -89,10 +113,6 @@ def gang_notes(gang: Gang | None) -> list[str]:
     if gang is None or gang.size == 1:
         return []
     return [f"{gang.size} workers train each trial; the time of a unit is theirs together."]
-
-
-def _least(gang: Gang) -> int:
-    return gang.min_size or gang.size
 
 
 def _words(gang: Gang) -> str:

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import FIFO, Gang, Study, Trainer, run_together, uniform
+from asyncsearch import FIFO, Cluster, Gang, Study, Trainer, run_together, uniform
 from asyncsearch.errors import AsyncSearchError, NotEnoughSlotsError, UsageError
+from asyncsearch.ids import WorkerId
+from asyncsearch.launch.base_launcher import Launcher, Preflight
+from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.study.gang_option import workers_for
 from tests.gangs.searches import Digits, linear
 
@@ -52,6 +55,26 @@ def study(store: Path, trainable: Any = None, **options: Any) -> Study:
     return Study(trainable or linear(), space=space, metric="loss", mode="min", store=store, **settings)
 
 
+class TwoSlots(ProcessLauncher):
+    """A cluster of two slots."""
+
+    def check(self, parallelism: int | None) -> Preflight:
+        if (parallelism or 0) > 2:
+            raise NotEnoughSlotsError("There are 2.")
+        return Preflight(parallelism=2)
+
+    def launch(self, worker: WorkerId, epoch: int) -> None:
+        raise AssertionError("a worker was started")
+
+
+def submitted(cluster: int | Launcher, made: Study, **terms: Any) -> None:
+    """Submit a study to a cluster of so many workers."""
+    backend: Any = cluster if isinstance(cluster, Launcher) else "processes"
+    workers = None if isinstance(cluster, Launcher) else cluster
+    with Cluster(workers, backend=backend, display="none") as shared:
+        shared.submit(made, 2, **terms)
+
+
 CALLS: list[tuple[Callable[[Path], object], str]] = [
     (lambda at: study(at, workers_per_trial=0), "workers_per_trial=0 is no number of workers: write an integer from 1"),
     (lambda at: study(at, workers_per_trial=1.5), "workers_per_trial=1.5 is no number"),
@@ -67,8 +90,22 @@ CALLS: list[tuple[Callable[[Path], object], str]] = [
         "parallelism=3 counts workers, and each trial trains on 4 workers: run with parallelism=4 or more",
     ),
     (
-        lambda at: run_together([study(at, workers_per_trial=2)], num_trials=2, parallelism=2),
-        "a study on a shared cluster has one worker a trial",
+        lambda at: submitted(2, study(at, workers_per_trial=4)),
+        "parallelism=2 counts workers, and each trial trains on 4 workers: run with parallelism=4 or more",
+    ),
+    (
+        lambda at: submitted(TwoSlots(), study(at, workers_per_trial=Gang(4, min_size=3))),
+        "Each trial trains on 3 to 4 workers, and there is room for 2",
+    ),
+    (
+        lambda at: submitted(8, study(at, workers_per_trial=4), max_workers=3),
+        "max_workers=3 is less than one trial needs, which trains on 4 workers: write max_workers=4 or more",
+    ),
+    (
+        lambda at: run_together(
+            [study(at, workers_per_trial=2, backend=TwoSlots()), study(at.with_name("t"))], num_trials=2
+        ),
+        "2 studies side by side need 3 workers for a trial each, and the cluster has not as many slots: run fewer",
     ),
     (
         lambda at: study(at, workers_per_trial=2, backend="inline").run(2, display="none"),
