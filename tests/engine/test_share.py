@@ -213,9 +213,12 @@ class SharingWorld(World):
             super().step()
 
     def attach(self) -> None:
-        if self.is_draining and self.state.run is not None and self.state.run.share != (most := demand(self.state, 3)):
+        if self.is_draining and self.state.run is not None and self.state.run.share != (most := self.demand()):
             self.tell(ShareChanged(most))
         super().attach()
+
+    def demand(self) -> int:
+        return demand(self.state, 3)
 
     is_draining = False
 
