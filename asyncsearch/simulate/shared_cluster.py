@@ -31,10 +31,10 @@ from asyncsearch.fair.broker import (
 from asyncsearch.fair.gang_sizes import GangSizes
 from asyncsearch.simulate.clock import VirtualClock
 from asyncsearch.simulate.cluster import Simulation
-from asyncsearch.simulate.options import Delays
+from asyncsearch.simulate.options import Delays, Faults, TrainingModel
 from asyncsearch.simulate.workloads import Workload
 
-_NO_DELAYS = Delays()
+_NO_DELAYS, _NO_FAULTS, _TRAINING = Delays(), Faults(), TrainingModel()
 
 
 class Holding(msgspec.Struct, frozen=True):
@@ -89,6 +89,8 @@ class SharedSimulation:
         max_workers: int | None = None,
         priority: int = 0,
         delays: Delays = _NO_DELAYS,
+        faults: Faults = _NO_FAULTS,
+        training: TrainingModel = _TRAINING,
     ) -> None:
         """Let a study join at a time.
 
@@ -97,7 +99,9 @@ class SharedSimulation:
         """
         if name in self.studies:
             raise UsageError(f"There is a study {name!r} already: name this one otherwise.")
-        study = _Study(state, workload, workers=self.workers, delays=delays, clock=self.clock)
+        study = _Study(
+            state, workload, workers=self.workers, delays=delays, faults=faults, training=training, clock=self.clock
+        )
         self.studies[name] = study
         gang = state.gang
         sizes = GangSizes() if gang is None else GangSizes(gang.size, gang.min_size)
