@@ -11,6 +11,11 @@ Figures with the baseline from the same run:
 - ``newcomer_s`` and ``newcomer_virtual_s``: seconds until a study that joins has its share, on the 2 and on the 60; the
   baseline is a stage, and on the 60 twice its least time.
 - ``throughput`` and ``throughput_virtual``: units a second of all studies together; the baseline is one study alone.
+- ``jain_gangs``: the index on the 60 virtual workers in an hour, if the study of weight 3 has 8 workers a trial.
+- ``jain_two_gangs``: the index on 4 virtual workers in an hour, of two studies with gangs of 2 and of 3, which never
+  fit at once; ``used_two_gangs``: the part of the workers' time in which they train.
+- ``gang_wait_s``: seconds until a study of gangs of 8 that joins one that has all 60 virtual workers has its share, 24;
+  the baseline is twice the least time of a stage.
 - ``change_s``: seconds for which a real worker trains nothing because it changes its study, the median; the
   baseline is what is allowed.
 """
@@ -34,6 +39,7 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import Reported, WorkerAttached, WorkerLost
 from asyncsearch.journal.opening import read_records
+from asyncsearch.plan.gangs import Gang
 from asyncsearch.schedulers import ASHA
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate import Curves, Delays, SharedSimulation, Simulation
@@ -57,10 +63,11 @@ def weighted(held: Mapping[str, float]) -> float:
     return jain(held[name] / weight for name, weight in WEIGHTS.items())
 
 
-def state(seed: int, max_resource: int = 27, scheduler: type = ASHA) -> StudyState:
+def state(seed: int, max_resource: int = 27, scheduler: type = ASHA, gang: int = 1) -> StudyState:
     config = EngineConfig(study="bench", metric="loss", mode="min", seed=seed, can_save=True)
     space, how = Space.of(SPACE), scheduler(max_resource=max_resource)
-    return StudyState(config, RandomSearch().begin(space, seed), how.begin(space, seed), max_resource)
+    searcher, size = RandomSearch().begin(space, seed), Gang(gang) if gang > 1 else None
+    return StudyState(config, searcher, how.begin(space, seed), max_resource, None, size)
 
 
 def pool(workers: int, num_trials: int, curves: Mapping[str, Any], **options: float) -> SharedSimulation:
@@ -92,18 +99,40 @@ def virtual() -> list[Figure]:
         Figure("jain_instant", min(weighted(one.held) for one in full), "index", 1.0),
         Figure("jain_turns", weighted({name: turns.held_s(name, 0.0, until) for name in WEIGHTS}), "index", 1.0),
         Figure("newcomer_virtual_s", newcomer(), "s", 27 * 2.0 * 2),
+        *gangs(until),
         Figure("throughput_virtual", rate, "units/s", trained(alone.state) / until),
     ]
 
 
-def newcomer() -> float:
-    """Return after how long a study that joins one alone has half of 60 workers, with stages of 54 s and more."""
+def gangs(until: float) -> list[Figure]:
+    """Return how fair studies are of which some train each trial on several workers."""
+    weighty, two = SharedSimulation(60), SharedSimulation(4)
+    for name, weight in WEIGHTS.items():
+        workload, gang = Curves(weight, unit_s=10.0, spread=0.3), 8 if name == "c" else 1
+        weighty.submit(name, state(weight, gang=gang), workload, num_trials=20_000, weight=weight, delays=DELAYS)
+    for size in (2, 3):
+        workload = Curves(size, unit_s=10.0, spread=0.3)
+        two.submit(str(size), state(size, gang=size), workload, num_trials=6_000, delays=DELAYS)
+    for shared in (weighty, two):
+        shared.run(until)
+    used = sum(study.busy_s for study in two.studies.values()) / (4 * until)
+    return [
+        Figure("jain_gangs", weighted({name: weighty.held_s(name, 0.0, until) for name in WEIGHTS}), "index", 1.0),
+        Figure("jain_two_gangs", jain(two.held_s(name, 0.0, until) for name in two.studies), "index", 1.0),
+        Figure("used_two_gangs", used, "of the time", 1.0),
+        Figure("gang_wait_s", newcomer(gang=8, share=24), "s", 27 * 2.0 * 2),
+    ]
+
+
+def newcomer(gang: int = 1, share: int = 30) -> float:
+    """Return after how long a study that joins one alone has its share of 60 workers, with stages of 54 s and more."""
     shared = SharedSimulation(60)
     curves = {"unit_s": 2.0, "spread": 0.3}
     shared.submit("a", state(1, scheduler=FIFO), Curves(1, **curves), num_trials=2_000, delays=DELAYS)
-    shared.submit("b", state(2, scheduler=FIFO), Curves(2, **curves), num_trials=2_000, at_s=600.0, delays=DELAYS)
+    late = state(2, scheduler=FIFO, gang=gang)
+    shared.submit("b", late, Curves(2, **curves), num_trials=2_000, at_s=600.0, delays=DELAYS)
     shared.run(1_000.0)
-    return next(one.at_s for one in shared.holdings if one.held.get("b", 0) == 30) - 600.0
+    return next(one.at_s for one in shared.holdings if one.held.get("b", 0) >= share) - 600.0
 
 
 def train(trial: Any) -> None:

@@ -6,6 +6,7 @@ import io
 import sys
 import types
 
+import msgspec
 import pytest
 
 from asyncsearch.report.live.cluster_display import cluster_display
@@ -48,6 +49,11 @@ def test_the_table_has_a_line_for_each_study_with_what_it_holds_and_may_have() -
     assert lines[3].rstrip().endswith("0 of 0   -")
     assert "ended" in lines[4]
     assert max(map(len, lines)) <= WIDTH
+
+
+def test_the_table_says_how_many_workers_train_a_trial_of_a_study() -> None:
+    rows = [StudyRow("large", 4, 6, msgspec.structs.replace(STATUS, workers_each=2))]
+    assert " 4 of 6, 2 to a trial " in cluster_table(rows, 8)
 
 
 def test_elsewhere_each_line_names_its_study(capsys: pytest.CaptureFixture[str]) -> None:
