@@ -65,6 +65,8 @@ GOALS: dict[str, tuple[str, float]] = {
     "executor_units": ("<=", 1.0),
     "jain": (">=", 0.98),
     "jain_instant": (">=", 0.98),
+    "jain_gangs": (">=", 0.98),
+    "jain_two_gangs": (">=", 0.98),
     "change_s": ("<=", 1.0),
     "driver_hdfs_beyond_s": ("<=", 3.0),
 }

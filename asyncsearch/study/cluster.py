@@ -13,7 +13,7 @@ from asyncsearch.driver.shared_workers import SharedWorkers, WorkerShare
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
 from asyncsearch.fair.broker import StudyJoined
-from asyncsearch.fair.shares import Demand
+from asyncsearch.fair.demands import Demand
 from asyncsearch.launch import chosen, require_backend
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.report.live.cluster_display import cluster_display

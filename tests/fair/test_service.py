@@ -38,6 +38,26 @@ def test_a_lag_is_remembered_so_far_and_no_further(remembered_s: float, most_s: 
     assert service.lags == {"a": -most_s, "b": most_s}
 
 
+def test_what_nobody_can_use_is_missed_by_all_in_proportion_to_what_they_should_have() -> None:
+    assert after(10.0, {"a": 1.0, "b": 3.0}, {"a": 2}).lags == {"a": -15.0, "b": 15.0}
+    idle = after(10.0, {"a": 1.0, "b": 3.0}, {})
+    assert idle.lags == {"a": 0.0, "b": 0.0}, "nobody was preferred"
+
+
+def test_who_leads_far_does_not_hide_which_of_the_others_lags() -> None:
+    service = Service()
+    rates = {"a": 1.0, "b": 1.0, "lucky": 1.0}
+    for _ in range(1_000):
+        service.hold(rates, {"a": 2, "lucky": 2})
+        service.advance(service._now + 30.0)
+        service.hold(rates, {"b": 2, "lucky": 2})
+        service.advance(service._now + 30.0)
+    assert service.lags["a"] == pytest.approx(service.lags["b"])
+    service.hold(rates, {"a": 2, "lucky": 2})
+    service.advance(service._now + 30.0)
+    assert service.lags["b"] - service.lags["a"] == pytest.approx(45.0)
+
+
 def test_a_clock_that_stands_still_or_goes_back_adds_nothing() -> None:
     service = after(10.0, {"a": 0.5, "b": 0.5}, {"a": 1})
     service.advance(3.0)
