@@ -37,8 +37,10 @@ def is_waiting_in_vain(state: StudyState) -> bool:
 
     On a cluster that others share, workers may come in the slots that are left.
     """
+    if state.gang is None or next_size(state):
+        return False
     alive = state.pool.alive()
-    if state.gang is None or next_size(state) or any(slot.state is not SlotState.IDLE for slot in alive):
+    if any(slot.state is not SlotState.IDLE for slot in alive):
         return False
     return len(alive) + count_launchable(state) < (state.gang.min_size or state.gang.size)
 

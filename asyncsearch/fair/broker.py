@@ -132,7 +132,7 @@ class WorkerBroker:
         self.workers = workers
         self._turn_s, self._settle_s, self._patience_s = turn_s, settle_s, patience_s
         self._members: dict[str, _Member] = {}
-        self._service = Service(max(REMEMBERED_S, 2 * turn_s))  # else a long turn would never end
+        self._service = Service()
         self._parts: dict[str, FairPart] = {}
         """What each study is to have."""
         self._due_s: float | None = None
@@ -289,7 +289,5 @@ def _gaps(late: FairPart, other: FairPart) -> Iterable[float]:
     """Yield by how much more a study must lag than another one, which has what it misses, to have its turn."""
     if other.workers > other.rate:
         yield other.rise - late.rise
-        if other.is_large and late.workers < late.floor:
-            yield other.rise - late.keep
     if late.is_large and other.workers >= other.floor > 0:
         yield other.keep - late.rise

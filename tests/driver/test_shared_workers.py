@@ -11,6 +11,7 @@ from asyncsearch.driver.shared_workers import SharedWorkers, WorkerShare
 from asyncsearch.engine.handling import handle
 from asyncsearch.events import DriverStarted, RunRequested, ShareChanged
 from asyncsearch.fair.broker import StudyJoined
+from asyncsearch.fair.gang_sizes import GangSizes
 from asyncsearch.ids import WorkerId
 from asyncsearch.schedulers import FIFO
 from tests.engine.tools import make_state
@@ -56,6 +57,13 @@ def test_a_study_alone_has_all_and_gives_half_to_the_next_one_once_its_workers_h
         first.share.ended(WorkerId(number), 1)
     first.share.observe(first.state, is_over=False)
     assert second.take() == 2
+    workers.close()
+
+
+def test_a_study_of_gangs_has_at_most_the_workers_that_they_can_use() -> None:
+    workers = SharedWorkers(5)
+    assert WorkerShare(workers, StudyJoined("a", sizes=GangSizes(2))).most == 4
+    assert WorkerShare(workers, StudyJoined("a", max_workers=3, sizes=GangSizes(2))).most == 2
     workers.close()
 
 

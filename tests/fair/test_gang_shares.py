@@ -163,6 +163,24 @@ def test_turns_of_gangs_are_as_long_as_those_of_single_workers() -> None:
     assert len(starts) <= 1 + 3600 / 30
 
 
+def test_a_study_that_lends_workers_to_a_gang_keeps_them_for_a_turn_once_it_has_them_back() -> None:
+    world = World(4, turn_s=30.0, stage_s=1.0)
+    world.join("plain", 4)
+    world.join("gang", 3, sizes=GangSizes(3))
+    world.pass_time(7200.0)
+    assert world.served["gang"] == pytest.approx(world.served["plain"], rel=0.05)
+    assert len(world.moves) / 6 < 7200 / 90, "three workers go to the gang and three come back"
+
+
+@pytest.mark.parametrize(("needs", "size"), [(4, 1), (2, 2)])
+def test_turns_come_in_time_though_no_stage_ends(needs: int, size: int) -> None:
+    world = World(4, turn_s=30.0, stage_s=100_000.0, patience_s=10.0)
+    world.join("first", needs, sizes=GangSizes(size))
+    world.join("gang", 3, sizes=GangSizes(3))
+    world.pass_time(7200.0)
+    assert jain([world.served["gang"], world.served["first"]]) > 0.98
+
+
 def test_a_higher_priority_is_filled_with_gangs_first_and_what_they_cannot_use_is_for_lower_ones() -> None:
     world = World(5)
     world.join("low", 5)
