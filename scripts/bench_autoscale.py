@@ -1,9 +1,10 @@
 """Autoscaling: what more workers for the trials of the last rungs gain, and what they cost.
 
-Real gangs first: an ASHA search of a convolutional network on digits, on processes of this machine, without autoscaling and with it,
-in turns. ``real_wall_s`` is the time of the search, ``real_last_rung_s`` the time from the first assignment of the last
-rung to the end of its last training, ``real_worker_s`` the seconds of all workers that trained; the baselines are
-without autoscaling. ``real_speedup_2`` is how many times as fast two workers train, measured by the study itself.
+Real gangs first: an ASHA search of a convolutional network on digits, on processes of this machine, without
+autoscaling and with it, in turns. ``real_wall_s`` is the time of the search, ``real_last_rung_s`` the time from the
+first assignment of the last rung to the end of its last training, ``real_worker_s`` the seconds of all workers that
+trained; the baselines are without autoscaling. ``real_speedup_2`` is how many times as fast two workers train, measured
+by the study itself.
 
 Then the simulator, with the curve that was measured there for two workers, carried on by the same overhead, on 16
 workers: ``sim_wall_s``, ``sim_last_rung_s`` and ``sim_worker_s`` are virtual. The worker-seconds may be at most
