@@ -209,23 +209,23 @@ class Cluster:
             self.close()
 
     def require_slots(self, studies: Sequence[Study]) -> None:
-        """Refuse a cluster that has no workers for a trial of each of some studies.
+        """Refuse a cluster that has no worker for each of some studies, or too few for a trial of one.
 
         Raises:
             NotEnoughSlotsError: there are fewer slots.
         """
         launcher = self._open(studies[0])
-        needed = sum(least_workers(study.gang) for study in studies)
+        largest = max((study.gang for study in studies), key=least_workers)
+        needed = max(len(studies), least_workers(largest))
         if self._found.parallelism >= needed:
             return
         try:
             found = launcher.check(needed)
         except NotEnoughSlotsError as error:
-            each = "a worker each" if needed == len(studies) else f"{needed} workers for a trial each"
-            most = f"at most {self._found.parallelism}" if needed == len(studies) else "fewer"
+            workers_for(largest, self._found.parallelism)
             raise NotEnoughSlotsError(
-                f"{len(studies)} studies side by side need {each}, and the cluster has not as many slots: run {most} "
-                "of them at a time, or give it more."
+                f"{len(studies)} studies side by side need a worker each, and the cluster has not as many slots: run "
+                f"at most {self._found.parallelism} of them at a time, or give it more."
             ) from error
         self._use(found)
 

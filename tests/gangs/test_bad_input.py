@@ -103,9 +103,9 @@ CALLS: list[tuple[Callable[[Path], object], str]] = [
     ),
     (
         lambda at: run_together(
-            [study(at, workers_per_trial=2, backend=TwoSlots()), study(at.with_name("t"))], num_trials=2
+            [study(at, workers_per_trial=3, backend=TwoSlots()), study(at.with_name("t"))], num_trials=2
         ),
-        "2 studies side by side need 3 workers for a trial each, and the cluster has not as many slots: run fewer",
+        "Each trial trains on 3 workers, and there is room for 2",
     ),
     (
         lambda at: study(at, workers_per_trial=2, backend="inline").run(2, display="none"),
