@@ -67,7 +67,7 @@ def cut_short(state: StudyState, emit: Emit, *, is_urgent: bool) -> None:
     larger = {attempt.number for attempt in training if _is_larger(state, attempt)}
     at_unit = {one.number for one in training if state.config.can_save and is_urgent} | larger
     ends = {one.number: _end_of(one, to_unit=one.number in at_unit) for one in training}
-    training.sort(key=lambda one: (one.number not in larger, ends[one.number] - one.resource, one.number))
+    training.sort(key=lambda one: (ends[one.number] - one.resource, one.number))
     for attempt in training:
         if surplus <= 0:
             return
