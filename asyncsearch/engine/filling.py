@@ -71,7 +71,7 @@ def fill(state: StudyState, emit: Emit) -> None:
 
 def _packed(state: StudyState, packing: Packing, work: Work, batches: list[Batch]) -> Work:
     """Return the work with what its worker needs to know of packs."""
-    is_joined, units = is_open(state, packing, batches), units_to_come(state, packing)
+    is_joined, units = is_open(state, packing, batches), units_to_come(state, packing, len(batches))
     return msgspec.structs.replace(
         work,
         measured=to_measure(state, packing, batches) or UNSET,

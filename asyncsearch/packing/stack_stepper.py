@@ -58,6 +58,8 @@ class StackStepper:
         self._layers = [name for name, one in stack._model._template.named_modules() if type(one) in DROPOUTS]
         self._masks: list[MaskRequest] = []
         self._members: list[Any] = []
+        self._settled: list[Any] = []
+        """The members at the end of the last unit."""
         self._seen: dict[StepShape, EagerSteps] = {}
         self._found: Compilation | None = None
         self._is_checked = False
@@ -82,10 +84,11 @@ class StackStepper:
     def unit_over(self, steps_left: float) -> None:
         """Decide between two units; ``steps_left``: after them, at least."""
         self._is_checked = False
-        if self._found is not None:
-            self._compiler.poll(self._found)
-            self._cannot = self._cannot or bool(self._found.words)
-        if self._cannot or not self._seen or self._is_expected():
+        self._compiler.poll()
+        self._cannot = self._cannot or (self._found is not None and bool(self._found.words))
+        # While packs are timed, and members come and go, the next unit has another number of lanes.
+        is_settled, self._settled = self._settled == self._stack.members, self._stack.members
+        if self._cannot or not self._seen or self._is_expected() or not is_settled:
             return
         shape, seen = max(self._seen.items(), key=lambda item: item[1].count)
         likely = self._compiler.likely(shape, len(self._stack.members))

@@ -44,14 +44,18 @@ class StepCompiler:
 
     def __init__(self) -> None:
         self._made: dict[GraphKey, Compilation] = {}
-        self._is_told = False
+        self._has_explained = False
         self._is_broken = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a compilation is under way."""
+        return any(one.process is not None for one in self._made.values())
 
     @property
     def can_begin(self) -> bool:
         """Whether another graph may be compiled now."""
-        is_busy = any(one.process is not None for one in self._made.values())
-        return not is_busy and not self._is_broken and len(self._made) < MOST_COMPILED
+        return not self.is_busy and not self._is_broken and len(self._made) < MOST_COMPILED
 
     def likely(self, shape: StepShape, members: int) -> Compilation | None:
         """Return what may have been compiled for such a step: whether it has the same graph shows when it is traced."""
@@ -72,8 +76,12 @@ class StepCompiler:
         except Exception as error:
             self._failed(found, f"{type(error).__name__}: {error}")
 
-    def poll(self, found: Compilation) -> None:
-        """Take what a process has made, once it has ended."""
+    def poll(self) -> None:
+        """Take what a process has made, once it has ended, whichever stack has begun it."""
+        for found in self._made.values():
+            self._take(found)
+
+    def _take(self, found: Compilation) -> None:
         process = found.process
         if process is None or not process.is_over():
             return
@@ -103,8 +111,8 @@ class StepCompiler:
 
     def say(self, words: str) -> None:
         """Say once in this process why steps are not compiled."""
-        if not self._is_told:
-            self._is_told = True
+        if not self._has_explained:
+            self._has_explained = True
             sys.stderr.write(f"asyncsearch: the step of these packs is not compiled, and trains as before: {words}\n")
 
 

@@ -79,8 +79,7 @@ class SearchContext(TrialContext):
         self.units_to_come: int | None = None
         self._timeline = LaneTimeline(stages)
         self._values = CurrentValues(self._timeline)
-        self._link = link
-        self._load = load
+        self._link, self._load = link, load
         self._untrusted, self._metric = untrusted, metric
         self._name = name if name is not None else trial_name(first.trials[0])
         self._folder = TrialFolder(place or FolderPlace(), load, self._name)

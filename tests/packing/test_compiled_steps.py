@@ -56,8 +56,8 @@ def compiled(packed: Pack, first: Any) -> StackStepper:
     stepper = stepped(packed)
     for _ in range(3):
         packed.step(first)
-    stepper.unit_over(ALWAYS)
-    stepper.unit_over(ALWAYS)
+    for _ in range(3):
+        stepper.unit_over(ALWAYS)
     packed.step(first)
     return stepper
 
@@ -86,6 +86,7 @@ def test_members_that_leave_and_join_are_computed_by_the_same_graph() -> None:
     stepper = stepped(packed, compiler)
     for number in range(3):
         packed.step(batch(number))
+    stepper.unit_over(ALWAYS)
     stepper.unit_over(ALWAYS)
     for number in range(3, 9):
         if number == 5:
@@ -171,8 +172,8 @@ def test_another_pack_of_the_process_takes_over_what_was_compiled() -> None:
         steppers.append(stepped(packed, compiler))
         for number in range(3):
             packed.step(batch(number))
-        steppers[-1].unit_over(ALWAYS)
-        steppers[-1].unit_over(ALWAYS)
+        for _ in range(3):
+            steppers[-1].unit_over(ALWAYS)
         for number in range(3):
             packed.step(batch(number))
     assert [one.compiled_steps for one in steppers] == [2, 2]
@@ -184,6 +185,7 @@ def test_nothing_is_compiled_where_few_steps_are_left() -> None:
     stepper = stepped(packed, compiler)
     for number in range(3):
         packed.step(batch(number))
+    stepper.unit_over(10)
     stepper.unit_over(10)
     assert compiler._made == {}
 
@@ -253,6 +255,7 @@ def test_a_compiled_step_is_within_rounding_and_leaves_nothing_behind(
     for number in range(3):
         packed.step(batch(number))
     stepper.unit_over(ALWAYS)
+    stepper.unit_over(ALWAYS)
     (found,) = compiler._made.values()
     assert found.process is not None
     found.process.wait()
@@ -278,6 +281,7 @@ def test_a_compilation_that_nobody_waits_for_ends_with_its_processes_and_its_fol
     stepper = stack.stepper = StackStepper(stack, compiler, tmp_path)
     for number in range(3):
         packed.step(batch(number))
+    stepper.unit_over(ALWAYS)
     stepper.unit_over(ALWAYS)
     (found,) = compiler._made.values()
     assert found.process is not None
