@@ -47,35 +47,44 @@ def shape_of(
     return StepShape(is_shared, parts, structure, options, blocks, names, limits is not None, tuple(masks))
 
 
-def tensors_of(
-    stack: Any, batch: Any, shape: StepShape, numbers: list[MemberNumbers], limits: OptionValues | None, lanes: int
-) -> StepTensors:
+def tensors_of(stack: Any, batch: Any, shape: StepShape, columns: Any, lanes: int) -> StepTensors:
     """Return the tensors of a step; drawing the masks moves the generators of the members on.
 
     Args:
         stack: a ``MemberStack``.
         batch: as the model takes it.
         shape: of this step.
-        numbers: of each parameter group.
-        limits: the largest norm of each member's gradient; None: not clipped.
+        columns: of this step, for so many lanes; see ``columns_for``.
         lanes: at least the number of members: each further one repeats the first.
     """
     rows, masks = stack._rows, stack._model.masks
     missing = lanes - len(stack.members)
-    device, dtype = rows.weights.device, rows.weights.dtype
+    device = rows.weights.device
     leaves = _pytree.tree_leaves(batch)
     drawn = [masks.draw(request, device) for request in shape.masks]
-    columns = np.stack(columns_of(rows, numbers, limits))
-    if missing:
-        columns = np.concatenate([columns, columns[:, :1].repeat(missing, 1)], 1)
     return StepTensors(
         filled(rows.weights, missing),
         [filled(rows.state[name], missing) for name in shape.state],
         [filled(tensor, missing) for tensor in stack._fixed.values()],
         leaves if shape.is_shared else [filled(leaf, missing) for leaf in leaves],
-        torch.from_numpy(columns).to(device=device, dtype=dtype),
+        columns,
         [_filled_mask(mask, one.is_channels, missing, lanes) for mask, one in zip(drawn, shape.masks, strict=True)],
     )
+
+
+def columns_for(rows: Any, numbers: list[MemberNumbers], limits: OptionValues | None, lanes: int) -> Any:
+    """Return the columns of numbers that a step reads, (columns, lanes).
+
+    Args:
+        rows: of the members.
+        numbers: of each parameter group.
+        limits: the largest norm of each member's gradient; None: not clipped.
+        lanes: at least the number of members: each further one repeats the first.
+    """
+    columns = np.stack(columns_of(rows, numbers, limits))
+    if missing := lanes - columns.shape[1]:
+        columns = np.concatenate([columns, columns[:, :1].repeat(missing, 1)], 1)
+    return torch.from_numpy(columns).to(device=rows.weights.device, dtype=rows.weights.dtype)
 
 
 def filled(tensor: Any, missing: int) -> Any:

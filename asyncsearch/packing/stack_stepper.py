@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from asyncsearch.events import PackCompiled
-from asyncsearch.packing.compiled_step import CompiledStep, put, shape_of, tensors_of
+from asyncsearch.packing.compiled_step import CompiledStep, columns_for, put, shape_of, tensors_of
 from asyncsearch.packing.dropout_masks import DROPOUTS, MaskRequest
 from asyncsearch.packing.step_compiler import Compilation, StepCompiler
 from asyncsearch.packing.step_graph import StepShape, StepTensors, traced
@@ -62,6 +62,7 @@ class StackStepper:
         """The members at the end of the last unit."""
         self._seen: dict[StepShape, EagerSteps] = {}
         self._found: Compilation | None = None
+        self._known: tuple[Any, Any, Any] | None = None
         self._is_checked = False
         self._cannot = False
         self.compiled_steps = 0
@@ -71,14 +72,15 @@ class StackStepper:
         """Make a step of all members, and return their losses, (K,)."""
         if sizes is not None:
             return self._stack.train(batch, is_shared, sizes)
-        shape = self._shape(batch, is_shared)
+        numbers, limits = self._stack._rows._numbers(), self._stack._limits()
+        shape = self._shape(batch, is_shared, numbers, limits)
         compiled = self._compiled()
         if shape is None or compiled is None or not compiled.fits(shape, len(self._stack.members)):
             return self._eager(batch, is_shared, shape)
         if not self._is_checked:
             return self._check(compiled, batch, shape)
         self.compiled_steps += 1
-        numbers, tensors = self._tensors(batch, shape, compiled.lanes)
+        tensors = self._tensors(batch, shape, compiled.lanes)
         return put(self._stack, shape, compiled.run(tensors.flat()), numbers)
 
     def unit_over(self, steps_left: float) -> None:
@@ -125,8 +127,8 @@ class StackStepper:
         before = [one.get_state() for one in generators]
         try:
             lanes = len(self._stack.members) if likely is None else likely.lanes
-            numbers, tensors = self._tensors(batch, shape, lanes)
-            graph = traced(self._stack, shape, tensors, numbers)
+            tensors = self._tensors(batch, shape, lanes)
+            graph = traced(self._stack, shape, tensors, self._stack._rows._numbers())
         except Exception as error:
             self._cannot = True
             self._compiler.say(f"{type(error).__name__}: {error}")
@@ -139,7 +141,7 @@ class StackStepper:
             self._compiler.begin(key, graph, shape, tensors, self._scratch)
         self._found = self._compiler.find(key)
 
-    def _shape(self, batch: Any, is_shared: bool) -> StepShape | None:
+    def _shape(self, batch: Any, is_shared: bool, numbers: Any, limits: Any) -> StepShape | None:
         masks = self._stack._model.masks
         drawn = {request.name for request in self._masks}
         template = self._stack._model._template
@@ -147,12 +149,19 @@ class StackStepper:
             (name in drawn) != (template.get_submodule(name).training and masks.is_drawn(name)) for name in self._layers
         ):
             return None
-        numbers, limits = self._stack._rows._numbers(), self._stack._limits()
         return shape_of(self._stack, batch, is_shared, numbers, limits, self._masks)
 
-    def _tensors(self, batch: Any, shape: StepShape, lanes: int) -> tuple[Any, StepTensors]:
-        numbers, limits = self._stack._rows._numbers(), self._stack._limits()
-        return numbers, tensors_of(self._stack, batch, shape, numbers, limits, lanes)
+    def _tensors(self, batch: Any, shape: StepShape, lanes: int) -> StepTensors:
+        return tensors_of(self._stack, batch, shape, self._columns(lanes), lanes)
+
+    def _columns(self, lanes: int) -> Any:
+        """Return the columns of the next step: those of the last one, unless what they are made of has changed."""
+        rows, limits = self._stack._rows, self._stack._limits()
+        numbers = rows._numbers()
+        key = lanes, rows.steps.tobytes(), None if limits is None else limits.tobytes()
+        if self._known is None or self._known[0] is not numbers or self._known[1] != key:
+            self._known = numbers, key, columns_for(rows, numbers, limits, lanes)
+        return self._known[2]
 
     def _eager(self, batch: Any, is_shared: bool, shape: StepShape | None) -> Any:
         masks, asked = self._stack._model.masks, list[MaskRequest]()
@@ -181,7 +190,7 @@ class StackStepper:
         """Compute a step both ways, and go on as the eager one says; if they agree, later steps are compiled."""
         found, masks = self._found, self._stack._model.masks
         assert found is not None
-        _, tensors = self._tensors(batch, shape, compiled.lanes)
+        tensors = self._tensors(batch, shape, compiled.lanes)
         flat, count = tensors.flat(), len(self._stack.members)
         results, found.compiled_s = _timed(compiled, flat, found.compiled_s)
         given, draw = iter(_own(shape, tensors, count)), masks.source
