@@ -51,9 +51,9 @@ def stepped(packed: Pack, compiler: StepCompiler | None = None) -> StackStepper:
     return stack.stepper
 
 
-def compiled(packed: Pack, first: Any) -> StackStepper:
+def compiled(packed: Pack, first: Any, compiler: StepCompiler | None = None) -> StackStepper:
     """Make steps until those that follow are computed by the graph."""
-    stepper = stepped(packed)
+    stepper = stepped(packed, compiler)
     for _ in range(3):
         packed.step(first)
     for _ in range(3):
@@ -213,6 +213,28 @@ def test_a_step_that_is_compiled_wrongly_is_never_used(
     assert stepper.compiled_steps == 0
     assert largest(list(zip(members, alone, strict=True))) < 1e-12
     assert capfd.readouterr().err.count("is not compiled, and trains as before: a compiled step and a plain one") == 1
+
+
+def test_a_model_that_cannot_be_traced_trains_on_and_it_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("no graph holds this")
+
+    monkeypatch.setattr(stack_stepper, "traced", refuse)
+    compiler = StepCompiler()
+    for _ in range(2):
+        members = [member("dropout", "sgd", number) for number in range(2)]
+        alone = [clone(one) for one in members]
+        packed = pack(members)
+        stepper = compiled(packed, batch(0), compiler)
+        packed.free()
+        for one in alone:
+            for _ in range(4):
+                step_alone(one, batch(0))
+        assert stepper.compiled_steps == 0
+        assert largest(list(zip(members, alone, strict=True))) < 1e-12
+    assert capfd.readouterr().err.count("trains as before: RuntimeError: no graph holds this") == 1
 
 
 class NoCompiler(GraphAsItIs):
