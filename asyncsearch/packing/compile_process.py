@@ -6,6 +6,7 @@ import contextlib
 import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -65,11 +66,16 @@ class CompileProcess:
         return lines[-1][:300] if lines else f"the process ended with status {self._process.poll()}"
 
     def close(self) -> None:
-        """End the process, and remove its folder."""
+        """End the process and its compilers at once, and remove its folder."""
+        pid = self._process.pid
+        if not self.is_over():
+            with contextlib.suppress(ProcessLookupError):
+                # It leads a group of its own before it starts a compiler.
+                os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else self._process.kill()
+        self._process.wait()
         with contextlib.suppress(OSError):
             assert self._process.stdin is not None
             self._process.stdin.close()
-        self._process.wait()
         self.remove()
 
     def remove(self) -> None:

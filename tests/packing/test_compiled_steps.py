@@ -164,7 +164,8 @@ def test_a_changed_learning_rate_and_dropout_rate_are_seen_by_the_next_step() ->
     assert largest(list(zip(members, alone, strict=True))) < 1e-12
 
 
-def test_another_pack_of_the_process_takes_over_what_was_compiled() -> None:
+def test_another_pack_of_the_process_takes_over_what_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack_stepper, "pays", lambda times, steps_left: True)  # which is faster depends on the machine
     compiler = StepCompiler()
     steppers = []
     for _ in range(2):
