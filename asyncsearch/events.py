@@ -137,6 +137,19 @@ class PackMemory(NamedTuple):
     """What sets this limit, in words."""
 
 
+class PackCompiled(NamedTuple):
+    """A step of a pack that was compiled, and is used."""
+
+    lanes: int
+    """For how many lanes at most."""
+    eager_s: float
+    """What a step takes that is not compiled."""
+    compiled_s: float
+    """What a compiled one takes."""
+    cost_s: float
+    """CPU time that compiling took, for this pack or an earlier one of the process."""
+
+
 class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
     """The runner of a pack has told how fast its lanes train together, or why they do not."""
 
@@ -147,6 +160,8 @@ class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
     """Why they train one after another, and the line to change; empty: they train together."""
     memory: PackMemory | None = None
     """What they need; None: it was not measured, or there is no limit."""
+    compiled: PackCompiled | None = None
+    """The step that is used from now on; None: that is as before."""
 
 
 class PacksTimed(Event, frozen=True, tag="packs_timed"):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from asyncsearch.ablation.left_out import PARAMETER, TrialAblation
 from asyncsearch.arguments import metric_in_call
 from asyncsearch.errors import UsageError
+from asyncsearch.events import PackCompiled
 from asyncsearch.old_pickles import loads
 from asyncsearch.trial import Params
 
@@ -316,6 +317,11 @@ class Trainer:
     def pack_refusal(cls) -> str:
         """Return why the last ``train_pack`` trained one after another, and the line to change; empty: it did not."""
         return ""
+
+    @classmethod
+    def pack_compiled(cls) -> PackCompiled | None:
+        """Return the compiled step that the last ``train_pack`` used; None: it used none."""
+        return None
 
     @classmethod
     def evaluate_pack(cls, trainers: Sequence[Self]) -> Sequence[Mapping[str, Any]]:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec import UNSET
+
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.log_lines import LogBuffer
 from asyncsearch.events import CheckpointFailed, Outcome, TrainingEnded
@@ -14,7 +16,7 @@ from asyncsearch.ids import CheckpointRef, Lease, trial_name
 from asyncsearch.plan.packing import group_of
 from asyncsearch.rpc.messages import RankFailed
 from asyncsearch.runner.failures import with_last_lines
-from asyncsearch.runner.protocol import Amendment, GangSeat, Note
+from asyncsearch.runner.protocol import Amendment, GangSeat, Note, PackFindings
 from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.store.manifest import PackedWith
 from asyncsearch.work import Lane, node_at
@@ -65,6 +67,10 @@ class LaneRun:
         """How many lanes the runner got together, this one included."""
         self.measured: tuple[int, ...] = ()
         """How many lanes of its work are timed together."""
+        self.units_to_come: int | None = None
+        """As in ``Work``."""
+        self.is_compiled = False
+        """Whether the runner has computed steps of it by compiled code."""
         self.is_open = False
         """Whether other lanes may join its work."""
         self.has_joined = False
@@ -96,7 +102,8 @@ class LaneRun:
     def packed_with(self, stage: int, resource: int) -> PackedWith | None:
         """Return how its state at a resource was trained in packs; None: it was trained alone from the beginning."""
         if self.is_packed:
-            return PackedWith(self.lanes, group_of(self.lane.stages[stage].params), resource)
+            is_compiled = True if self.is_compiled else UNSET
+            return PackedWith(self.lanes, group_of(self.lane.stages[stage].params), resource, is_compiled)
         return self.loaded
 
     @property
@@ -133,3 +140,9 @@ class LaneRun:
 def signal_due(runs: Iterable[LaneRun]) -> float | None:
     """Return when to signal the process of lanes that were all told to stop: each has its whole grace; None: never."""
     return max((run.escalate_at for run in runs if run.escalate_at is not None), default=None)
+
+
+def note_compiled(found: PackFindings, runs: Iterable[LaneRun]) -> None:
+    """Remember for the manifests of the lanes of a pack that steps of it were compiled."""
+    for run in runs if found.compiled is not None else ():
+        run.is_compiled = True

@@ -21,7 +21,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
 from asyncsearch.agent.gang_seats import seat_in
 from asyncsearch.agent.io_selector import DescriptorSelector
-from asyncsearch.agent.lane_run import LaneRun, signal_due
+from asyncsearch.agent.lane_run import LaneRun, note_compiled, signal_due
 from asyncsearch.agent.runner_deaths import cause_of_death
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.agent.runner_supervisor import RunnerSupervisor
@@ -97,6 +97,7 @@ class Workbench:
         for run in runs:
             run.measured = work.measured if isinstance(work.measured, tuple) else ()
             run.is_open = work.is_open is True
+            run.units_to_come = work.units_to_come if isinstance(work.units_to_come, int) else None
             run.seat = seat_in(work, self._config)
         self._known.extend(runs)
         self._waiting.append(runs)
@@ -348,7 +349,9 @@ class Workbench:
             run.resource = max(run.resource, reported.resource)
 
     def _on_pack_measured(self, found: PackFindings) -> None:
-        for run in [run for run in self._current if run.is_sent and not run.is_refused][:1]:
+        runs = [run for run in self._current if run.is_sent and not run.is_refused]
+        note_compiled(found, runs)
+        for run in runs[:1]:
             self._stream.send(found.under(run.lease))
 
     def _on_note(self, note: Note) -> None:

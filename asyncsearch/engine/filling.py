@@ -13,7 +13,7 @@ from asyncsearch.engine.autoscaling import size_for
 from asyncsearch.engine.branching import branch
 from asyncsearch.engine.gangs import is_waiting_in_vain, members, next_size
 from asyncsearch.engine.moving import settle_from_known
-from asyncsearch.engine.packs import is_open, pack, to_measure
+from asyncsearch.engine.packs import is_open, pack, to_measure, units_to_come
 from asyncsearch.engine.share import excess, give_back
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training
@@ -71,10 +71,12 @@ def fill(state: StudyState, emit: Emit) -> None:
 
 def _packed(state: StudyState, packing: Packing, work: Work, batches: list[Batch]) -> Work:
     """Return the work with what its worker needs to know of packs."""
+    is_joined, units = is_open(state, packing, batches), units_to_come(state, packing, len(batches))
     return msgspec.structs.replace(
         work,
         measured=to_measure(state, packing, batches) or UNSET,
-        is_open=is_open(state, packing, batches) or UNSET,
+        is_open=is_joined or UNSET,
+        units_to_come=UNSET if units is None or not (is_joined or len(batches) > 1) else units,
     )
 
 

@@ -92,6 +92,17 @@ def to_measure(state: StudyState, packing: Packing, batches: list[Batch]) -> tup
     return state.packs.get(groups.pop(), _NOTHING).to_measure(packing, len(batches))
 
 
+def units_to_come(state: StudyState, packing: Packing, lanes: int) -> int | None:
+    """Return how many units a worker is to train of a structure after some lanes, at least; None: all must repeat.
+
+    What is compiled, and when, follows from measured times: so it is only where the size of packs does, too.
+    """
+    if not packing.is_measured:
+        return None
+    units = _units_left(state) - lanes * (state.scheduler.first_target(TrialId(0)) or 1)
+    return 0 if math.isinf(units) else max(0, int(units))
+
+
 def packs_of(state: StudyState, attempt: Attempt) -> KnownPacks:
     """Return what is known of packs of an attempt's group, to be added to."""
     return state.packs.setdefault(_group_of(state, attempt), KnownPacks())

@@ -16,7 +16,7 @@ from typing import Any
 
 from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.agent.lane_run import LaneRun
+from asyncsearch.agent.lane_run import LaneRun, note_compiled
 from asyncsearch.agent.outputs import MAX_BACKLOG
 from asyncsearch.agent.transfers import Fetched, Published, Uploaded, Waiting
 from asyncsearch.agent.trial_folders import TrialFolders
@@ -99,6 +99,7 @@ class InlineWorker:
                 for run in runs:
                     run.measured = work.measured if isinstance(work.measured, tuple) else ()
                     run.is_open = work.is_open is True
+                    run.units_to_come = work.units_to_come if isinstance(work.units_to_come, int) else None
                 self._waiting.append(runs)
             case AddLane(lease=lease, lane=number, added=lane):
                 self._join(LaneRun(lease, number, lane, self._config.log))
@@ -265,11 +266,13 @@ class InlineWorker:
                 self._shown_in_pack(message, names[message.lane])
                 self._tell_end(lanes[message.lane], message)
             elif (run := next((run for run in lanes.values() if not run.is_refused), None)) is not None:
+                note_compiled(message, [run for run in lanes.values() if not run.is_over])
                 self.send(message.under(run.lease))
 
-        interrupts, measured = InterruptedPack(self._interrupted), self._current[0].measured
+        interrupts, first = InterruptedPack(self._interrupted), self._current[0]
         self._joining = list(self._current)
-        run_pack(kind, begun(), interrupts, self._config.metric, tell, measured, begun)
+        metric = self._config.metric
+        run_pack(kind, begun(), interrupts, metric, tell, first.measured, begun, first.units_to_come)
         for run in list(self._current):  # Ctrl-C came while it was to begin
             self._tell_end(run, Ended(Outcome.STOPPED, run.resource))
 

@@ -13,6 +13,7 @@ from asyncsearch.packing.member import Member
 from asyncsearch.packing.optimizer_rows import OptimizerRows, trained_parameters
 from asyncsearch.packing.refusals import padding_refusal
 from asyncsearch.packing.sample_masks import batch_length, first_samples, stacked_batches
+from asyncsearch.packing.stack_stepper import StackStepper
 from asyncsearch.packing.stacked_model import StackedModel
 from asyncsearch.packing.vmap_errors import in_words
 
@@ -22,6 +23,10 @@ class MemberStack:
 
     _rows: OptimizerRows
     _fixed: dict[str, Any]
+    _views: dict[str, Any]
+    _viewed: Any = None
+    stepper: StackStepper | None = None
+    """Computes the steps in place of ``train``; None: they are never compiled."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members: list[Member] = []
@@ -86,6 +91,15 @@ class MemberStack:
         words = None if sizes is None else padding_refusal(self.members[0], sizes)
         if words is not None:
             raise UsageError(words)
+        losses = (
+            self.train(batch, is_shared, sizes) if self.stepper is None else self.stepper.step(batch, is_shared, sizes)
+        )
+        for member in self.members:
+            member.taken += 1
+        return losses
+
+    def train(self, batch: Any, is_shared: bool, sizes: list[int] | None) -> Any:
+        """Compute a step without compiled code, and return the losses, (K,)."""
         try:
             losses = self._losses(batch, is_shared, sizes)
             names = [parameter.name for parameter in self._parameters]
@@ -99,8 +113,6 @@ class MemberStack:
             raise UsageError(words) from error
         with torch.no_grad():
             self._rows.update(grads, self._limits())
-        for member in self.members:
-            member.taken += 1
         return losses.detach()
 
     def validated(self, batch: Any) -> tuple[Any, Any]:
@@ -110,6 +122,13 @@ class MemberStack:
             The second is None where the loss is not the default one.
         """
         return self._model.validated({**self._fixed, **self._leaves}, batch)
+
+    @property
+    def _leaves(self) -> dict[str, Any]:
+        """The trained parameters by name, (K, ...): views of the weights, which a compiled step replaces."""
+        if self._viewed is not self._rows.weights:
+            self._viewed, self._views = self._rows.weights, self._rows.views()
+        return self._views
 
     def _losses(self, batch: Any, is_shared: bool, sizes: list[int] | None) -> Any:
         losses = self._model.losses({**self._fixed, **self._leaves}, batch, is_shared, sizes)
@@ -150,7 +169,7 @@ class MemberStack:
         self._seen = {member: self._seen.get(member) or _plan(member) for member in members}
         self._model.masks.models = [member.model for member in members]
         self._model.masks.generators = [member.generator for member in members]
-        self._leaves = self._rows.views()
+        self._viewed = None
 
 
 def _plan(member: Member) -> Any:

@@ -17,12 +17,14 @@ from dataclasses import replace
 from typing import Any
 
 from asyncsearch.errors import UsageError
+from asyncsearch.events import PackCompiled
 from asyncsearch.packing.evaluation import metrics_together
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
 from asyncsearch.packing.refusals import padding_refusal
 from asyncsearch.packing.shared_samples import EqualData, PackedUnit, SampleLine, UnitSeeds, sample_lines
 from asyncsearch.packing.trainer_refusals import member_of, why_not_together
+from asyncsearch.packing.unit_compiler import UnitCompiler
 
 
 class PackedTrainers:
@@ -41,6 +43,7 @@ class PackedTrainers:
         self._members: dict[int, Member] = {}
         self._pack = Pack([])
         self._equal = EqualData()
+        self._compiling = UnitCompiler()
         self.join(*trainers)
 
     def join(self, *trainers: Any) -> None:
@@ -66,14 +69,20 @@ class PackedTrainers:
         units = [PackedUnit(trainer, self._members[id(trainer)], seeds) for trainer in self.trainers]
         _require_padding(units)
         self._pack.regroup()
+        self._compiling.begin(self._pack, self.trainers)
         self._step_through(sample_lines(units, self._equal))
         self._pack.sync()
+        self._compiling.unit_over(self._pack, units)
         for unit in units:
             unit.trainer.samples = unit.start + unit.size
 
     def evaluate(self) -> list[Mapping[str, Any]]:
         """Return the metrics of each trainer after a unit, as its own ``evaluate`` does, within rounding."""
         return metrics_together(self.trainers, self._members, self._pack, self._equal)
+
+    def compiled(self) -> PackCompiled | None:
+        """Return the compiled step that the last unit used; None: it used none."""
+        return self._compiling.used(self._pack)
 
     def describe(self) -> list[str]:
         """Return sentences about what trains as one computation, and why the rest does not."""

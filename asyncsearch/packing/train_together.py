@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from asyncsearch.errors import UsageError
+from asyncsearch.events import PackCompiled
 from asyncsearch.packing.torch_units import PackedTrainers
 from asyncsearch.packing.trainer_refusals import why_not_together
 
@@ -14,6 +15,9 @@ _refused: dict[type, str] = {}
 """Trainer classes that were last trained one after another, with the reason."""
 _probed: dict[type, str | None] = {}
 """Trainer classes of which copies were trained in this process, with what keeps them from being packed."""
+
+_compiled: dict[type, PackCompiled | None] = {}
+"""Trainer classes that have trained together in this process, with the compiled step that their last pack used."""
 
 
 def train_pack(trainers: Sequence[Any]) -> None:
@@ -33,11 +37,17 @@ def train_pack(trainers: Sequence[Any]) -> None:
     for trainer in new:
         trainer._pack = pack
     pack.train()
+    _compiled[type(trainers[0])] = pack.compiled()
 
 
 def refusal_of(kind: type) -> str:
     """Return why trainers of a class are not packed in this process; empty: they are, or none was trained."""
     return _refused.get(kind) or ""
+
+
+def compiled_of(kind: type) -> PackCompiled | None:
+    """Return the compiled step that the last pack of a class used; None: it used none."""
+    return _compiled.get(kind)
 
 
 def let_out(trainer: Any, pack: PackedTrainers | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncsearch.events import PackMeasured, PackMemory, PacksTimed
+from asyncsearch.events import PackCompiled, PackMeasured, PackMemory, PacksTimed
 from asyncsearch.plan.packing import MAX_LANES
 from asyncsearch.report.cleaning_lines import size
 from asyncsearch.trainers.pack_probe import fastest, most_that_fit
@@ -12,8 +12,18 @@ def of_pack(event: PackMeasured) -> str:
     """Return what the runner of a pack has told."""
     if event.refusal:
         return f"its pack trains one after another: {event.refusal}"
+    if event.compiled is not None and not event.seconds:
+        return of_compiled_step(event.compiled)
     times = ", ".join(f"{one.lanes} in {one.seconds:.3g} s" for one in event.seconds)
     return f"its pack was measured on {event.device}: a unit of {times}{_of_best(event)}{_of_memory(event.memory)}"
+
+
+def of_compiled_step(compiled: PackCompiled) -> str:
+    """Return what compiling the step of a pack has brought."""
+    return (
+        f"the step of its pack was compiled in {compiled.cost_s:.3g} s of CPU time, for up to {compiled.lanes} "
+        f"together: it takes {compiled.compiled_s * 1e3:.3g} ms in place of {compiled.eager_s * 1e3:.3g} ms"
+    )
 
 
 def _of_best(event: PackMeasured) -> str:

@@ -21,7 +21,7 @@ from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.runner.once_cache import once
 from asyncsearch.runner.saving import hooks_of, write
-from asyncsearch.runner.timeline import LaneTimeline
+from asyncsearch.runner.timeline import LaneTimeline, TrainingOutlook
 from asyncsearch.runner.trial_folder import FolderPlace, TrialFolder
 from asyncsearch.trainable import (
     Evaluate,
@@ -76,10 +76,10 @@ class SearchContext(TrialContext):
         """Whether the trial has reached its target, and saved there if requested."""
         self.uses_epochs = False
         """Whether the function has called ``epochs``."""
+        self.units_to_come: int | None = None
         self._timeline = LaneTimeline(stages)
         self._values = CurrentValues(self._timeline)
-        self._link = link
-        self._load = load
+        self._link, self._load = link, load
         self._untrusted, self._metric = untrusted, metric
         self._name = name if name is not None else trial_name(first.trials[0])
         self._folder = TrialFolder(place or FolderPlace(), load, self._name)
@@ -127,6 +127,11 @@ class SearchContext(TrialContext):
     @property
     def resource(self) -> int:
         return self._done
+
+    @property
+    def outlook(self) -> TrainingOutlook:
+        """What is left to train, as far as this process was told."""
+        return TrainingOutlook(self._timeline.units_left(self._done), self.units_to_come, self._folder.scratch)
 
     @property
     def max_resource(self) -> int | None:

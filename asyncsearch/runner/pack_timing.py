@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from asyncsearch.events import PackMemory, PackSeconds
+from asyncsearch.events import PackCompiled, PackMemory, PackSeconds
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.pack_memory import PackMemoryProbe
 from asyncsearch.runner.protocol import PackFindings
@@ -39,6 +39,8 @@ class PackTiming:
         self._together: int | None = None
         """How many lanes train together at most; None: all."""
         self._has_begun = False
+        self._compiled: PackCompiled | None = None
+        """What was told last."""
 
     def train(self, trainers: Sequence[Trainer]) -> PackFindings | None:
         """Train a unit of each; return what was found out, after the first one, if there is anything."""
@@ -47,7 +49,18 @@ class PackTiming:
         refusal = self._class.pack_refusal() if is_first else ""
         memory = self._memory.found() if found else None
         device = device_name(os.environ.get("CUDA_VISIBLE_DEVICES")) if found else ""
-        return PackFindings(tuple(found), device, refusal, memory) if found or refusal else None
+        compiled = self._newly_compiled()
+        if not (found or refusal or compiled):
+            return None
+        return PackFindings(tuple(found), device, refusal, memory, compiled)
+
+    def _newly_compiled(self) -> PackCompiled | None:
+        """Return the compiled step that was used in this unit, unless it was told before."""
+        found = self._class.pack_compiled()
+        if found is None or found == self._compiled:
+            return None
+        self._compiled = found
+        return found
 
     def _timed(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
         left = trainers

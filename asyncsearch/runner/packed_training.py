@@ -64,9 +64,10 @@ class PackRun:
         tell: Callable[[PackFindings | Ended], None],
         measured: Sequence[int] = (),
         joining: Callable[[], Mapping[int, SearchContext]] = dict,
+        units_to_come: int | None = None,
     ) -> None:
         self._trainer_class, self._interrupts, self._metric = trainer_class, interrupts, metric
-        self._joining = joining
+        self._joining, self._units_to_come = joining, units_to_come
         self._memory = PackMemoryProbe()
         self._tell, self._timing = tell, PackTiming(trainer_class, measured, self._memory)
         self._is_measured = bool(measured)
@@ -93,6 +94,7 @@ class PackRun:
                 self._end(lane, ended_by(error, lane.context, self._interrupts))
 
     def _begin(self, lane: PackedTrainer) -> None:
+        lane.context.units_to_come = self._units_to_come
         lane.begin(self._trainer_class)
         if self._is_measured:
             self._memory.lane_built()
@@ -169,6 +171,7 @@ def run_pack(
     tell: Callable[[PackFindings | Ended], None],
     measured: Sequence[int] = (),
     joining: Callable[[], Mapping[int, SearchContext]] = dict,
+    units_to_come: int | None = None,
 ) -> None:
     """Train several trials together.
 
@@ -180,8 +183,9 @@ def run_pack(
         tell: called with the end of each lane, as soon as it has ended, and with what is found out about the pack.
         measured: how many lanes to time together in their first unit, group after group.
         joining: returns the trials that came since its last call, by the numbers of their lanes; called between units.
+        units_to_come: as in ``Work``.
     """
-    PackRun(trainer_class, contexts, interrupts, metric, tell, measured, joining).run()
+    PackRun(trainer_class, contexts, interrupts, metric, tell, measured, joining, units_to_come).run()
 
 
 def _ended_together(error: BaseException, context: SearchContext, lanes: int) -> Ended:

@@ -23,7 +23,7 @@ import msgspec
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError
-from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds
+from asyncsearch.events import Outcome, PackCompiled, PackMeasured, PackMemory, PackSeconds
 from asyncsearch.ids import Lease
 from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.work import Stage
@@ -90,6 +90,8 @@ class TrainPack(_Message, frozen=True, tag="train_pack"):
 
     lanes: tuple[Train, ...]
     measured: tuple[int, ...] = ()
+    """As in ``Work``."""
+    units_to_come: int | None = None
     """As in ``Work``."""
 
 
@@ -182,10 +184,11 @@ class PackFindings(_Message, frozen=True, tag="pack_findings"):
     device: str = ""
     refusal: str = ""
     memory: PackMemory | None = None
+    compiled: PackCompiled | None = None
 
     def under(self, lease: Lease) -> PackMeasured:
         """Return the event of the lease whose pack it is."""
-        return PackMeasured(lease, self.seconds, self.device, self.refusal, self.memory)
+        return PackMeasured(lease, self.seconds, self.device, self.refusal, self.memory, self.compiled)
 
 
 class UnitVolume(_Message, frozen=True, tag="unit_volume"):

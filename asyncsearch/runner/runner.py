@@ -88,7 +88,9 @@ class Runner:
             waiting += self._joined()
         self._collect(time.monotonic() - began)
 
-    def train_together(self, lanes: Sequence[Train], measured: Sequence[int] = ()) -> None:
+    def train_together(
+        self, lanes: Sequence[Train], measured: Sequence[int] = (), units_to_come: int | None = None
+    ) -> None:
         """Train lanes, and others that join them, and report the end of each; one after another if need be."""
         trainer_class = trainer_class_of(self._trainable)
         if trainer_class is None or not trainer_class.can_pack():
@@ -96,7 +98,7 @@ class Runner:
             return
         began = self._begin(lanes)
         pack, joining = self._contexts(lanes), lambda: self._contexts(self._joined())
-        run_pack(trainer_class, pack, self._interrupts, self._metric, self._tell, measured, joining)
+        run_pack(trainer_class, pack, self._interrupts, self._metric, self._tell, measured, joining, units_to_come)
         self._collect(time.monotonic() - began)
 
     def _begin(self, lanes: Sequence[Train]) -> float:
@@ -188,7 +190,7 @@ def main(control: int, lifeline: int, parent: int) -> None:
             case Train() if runner is not None:
                 runner.train([message])
             case TrainPack() if runner is not None:
-                runner.train_together(message.lanes, message.measured)
+                runner.train_together(message.lanes, message.measured, message.units_to_come)
             case Join() if runner is not None:
                 runner.train_together([message.lane])  # those that it was to join have ended
             case _:

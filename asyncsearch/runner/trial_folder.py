@@ -57,6 +57,11 @@ class TrialFolder:
             self._path = self._made()
         return self._path
 
+    @property
+    def scratch(self) -> Path | None:
+        """The folder in which the folders of trials are made; None: that of the system."""
+        return Path(self._place.path).parent if self._place.path else None
+
     def copy_beside(self, checkpoint: Path) -> None:
         """Copy the folder into a new checkpoint, if there is one.
 

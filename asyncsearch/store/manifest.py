@@ -62,6 +62,8 @@ class PackedWith(msgspec.Struct, frozen=True):
     """What of its values decides the structure of its model; those of one structure are alike."""
     until: int
     """Resource up to which it was trained in packs; from there on alone."""
+    is_compiled: bool | UnsetType = UNSET
+    """Whether steps of the last pack were computed by compiled code; left out: they were not."""
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -43,6 +43,9 @@ class TorchTrainer(FrameworkTrainer):
     clip_grad_norm: float | None = None
     """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None: no limit."""
 
+    compile_packs: bool = True
+    """Whether the steps of packs may be compiled, on the CPU and with ``pack="auto"``, where that pays."""
+
     strategy: str = "ddp"
     """What several workers of a trial divide: ``ddp`` (nothing: each has all), ``zero1`` (the optimizer's state) or
     ``fsdp2`` (weights and gradients, too)."""
@@ -178,6 +181,10 @@ class TorchTrainer(FrameworkTrainer):
     def pack_refusal(cls) -> str:
         refusal: str = importlib.import_module("asyncsearch.packing.train_together").refusal_of(cls)
         return refusal
+
+    @classmethod
+    def pack_compiled(cls) -> Any:
+        return importlib.import_module("asyncsearch.packing.train_together").compiled_of(cls)
 
     @classmethod
     def evaluate_pack(cls, trainers: Sequence[Self]) -> list[Mapping[str, Any]]:

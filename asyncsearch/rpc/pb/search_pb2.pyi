@@ -177,19 +177,33 @@ class PackMemory(_message.Message):
     limited_by: str
     def __init__(self, one: _Optional[int] = ..., each: _Optional[int] = ..., limit: _Optional[int] = ..., limited_by: _Optional[str] = ...) -> None: ...
 
+class PackCompiled(_message.Message):
+    __slots__ = ("lanes", "eager_s", "compiled_s", "cost_s")
+    LANES_FIELD_NUMBER: _ClassVar[int]
+    EAGER_S_FIELD_NUMBER: _ClassVar[int]
+    COMPILED_S_FIELD_NUMBER: _ClassVar[int]
+    COST_S_FIELD_NUMBER: _ClassVar[int]
+    lanes: int
+    eager_s: float
+    compiled_s: float
+    cost_s: float
+    def __init__(self, lanes: _Optional[int] = ..., eager_s: _Optional[float] = ..., compiled_s: _Optional[float] = ..., cost_s: _Optional[float] = ...) -> None: ...
+
 class PackMeasured(_message.Message):
-    __slots__ = ("lease", "seconds", "device", "refusal", "memory")
+    __slots__ = ("lease", "seconds", "device", "refusal", "memory", "compiled")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
+    COMPILED_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     seconds: _containers.RepeatedCompositeFieldContainer[PackSeconds]
     device: str
     refusal: str
     memory: PackMemory
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ..., memory: _Optional[_Union[PackMemory, _Mapping]] = ...) -> None: ...
+    compiled: PackCompiled
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ..., memory: _Optional[_Union[PackMemory, _Mapping]] = ..., compiled: _Optional[_Union[PackCompiled, _Mapping]] = ...) -> None: ...
 
 class VolumeMeasured(_message.Message):
     __slots__ = ("lease", "steps", "gradient_bytes", "device")
@@ -324,18 +338,20 @@ class GangMember(_message.Message):
     def __init__(self, worker: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("lease", "lanes", "measured", "is_open", "gang")
+    __slots__ = ("lease", "lanes", "measured", "is_open", "gang", "units_to_come")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
     IS_OPEN_FIELD_NUMBER: _ClassVar[int]
     GANG_FIELD_NUMBER: _ClassVar[int]
+    UNITS_TO_COME_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     lanes: _containers.RepeatedCompositeFieldContainer[Lane]
     measured: _containers.RepeatedScalarFieldContainer[int]
     is_open: bool
     gang: _containers.RepeatedCompositeFieldContainer[GangMember]
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., measured: _Optional[_Iterable[int]] = ..., is_open: bool = ..., gang: _Optional[_Iterable[_Union[GangMember, _Mapping]]] = ...) -> None: ...
+    units_to_come: int
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., measured: _Optional[_Iterable[int]] = ..., is_open: bool = ..., gang: _Optional[_Iterable[_Union[GangMember, _Mapping]]] = ..., units_to_come: _Optional[int] = ...) -> None: ...
 
 class AddLane(_message.Message):
     __slots__ = ("lease", "lane", "added")
