@@ -36,7 +36,8 @@ class Autoscale(msgspec.Struct, frozen=True):
 
     efficiency: float = 0.75
     """The least scaling efficiency, in (0, 1]: a trial on k workers trains at least k times this as fast as on one, or
-    as on ``workers_per_trial`` in proportion, so that it takes at most 1 / ``efficiency`` as many worker-seconds."""
+    as on ``workers_per_trial`` in proportion, and takes, with its start, at most 1 / ``efficiency`` as many
+    worker-seconds."""
     max_size: int | None = None
     """The most workers of a trial; None: as many as the run has."""
 
@@ -98,9 +99,15 @@ class KnownSpeed(msgspec.Struct):
         return {size: median(times) for size, times in self.unit_s.items()}
 
     def start_s(self, size: int) -> float:
-        """Return how long it takes until so many workers train."""
-        times, unit = self.first_s.get(size), self.measured.get(size)
-        return _START_S if times is None or unit is None else max(0.0, median(times) - unit)
+        """Return how long it takes until so many workers train: where it was not measured, as long as any that was."""
+        starts = self._starts
+        return starts.get(size, max([_START_S, *starts.values()]))
+
+    @property
+    def _starts(self) -> dict[int, float]:
+        """Workers -> median seconds of a start."""
+        units = self.measured.items()
+        return {size: max(0.0, median(self.first_s[size]) - unit) for size, unit in units if size in self.first_s}
 
 
 class Sized(NamedTuple):
@@ -135,7 +142,8 @@ def choose_size(scale: Autoscale, known: KnownSpeed, base: int, spare: int, unit
         unit_s = seconds_at(known, base, size)
         if unit_s is None or efficiency(alone, unit_s, base, size) < scale.efficiency:
             continue
-        if units * (alone - unit_s) > known.start_s(size):
+        is_shorter = units * (alone - unit_s) > known.start_s(size)
+        if is_shorter and _spent(known, size, units, unit_s) * scale.efficiency <= _spent(known, base, units, alone):
             return Sized(size, _reason(scale, known, (base, alone), (size, unit_s), units))
     return None
 
@@ -156,6 +164,11 @@ def _is_share(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _spent(known: KnownSpeed, size: int, units: int, unit_s: float) -> float:
+    """Return the worker-seconds of a training with its start, in which none of its workers does anything else."""
+    return size * (known.start_s(size) + units * unit_s)
 
 
 def _most(scale: Autoscale, known: KnownSpeed, base: int, spare: int) -> int:

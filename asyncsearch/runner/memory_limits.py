@@ -9,6 +9,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -74,20 +75,29 @@ class _Watch(MetaPathFinder):
 
     def __init__(self, calls: dict[str, ModuleCall]) -> None:
         self._calls = calls
+        self._asked: set[tuple[int, str]] = set()
+        """Threads that ask the other finders, and for which module: they ask this one again."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
-        call = self._calls.pop(fullname, None)
-        spec = None if call is None else importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None and call is not None:
-            _call_after(spec.loader, call)
+        question = threading.get_ident(), fullname
+        if fullname not in self._calls or question in self._asked:
+            return None
+        self._asked.add(question)
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._asked.discard(question)
+        if spec is not None and spec.loader is not None:
+            self._watch(spec.loader)
         return spec
 
+    def _watch(self, loader: Any) -> None:
+        """Let the call follow the load, not the search: many libraries only ask whether a framework is there."""
+        execute = loader.exec_module
 
-def _call_after(loader: Any, call: ModuleCall) -> None:
-    execute = loader.exec_module
+        def exec_module(module: Any) -> None:
+            execute(module)
+            if call := self._calls.pop(module.__name__, None):
+                call(module)
 
-    def exec_module(module: Any) -> None:
-        execute(module)
-        call(module)
-
-    loader.exec_module = exec_module
+        loader.exec_module = exec_module

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.report.formatting import many
+
+_LEAST = 1e-3
+"""The least part of a device: a process of CUDA takes some hundred MB besides."""
 
 
 def devices_for(devices_per_trial: float | None, gang: Gang | None) -> float | None:
@@ -21,6 +25,11 @@ def devices_for(devices_per_trial: float | None, gang: Gang | None) -> float | N
     _require_number(devices_per_trial)
     if gang is None:
         return devices_per_trial
+    if devices_per_trial < 1 and gang.size == 1:
+        raise UsageError(
+            f"devices_per_trial={devices_per_trial} and autoscale=: the workers that train a trial together have whole "
+            "devices each, and two on one device gain nothing: write devices_per_trial=1, or leave out autoscale=."
+        )
     if devices_per_trial < gang.size or devices_per_trial % gang.size:
         raise UsageError(
             f"devices_per_trial={devices_per_trial} cannot be shared evenly by the {gang.size} workers of a trial, of "
@@ -31,14 +40,19 @@ def devices_for(devices_per_trial: float | None, gang: Gang | None) -> float | N
 
 def room_on(devices: Sequence[str], per_worker: float) -> int:
     """Return how many workers there are devices for."""
-    return int(len(devices) // per_worker) if per_worker >= 1 else len(devices) * int(1 / per_worker)
+    return int(len(devices) // per_worker) if per_worker >= 1 else len(devices) * sharers(per_worker)
+
+
+def sharers(fraction: float) -> int:
+    """Return how many workers share a device of which each has a fraction, though 1 / (1 / 93) is less than 93."""
+    return int(1 / fraction * (1 + 1e-9))
 
 
 def devices_of(worker: int, devices: Sequence[str], per_worker: float) -> tuple[str, ...]:
     """Return the devices of a worker, by its number: those of an earlier launch of it."""
     place = worker % max(1, room_on(devices, per_worker))
     if per_worker < 1:
-        return (devices[place // int(1 / per_worker)],)
+        return (devices[place // sharers(per_worker)],)
     count = int(per_worker)
     return tuple(devices[place * count : (place + 1) * count])
 
@@ -99,7 +113,8 @@ def many_devices(per_worker: float) -> str:
 
 def _require_number(value: object) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not value > 0 or (value > 1 and value != int(value)):  # type: ignore[operator, call-overload]
+    is_number = is_number and _LEAST <= value < math.inf  # type: ignore[operator]
+    if not is_number or (value > 1 and value != int(value)):  # type: ignore[operator, call-overload]
         raise UsageError(
             f"devices_per_trial={value!r} is no number of devices: write an integer from 1, or a fraction such as 0.5, "
             "with which two trials share one."

@@ -29,6 +29,17 @@ import colorsys, colorsys
     assert printed(code) == ["colorsys", "True"]
 
 
+def test_who_only_asks_whether_a_module_is_there_ends_no_watch() -> None:
+    code = """
+import importlib.util
+when_imported({"colorsys": lambda module: print(module.__name__)})
+print(all(importlib.util.find_spec("colorsys") for _ in range(2)))
+import colorsys
+importlib.reload(colorsys)
+"""
+    assert printed(code) == ["True", "colorsys"]
+
+
 def test_a_function_is_called_at_once_with_a_module_that_is_here() -> None:
     assert printed("""when_imported({"sys": lambda module: print(module is sys)})""") == ["True"]
 

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,13 +47,21 @@ SCHEDULERS = [
 ]
 
 
-def search(scheduler: Scheduler, scale: Autoscale | None, workers: int = 8, trials: int = 43) -> SimulationResult:
+def search(
+    scheduler: Scheduler,
+    scale: Autoscale | None,
+    workers: int = 8,
+    trials: int = 43,
+    *,
+    unit_s: float = 10.0,
+    delays: Delays = DELAYS,
+) -> SimulationResult:
     return simulate(
-        Curves(seed=1, unit_s=10.0),
+        Curves(seed=1, unit_s=unit_s),
         scheduler=scheduler,
         workers=workers,
         num_trials=trials,
-        delays=DELAYS,
+        delays=delays,
         training=TrainingModel(gang_speedup=CURVE),
         autoscale=scale,
     )
@@ -71,6 +80,15 @@ def test_a_search_is_shorter_and_takes_at_most_one_over_the_efficiency_of_worker
     assert together.wall_s < alone.wall_s
     pauses = 1.1  # what starting gangs takes besides training
     assert together.busy_s <= alone.busy_s / 0.75 * pauses
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_no_search_of_short_units_and_slow_starts_is_longer_with_autoscaling(scheduler: Scheduler) -> None:
+    slow = msgspec.structs.replace(DELAYS, start_s=20.0, setup_s=10.0)
+    for unit_s in (0.5, 1.0, 3.0):
+        alone, together = (search(scheduler, scale, unit_s=unit_s, delays=slow) for scale in (None, Autoscale(0.75)))
+        assert together.wall_s <= alone.wall_s
+        assert together.busy_s <= alone.busy_s / 0.75
 
 
 @pytest.mark.parametrize("scheduler", [SHA(max_resource=27), Hyperband(max_resource=27)], ids=["sha", "hyperband"])

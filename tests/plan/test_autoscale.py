@@ -52,7 +52,7 @@ def test_without_a_volume_the_size_at_most_doubles_what_was_measured() -> None:
 
 def test_a_size_that_was_measured_as_inefficient_is_not_chosen() -> None:
     measured = {1: 8.0, 2: 4.2, 4: 3.0}  # efficiencies 1, 0.95 and 0.67
-    assert size(known(measured), 16) == 3
+    assert size(known(measured), 16, Autoscale(0.7)) == 3
     assert size(known(measured), 16, Autoscale(0.96)) == 1
     assert size(known(measured), 16, Autoscale(0.6)) == 4
 
@@ -60,6 +60,14 @@ def test_a_size_that_was_measured_as_inefficient_is_not_chosen() -> None:
 def test_the_overhead_of_the_largest_size_is_expected_of_others() -> None:
     found = known({1: 8.0, 2: 5.0})  # 1 s beyond half of 8 s, with 1/2 of a ring's volume
     assert seconds_at(found, 1, 4) == pytest.approx(8 / 4 + 1.0 * (3 / 4) / (1 / 2))
+
+
+def test_workers_that_gain_more_than_their_number_are_expected_to_spend_nothing_on_sums() -> None:
+    assert seconds_at(known({1: 8.0, 2: 3.0}), 1, 4) == 2.0
+
+
+def test_a_unit_without_sums_has_no_overhead() -> None:
+    assert seconds_at(known({1: 8.0, 2: 5.0}, Volume(0, 0)), 1, 4) == 2.0
 
 
 def test_the_prior_is_computation_shared_and_gradients_in_a_ring() -> None:
@@ -80,8 +88,26 @@ def test_a_training_too_short_to_pay_for_the_start_of_its_gang_is_not_enlarged()
     found = known({1: 1.0, 2: 0.5})
     assert size(found, 2, units=5) == 2, "it starts at once"
     found.first_s[2] = [30.5]
-    assert size(found, 2, units=59) == 1
-    assert size(found, 2, units=61) == 2
+    quick = Autoscale(0.01)
+    assert size(found, 2, quick, units=59) == 1
+    assert size(found, 2, quick, units=61) == 2
+
+
+def test_the_start_of_a_gang_counts_among_its_worker_seconds() -> None:
+    found = known({1: 1.0, 2: 0.5})
+    found.first_s[2] = [30.5]
+    assert size(found, 2, units=179) == 1, "2 workers for 30 s and 89.5 s are more than 179 s / 0.75"
+    assert size(found, 2, units=180) == 2
+    found.first_s[1] = [31.0]
+    assert size(found, 2, units=61) == 2, "one worker takes as long to start"
+
+
+def test_a_start_that_was_not_measured_takes_as_long_as_the_longest_that_was() -> None:
+    assert known({1: 1.0}).start_s(2) == 2.0, "nothing is known of the start of a gang"
+    found = known({1: 1.0, 2: 0.5, 3: 0.4})
+    found.first_s |= {1: [61.0], 2: [90.5]}
+    assert found.start_s(1) == 60.0
+    assert found.start_s(2) == found.start_s(4) == 90.0
 
 
 def test_sizes_are_multiples_of_what_each_trial_has() -> None:
@@ -131,12 +157,13 @@ def test_the_reason_says_the_times_the_efficiency_and_where_they_are_from() -> N
     st.integers(1, 64),
     st.floats(0.01, 1.0),
     st.one_of(st.none(), st.builds(Volume, st.integers(0, 10_000), st.integers(0, 10**9))),
+    st.integers(1, LONG),
 )
 def test_whatever_was_measured_the_size_is_spare_and_efficient(
-    times: dict[int, float], base: int, spare: int, limit: float, volume: Volume | None
+    times: dict[int, float], base: int, spare: int, limit: float, volume: Volume | None, units: int
 ) -> None:
     found = known(times, volume)
-    chosen = choose_size(Autoscale(limit), found, base, spare, LONG)
+    chosen = choose_size(Autoscale(limit), found, base, spare, units)
     if chosen is None:
         return
     alone, unit_s = seconds_at(found, base, base), seconds_at(found, base, chosen.size)
@@ -146,6 +173,8 @@ def test_whatever_was_measured_the_size_is_spare_and_efficient(
     assert chosen.size % base == 0
     assert efficiency(alone, unit_s, base, chosen.size) >= limit
     assert unit_s < alone
+    spent = chosen.size * (found.start_s(chosen.size) + units * unit_s)
+    assert spent <= base * (found.start_s(base) + units * alone) / limit * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("limit", [0, -0.5, 1.01, float("nan"), "0.75", None, True])

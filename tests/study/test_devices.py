@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import FIFO, Cluster, Study, choice
+from asyncsearch import FIFO, Autoscale, Cluster, Study, choice
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
 from asyncsearch.launch.machine_devices import machine_devices, named_in
+from asyncsearch.launch.spark.device_settings import TASK, require_devices
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.study.devices_option import devices_for, devices_of, room_on
 
@@ -24,12 +25,16 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-8a1b77ee)
 """
 
 
-def seen(trial: Any) -> None:
+def leave_line(trial: Any) -> None:
     """Leave a line that says what this runner sees."""
     import os
 
     line = f"{os.environ.get('CUDA_VISIBLE_DEVICES')} {os.environ.get('ASYNCSEARCH_GPU_SHARE', '1')}"
     (Path(trial.params["folder"]) / str(trial.params["x"])).write_text(line)
+
+
+def seen(trial: Any) -> None:
+    leave_line(trial)
     trial.report(loss=1.0)
 
 
@@ -46,9 +51,14 @@ def distributed(trial: Any) -> None:
 
 
 def seen_by_rank(trial: Any) -> None:
-    trial.process_group()
+    """Leave a line of each rank; rank 0, whose end is the trial's, waits for the others'."""
+    import torch.distributed as dist
+
+    group = trial.process_group()
     trial.params["x"] = trial.rank
-    seen(trial)
+    leave_line(trial)
+    dist.barrier(group)
+    trial.report(loss=1.0)
 
 
 def study(store: Path, trainable: Any = seen, **options: Any) -> Study:
@@ -69,6 +79,7 @@ def lines(folder: Path) -> set[str]:
         ("ab", 0.5, 4, ["a", "a", "b", "b"]),
         ("ab", 0.4, 4, ["a", "a", "b", "b"]),
         ("a", 1 / 3, 3, ["a", "a", "a"]),
+        ("a", 1 / 93, 93, ["a"] * 93),
         ("a", 2, 0, []),
     ],
 )
@@ -84,7 +95,24 @@ def test_mig_devices_stand_in_place_of_the_gpu_that_they_are_cut_from() -> None:
 
 def test_what_a_process_sees_is_named_by_places_in_it() -> None:
     assert machine_devices({"CUDA_VISIBLE_DEVICES": "2,1"}) == ("0", "1")
+    assert machine_devices({"CUDA_VISIBLE_DEVICES": "GPU-5d5ba0d6, MIG-c6d4f1ef"}) == ("0", "1")
     assert machine_devices({"CUDA_VISIBLE_DEVICES": ""}) == ()
+
+
+@pytest.mark.parametrize(("visible", "count"), [("-1", 0), ("NoDevFiles", 0), ("1,-1,0", 1), ("-1,0", 0)])
+def test_what_stands_after_the_name_of_no_device_is_hidden(visible: str, count: int) -> None:
+    assert len(machine_devices({"CUDA_VISIBLE_DEVICES": visible})) == count
+
+
+@pytest.mark.parametrize("amount", ["0.3333333333333333", "0.333333", "0.333"])
+def test_a_third_of_a_device_is_what_spark_has_for_a_third(amount: str) -> None:
+    require_devices(lambda name, default: amount if name == TASK else default, 1 / 3)
+
+
+@pytest.mark.parametrize("amount", ["0.5", "0.34", "0", "1", "some", "nan"])
+def test_another_part_than_spark_gives_is_refused(amount: str) -> None:
+    with pytest.raises(UsageError, match=f"gpu.amount is {amount}: make the session with {TASK}=0.333333"):
+        require_devices(lambda *_: amount, 1 / 3)
 
 
 def test_each_worker_process_sees_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +138,12 @@ CALLS: list[tuple[Callable[[Path], object], str]] = [
     (lambda at: study(at, devices_per_trial=1.5), "devices_per_trial=1.5 is no number"),
     (lambda at: study(at, devices_per_trial=True), "devices_per_trial=True is no number"),
     (lambda at: study(at, devices_per_trial="all"), "devices_per_trial='all' is no number"),
+    (lambda at: study(at, devices_per_trial=float("inf")), "devices_per_trial=inf is no number"),
+    (lambda at: study(at, devices_per_trial=1e-320), "devices_per_trial=1e-320 is no number"),
+    (
+        lambda at: study(at, distributed, autoscale=Autoscale(), devices_per_trial=0.5),
+        "write devices_per_trial=1, or leave out autoscale=",
+    ),
     (lambda at: study(at, num_gpus=1), "devices_per_trial=1"),
     (
         lambda at: study(at, distributed, workers_per_trial=2, devices_per_trial=0.5),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
 
 from asyncsearch.errors import UsageError
 
 TASK, EXECUTOR = "spark.task.resource.gpu.amount", "spark.executor.resource.gpu.amount"
+_ROUNDED = 0.005
+"""Spark's setting is text: a third of a device is 0.333 there."""
 
 
 def require_devices(conf: Callable[[str, str], str], per_worker: float) -> None:
@@ -21,15 +23,15 @@ def require_devices(conf: Callable[[str, str], str], per_worker: float) -> None:
         UsageError: it gives another number of them.
     """
     amount = conf(TASK, "0").strip()
-    if _number(amount) != Decimal(str(per_worker)):
+    if not math.isclose(_number(amount), per_worker, rel_tol=_ROUNDED):
         raise UsageError(
             f"By devices_per_trial= each worker sees {per_worker:g} of the resource gpu, and {TASK} is {amount}: make "
             f"the session with {TASK}={per_worker:g}, and with {EXECUTOR} and its discoveryScript."
         )
 
 
-def _number(text: str) -> Decimal:
+def _number(text: str) -> float:
     try:
-        return Decimal(text)
-    except InvalidOperation:
-        return Decimal(-1)
+        return float(text)
+    except ValueError:
+        return -1.0
