@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 
 FOLDERS = ("journal", "snapshots", "checkpoints", "logs", "tmp")
@@ -115,10 +115,10 @@ def check_place(name: str) -> str:
     """Return the name of a staged folder in ``tmp``.
 
     Raises:
-        StoreError: it is not one.
+        CheckpointError: it is not one.
     """
     if _STAGED.fullmatch(name) is None:
-        raise StoreError(f"{name!r} is no place for shards: take it from shard_place().")
+        raise CheckpointError(f"{name!r} is no place for shards: take it from shard_place().")
     return name
 
 
@@ -126,10 +126,10 @@ def check_version(name: str, resource: int) -> str:
     """Return the name of a version of a resource, with a token.
 
     Raises:
-        StoreError: it is not one.
+        CheckpointError: it is not one.
     """
     if [(one.resource, bool(one.token)) for one in parse_versions([name])] != [(resource, True)]:
-        raise StoreError(f"{name!r} is no place for shards: take it from shard_place().")
+        raise CheckpointError(f"{name!r} is no place for shards: take it from shard_place().")
     return name
 
 

@@ -121,6 +121,7 @@ class ShardLaws(CheckpointLaws):
     def test_place_that_the_store_did_not_give_is_refused(self) -> None:
         if not takes_shards(store := self.new()):
             return
-        for place in ("", "..", "../up", "a/b", "journal"):
+        real = store.shard_place(REF, store.stage(REF))
+        for place in ("", "..", "../up", "a/b", "journal", f"../tmp/{real}", f"../{NODE}/{real}"):
             with refused():
                 add(store, place, 1)
