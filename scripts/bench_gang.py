@@ -2,18 +2,21 @@
 
 Figures, on processes of this machine, medians of several trials:
 ``gang_start_s``: from the assignment of work to a gang of 2 whose workers have trained before to its first report; the
-baseline is a job of pyspark's ``TorchDistributor`` with the same function and 2 processes (``--spark``, else the first
-report of a new pair of processes that meet by torch itself). ``gang_start_4_s``: the same with 4.
+baseline is the first unit of two new bare processes that meet by torch itself. ``gang_start_4_s``: the same with 4.
+``gang_start_2_spark_s``, ``gang_start_4_spark_s``: the same gangs; the baseline is the first unit of a job of pyspark's
+``TorchDistributor`` with the same function and as many processes, in a warm session. They are left out, and the reason
+is printed, where pyspark or pyarrow is not installed.
 ``gang_unit_ms``: a unit of one step on a gang of 2; the baseline is the same loop in two bare processes of torch.
 ``gang_restart_s``: from the death of a rank to the first report of the trial's next attempt; the baseline is the start
-of a new pair of bare processes. ``TorchDistributor`` needs pyarrow.
+of a new pair of bare processes.
 
-    python scripts/bench_gang.py [--trials 9] [--units 200] [--spark]
+    python scripts/bench_gang.py [--trials 9] [--units 200] [--jobs 3]
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import os
 import signal
@@ -153,37 +156,59 @@ def bare(size: int, units: int) -> tuple[float, float]:
     return first - began, statistics.median(steps)
 
 
-def distributed(size: int) -> float:
-    """Return the seconds from the start of a job of ``TorchDistributor`` to its first unit, in a warm session."""
+def missing_for_spark() -> str:
+    """Return which packages a job of ``TorchDistributor`` lacks here; empty: none."""
+    return ", ".join(name for name in ("pyspark", "pyarrow", "torch") if importlib.util.find_spec(name) is None)
+
+
+def distributed(size: int, jobs: int) -> float:
+    """Return the median seconds from the start of a ``TorchDistributor`` job to its first unit, in a warm session."""
     from pyspark.ml.torch.distributor import TorchDistributor
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.master(f"local[{size}]").config("spark.ui.enabled", "false").getOrCreate()
-    session.sparkContext.parallelize([0], 1).map(lambda one: one).collect()
-    began = time.time()
+    session.sparkContext.parallelize(range(size), size).map(lambda one: one).collect()
 
     def train() -> float:
+        import torch
         import torch.distributed as dist
 
+        torch.set_num_threads(1)
         dist.init_process_group("gloo")
-        return fit(dist.get_rank(), size, range(1), lambda _: None)[0]
+        first = fit(dist.get_rank(), size, range(1), lambda _: None)[0]
+        dist.destroy_process_group()
+        return first
 
-    first: float = TorchDistributor(num_processes=size, local_mode=False, use_gpu=False).run(train)
+    def seconds() -> float:
+        began = time.time()
+        first: float = TorchDistributor(num_processes=size, local_mode=False, use_gpu=False).run(train)
+        return first - began
+
+    found = [seconds() for _ in range(jobs)]
     session.stop()
-    return first - began
+    return statistics.median(found)
+
+
+def start_figures(trials: int, jobs: int) -> list[Figure]:
+    """Return how long gangs of 2 and of 4 take to start, beside bare processes and beside ``TorchDistributor``."""
+    missing, figures = missing_for_spark(), []
+    if missing:
+        print(f"TorchDistributor is left out: {missing} not installed.", file=sys.stderr)
+    for size, name in ((2, "gang_start_s"), (4, "gang_start_4_s")):
+        took = statistics.median(starts(searched(size, trials, 2)))
+        figures.append(Figure(name, took, "s", bare(size, 2)[0]))
+        if not missing:
+            figures.append(Figure(f"gang_start_{size}_spark_s", took, "s", distributed(size, jobs)))
+    return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=9)
     parser.add_argument("--units", type=int, default=200)
-    parser.add_argument("--spark", action="store_true")
+    parser.add_argument("--jobs", type=int, default=3)
     chosen = parser.parse_args()
-    figures = []
-    for size, name in ((2, "gang_start_s"), (4, "gang_start_4_s")):
-        records = searched(size, chosen.trials, 2)
-        baseline = distributed(size) if chosen.spark else bare(size, 2)[0]
-        figures.append(Figure(name, statistics.median(starts(records)), "s", baseline))
+    figures = start_figures(chosen.trials, chosen.jobs)
     _, bare_ms = bare(2, chosen.units)
     figures.append(Figure("gang_unit_ms", unit_ms(searched(2, 1, chosen.units)), "ms", bare_ms))
     with tempfile.TemporaryDirectory() as folder:

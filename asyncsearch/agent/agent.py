@@ -21,7 +21,7 @@ from asyncsearch.agent.driver_stream import Connect, DriverStream
 from asyncsearch.agent.io_selector import READ, DescriptorSelector
 from asyncsearch.agent.mailbox import Mailbox
 from asyncsearch.agent.runner_process import RunnerProcess
-from asyncsearch.agent.transfers import Fetched, Published, Uploaded, Waiting
+from asyncsearch.agent.transfers import Fetched, Published, ShardDone, Transferred, Uploaded, Waiting
 from asyncsearch.agent.workbench import Workbench
 from asyncsearch.errors import InternalError
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, GangNote, Hello, Refused, StoreTokens
@@ -38,7 +38,7 @@ class _Closed(msgspec.Struct, frozen=True):
     error: Exception | None
 
 
-_Item = DriverMessage | Uploaded | Published | Fetched | Waiting | RunnerProcess | _Closed
+_Item = DriverMessage | Transferred | RunnerProcess | _Closed
 
 
 def run_agent(config: WorkerConfig, *, connect: Connect | None = None) -> str:
@@ -138,13 +138,15 @@ class Agent:
             case _:
                 self._handle_own(item)
 
-    def _handle_own(self, item: Uploaded | Published | Fetched | Waiting | RunnerProcess | _Closed) -> None:
+    def _handle_own(self, item: Transferred | RunnerProcess | _Closed) -> None:
         """Handle what has happened on this machine."""
         match item:
             case Uploaded():
                 self._bench.checkpoints.uploaded(item)
             case Published():
                 self._bench.checkpoints.published(item)
+            case ShardDone():
+                self._bench.checkpoints.shard_done(item)
             case Fetched():
                 self._bench.on_fetched(item)
             case Waiting():

@@ -17,7 +17,7 @@ from pathlib import Path
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.layout import MANIFEST
-from asyncsearch.store.manifest import Manifest, PackedWith
+from asyncsearch.store.manifest import Manifest, PackedWith, Shards
 from asyncsearch.store.scratch import remove_folder
 from asyncsearch.work import KEPT_CHECKPOINTS
 
@@ -77,12 +77,20 @@ class CheckpointCache:
                 copy.users = max(0, copy.users - 1)
             self._tidy(copy)
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
-        """Make a staged folder durable, as ``Store.commit`` does, and keep a copy.
+    def commit(
+        self,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None = None,
+        shards: Shards | None = None,
+    ) -> int:
+        """Make a staged folder durable, as ``Store.commit`` does, and keep a copy, unless other workers have shards.
 
         Raises:
             StoreError: the store could not make it durable.
         """
+        if shards is not None:
+            return self._store.commit(checkpoint, staged, packed_with, shards)
         links = _linked(staged) if self._store.is_far else None
         with contextlib.ExitStack() as stack:
             if links is not None:

@@ -43,6 +43,8 @@ class LaneRun:
         """Amendments that arrived before the runner got the lane."""
         self.staged: dict[tuple[int, int], Path] = {}
         """(stage, resource) -> folder that the runner has not filled yet."""
+        self.shard_places: dict[tuple[int, int], str] = {}
+        """(stage, resource) -> where the other ranks of its gang add their shards, until it is committed."""
         self.fetched = contextlib.ExitStack()
         """Keeps its initial checkpoint open."""
         self.load: Path | None = None

@@ -21,8 +21,9 @@ from asyncsearch.agent.trial_folders import TrialFolders, warn
 from asyncsearch.errors import CheckpointError, StoreError, UsageError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.rpc.backoff import Backoff
+from asyncsearch.runner.protocol import ShardAnswer
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.manifest import PackedWith, packed_with_beside
+from asyncsearch.store.manifest import PackedWith, Shards, packed_with_beside
 
 MAX_PENDING = 2
 """Maximum number of concurrent commits; more would fill the local disk faster than the store empties it."""
@@ -51,6 +52,16 @@ class Waiting(msgspec.Struct, frozen=True):
     """What the store answered last; empty: it waits no longer."""
 
 
+class ShardDone(msgspec.Struct, frozen=True):
+    """A place for shards was given, or a shard is durable; or neither could be."""
+
+    run: LaneRun
+    stage: int
+    resource: int
+    answer: ShardAnswer
+    is_place: bool
+
+
 class Published(msgspec.Struct, frozen=True):
     """The folder of a training that is over is stored, or could not be."""
 
@@ -63,6 +74,10 @@ class Fetched(msgspec.Struct, frozen=True):
     run: LaneRun
     path: Path | None
     error: str = ""
+
+
+Transferred = Uploaded | Published | ShardDone | Fetched | Waiting
+"""What a transfer passes to the owner of transfers."""
 
 
 class _Thread:
@@ -102,7 +117,7 @@ class Transfers:
         self,
         store: Store,
         cache: CheckpointCache,
-        post: Callable[[Uploaded | Published | Fetched | Waiting], None],
+        post: Callable[[Transferred], None],
         wait: Callable[[LaneRun, float], None] | None,
     ) -> None:
         """Prepare.
@@ -127,10 +142,51 @@ class Transfers:
         """Whether the next checkpoint has to wait."""
         return len(self.pending) >= MAX_PENDING
 
-    def commit(self, run: LaneRun, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None) -> None:
-        """Commit a staged folder."""
+    def commit(
+        self,
+        run: LaneRun,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None,
+        shards: Shards | None = None,
+    ) -> None:
+        """Commit a staged folder, with the shards that other workers have added."""
         self.pending.append(run)
-        self._uploads.submit(lambda: self._commit(run, checkpoint, staged, packed_with))
+        self._uploads.submit(lambda: self._commit(run, checkpoint, staged, packed_with, shards))
+
+    def shard_place(self, run: LaneRun, stage: int, resource: int, staged: Path) -> None:
+        """Ask where other workers add their shards of a checkpoint."""
+        checkpoint = run.checkpoint(stage, resource)
+        self._uploads.submit(
+            lambda: self._shard_step(
+                run, stage, resource, lambda: self._store.shard_place(checkpoint, staged), is_place=True
+            )
+        )
+
+    def add_shard(self, run: LaneRun, stage: int, resource: int, place: str, staged: Path) -> None:
+        """Add a staged folder to the checkpoint of another worker."""
+        checkpoint = run.checkpoint(stage, resource)
+
+        def add() -> str:
+            files = self._store.add_shard(checkpoint, place, staged)
+            if run.is_over or run.is_refused:  # nobody will commit it
+                self._store.discard_shards(checkpoint, place)
+            return msgspec.json.encode(files).decode()
+
+        def step() -> None:
+            self._shard_step(run, stage, resource, add, is_place=False)
+            self._cache.discard(staged)  # where it could not be added
+
+        self._uploads.submit(step)
+
+    def discard_shards(self, checkpoint: CheckpointRef, place: str) -> None:
+        """Remove the shards of a checkpoint that will not be committed."""
+
+        def remove() -> None:
+            with contextlib.suppress(StoreError):  # what is left is swept when a driver opens the study
+                self._store.discard_shards(checkpoint, place)
+
+        self._uploads.submit(remove)
 
     def publish(self, run: LaneRun, folders: TrialFolders) -> None:
         """Store the folder of a run that is over, and remove it from this machine."""
@@ -154,9 +210,25 @@ class Transfers:
         self._uploads.close()
         self._fetches.close()
 
-    def _commit(self, run: LaneRun, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None) -> None:
+    def _shard_step(self, run: LaneRun, stage: int, resource: int, do: Callable[[], str], *, is_place: bool) -> None:
+        try:
+            answer = ShardAnswer(self._until_done(run, "commit", do), lane=run.number)
+        except CheckpointError as error:
+            answer = ShardAnswer("", _in_words(error), lane=run.number)
+        except Exception as error:
+            answer = ShardAnswer("", _in_words(error), is_store=True, lane=run.number)
+        self._post(ShardDone(run, stage, resource, answer, is_place))
+
+    def _commit(
+        self,
+        run: LaneRun,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None,
+        shards: Shards | None,
+    ) -> None:
         def commit() -> int:
-            return self._cache.commit(checkpoint, staged, packed_with)
+            return self._cache.commit(checkpoint, staged, packed_with, shards)
 
         size_bytes, error, kind = 0, "its lease was refused", ""
         try:
@@ -172,6 +244,8 @@ class Transfers:
         finally:
             if error:
                 self._cache.discard(staged)
+                if shards is not None:
+                    self.discard_shards(checkpoint, shards.place)
             self._post(Uploaded(run, checkpoint, size_bytes, error, kind))
 
     def _publish(self, run: LaneRun, folders: TrialFolders) -> None:

@@ -25,7 +25,7 @@ from asyncsearch.agent.lane_run import LaneRun, note_compiled, signal_due
 from asyncsearch.agent.runner_deaths import cause_of_death
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.agent.runner_supervisor import RunnerSupervisor
-from asyncsearch.agent.transfers import Fetched, Published, Uploaded, Waiting
+from asyncsearch.agent.transfers import Fetched, Transferred
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
@@ -43,7 +43,9 @@ from asyncsearch.runner.protocol import (
     PackFindings,
     RunnerReady,
     Saved,
-    SaveFailed,
+    Saving,
+    ShardPlaceWanted,
+    ShardWritten,
     UnitVolume,
 )
 from asyncsearch.work import Work
@@ -60,14 +62,16 @@ class Workbench:
         config: WorkerConfig,
         watch: DescriptorSelector,
         stream: DriverStream,
-        post: Callable[[Uploaded | Published | Fetched | Waiting | RunnerProcess], None],
+        post: Callable[[Transferred | RunnerProcess], None],
     ) -> None:
         """Prepare; any thread may call ``post``, which passes its argument to one of the ``on_`` methods."""
         self._config = config
         self._stream = stream
         self.runners = RunnerSupervisor(config, watch, stream, exited=post, received=self._on_message)
         folders = TrialFolders(config.dirs, config.dir_bytes)
-        self.checkpoints = WorkerCheckpoints(config.store, stream.send, post, self.runners.tell, folders=folders)
+        self.checkpoints = WorkerCheckpoints(
+            config.store, stream.send, post, self.runners.tell, answer_shard=self.runners.tell, folders=folders
+        )
         self._current: list[LaneRun] = []
         """The lanes of the present work that have not ended."""
         self._waiting: deque[list[LaneRun]] = deque()
@@ -322,18 +326,26 @@ class Workbench:
             return  # it was dropped
         if isinstance(message, LaneReported):
             self._on_reported(run, runner, message)
-        elif isinstance(message, FolderWanted):
-            if run.stop_reason is None:
-                self.checkpoints.want(run, message)
-        elif isinstance(message, Saved):
-            self.checkpoints.saved(run, message)
-        elif isinstance(message, SaveFailed):
-            self.checkpoints.save_failed(run, message)
         elif isinstance(message, UnitVolume):
             volume = message.steps, message.gradient_bytes, message.device
             self._stream.send(events.VolumeMeasured(run.lease, *volume))
-        else:
+        elif isinstance(message, Ended):
             self._on_ended(run, runner, message)
+        else:
+            self._on_saving(run, message)
+
+    def _on_saving(self, run: LaneRun, message: Saving) -> None:
+        if isinstance(message, FolderWanted):
+            if run.stop_reason is None:
+                self.checkpoints.want(run, message)
+        elif isinstance(message, ShardPlaceWanted):
+            self.checkpoints.want_shard_place(run, message)
+        elif isinstance(message, ShardWritten):
+            self.checkpoints.add_shard(run, message)
+        elif isinstance(message, Saved):
+            self.checkpoints.saved(run, message)
+        else:
+            self.checkpoints.save_failed(run, message)
 
     def _on_reported(self, run: LaneRun, runner: RunnerProcess, reported: LaneReported) -> None:
         if run.is_refused:

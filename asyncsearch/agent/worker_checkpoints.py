@@ -5,17 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.transfers import Fetched, Published, Transfers, Uploaded, Waiting
+from asyncsearch.agent.transfers import Published, ShardDone, Transferred, Transfers, Uploaded, Waiting
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.rpc.messages import StoreOutage
-from asyncsearch.runner.protocol import Folder, FolderWanted, Saved, SaveFailed
+from asyncsearch.runner.protocol import (
+    Folder,
+    FolderWanted,
+    Saved,
+    SaveFailed,
+    ShardAnswer,
+    ShardPlaceWanted,
+    ShardWritten,
+)
 from asyncsearch.runner.trial_folder import MOST_BYTES
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.manifest import Sharded, Shards, StoredFile
+
+_FILES = msgspec.json.Decoder(list[StoredFile])
 
 
 class WorkerCheckpoints:
@@ -25,9 +38,10 @@ class WorkerCheckpoints:
         self,
         store: Store,
         send: Callable[[CheckpointCommitted | CheckpointFailed | StoreOutage], None],
-        post: Callable[[Uploaded | Published | Fetched | Waiting], None],
+        post: Callable[[Transferred], None],
         answer: Callable[[Folder], None],
         *,
+        answer_shard: Callable[[ShardAnswer], None] | None = None,
         folders: TrialFolders | None = None,
         wait: Callable[[LaneRun, float], None] | None = None,
     ) -> None:
@@ -38,13 +52,14 @@ class WorkerCheckpoints:
             send: sends an event to the driver.
             post: receives the result of a transfer; called from the transfers' threads.
             answer: sends the runner a folder.
+            answer_shard: sends the runner an answer of shards; None: it never asks.
             folders: those of trials; None: what is in them is stored with checkpoints only.
             wait: without threads, where the caller runs transfers and ``post``: waits so many seconds, or less if the
                 run gives up; None: transfers have their own threads.
         """
         self._store = store
         self._send = send
-        self._answer = answer
+        self._answer, self._answer_shard = answer, answer_shard
         self._folders = folders or TrialFolders(None, MOST_BYTES)
         self._cache = CheckpointCache(store)
         self._transfers = Transfers(store, self._cache, post, wait)
@@ -110,6 +125,27 @@ class WorkerCheckpoints:
             self.due = None
             self._give()
 
+    def want_shard_place(self, run: LaneRun, wanted: ShardPlaceWanted) -> None:
+        """Tell the runner where the other ranks of its gang add their shards."""
+        staged = run.staged[wanted.stage, wanted.resource]
+        self._transfers.shard_place(run, wanted.stage, wanted.resource, staged)
+
+    def add_shard(self, run: LaneRun, written: ShardWritten) -> None:
+        """Add what the runner has written to the checkpoint of rank 0."""
+        self._has_place()
+        staged = run.staged.pop((written.stage, written.resource))
+        self._transfers.add_shard(run, written.stage, written.resource, written.place, staged)
+
+    def shard_done(self, done: ShardDone) -> None:
+        """Answer the runner that has asked for a place, or has written a shard."""
+        run = done.run
+        if done.is_place and not done.answer.error:
+            run.shard_places[done.stage, done.resource] = done.answer.value
+        if run.is_over:
+            self._discard_shards(run)
+        elif self._answer_shard is not None:
+            self._answer_shard(done.answer)
+
     def saved(self, run: LaneRun, saved: Saved) -> None:
         """Commit a checkpoint that the runner has written."""
         self._has_place()
@@ -119,13 +155,17 @@ class WorkerCheckpoints:
             run.last_save = saved.resource
         staged = run.staged.pop((saved.stage, saved.resource))
         packed_with = run.packed_with(saved.stage, saved.resource)
-        self._transfers.commit(run, run.checkpoint(saved.stage, saved.resource), staged, packed_with)
+        checkpoint = run.checkpoint(saved.stage, saved.resource)
+        self._transfers.commit(run, checkpoint, staged, packed_with, self._shards_of(run, saved))
 
     def save_failed(self, run: LaneRun, failed: SaveFailed) -> None:
         """Tell the driver that the runner could not save a checkpoint during the training."""
         run.resource = max(run.resource, failed.resource)
         self._has_place()
         self._discard(run, failed)
+        self._discard_shards(run)
+        if run.is_follower:
+            return  # rank 0 tells it
         self._tell_failure(run, run.checkpoint(failed.stage, failed.resource), failed.error, failed.error_kind)
 
     def uploaded(self, uploaded: Uploaded) -> None:
@@ -149,6 +189,7 @@ class WorkerCheckpoints:
         for staged in run.staged.values():
             self._transfers.discard(staged)
         run.staged.clear()
+        self._discard_shards(run)
         if run.lane.load is not None:
             self._transfers.release(run)
 
@@ -163,6 +204,19 @@ class WorkerCheckpoints:
         staged = run.staged.pop((of.stage, of.resource), None)
         if staged is not None:
             self._transfers.discard(staged)
+
+    def _shards_of(self, run: LaneRun, saved: Saved) -> Shards | None:
+        if saved.shards is None or run.seat is None:
+            return None
+        files = [file for one in saved.shards.files for file in _FILES.decode(one)]
+        place = run.shard_places.pop((saved.stage, saved.resource))
+        return Shards(place, tuple(files), Sharded(run.seat.size, saved.shards.strategy))
+
+    def _discard_shards(self, run: LaneRun) -> None:
+        """Remove the shards that other ranks have added to checkpoints which the run does not save."""
+        for (stage, resource), place in run.shard_places.items():
+            self._transfers.discard_shards(run.checkpoint(stage, resource), place)
+        run.shard_places.clear()
 
     def _tell_failure(self, run: LaneRun, checkpoint: CheckpointRef, error: str, kind: str) -> None:
         if run.is_refused:

@@ -18,7 +18,7 @@ from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt,
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun, note_compiled
 from asyncsearch.agent.outputs import MAX_BACKLOG
-from asyncsearch.agent.transfers import Fetched, Published, Uploaded, Waiting
+from asyncsearch.agent.transfers import Fetched, Published, Transferred, Uploaded, Waiting
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import Outcome
@@ -187,14 +187,14 @@ class InlineWorker:
         runs = [*self._current, *(run for lanes in self._waiting for run in lanes)]
         return [run for run in runs if lease in (None, run.lease) and lane in (None, run.number)]
 
-    def _on_transfer(self, done: Uploaded | Published | Fetched | Waiting) -> None:
+    def _on_transfer(self, done: Transferred) -> None:
         if isinstance(done, Uploaded):
             self.checkpoints.uploaded(done)
         elif isinstance(done, Published):
             self.checkpoints.published(done)
         elif isinstance(done, Waiting):
             self.checkpoints.waiting(done)
-        else:
+        elif isinstance(done, Fetched):
             done.run.load, self._fetch_error = done.path, done.error
 
     def _on_folder(self, folder: Folder) -> None:

@@ -311,10 +311,14 @@ class SearchContext(TrialContext):
 
         def save_all(path: Path) -> None:
             save(path)
-            self._folder.copy_beside(path)
+            self._add_folder(path)
 
         where = f"{self.name} at resource {self._done}"
         write(save_all, place, lambda: self._timeline.is_save_needed(self._done), where)
+
+    def _add_folder(self, checkpoint: Path) -> None:
+        """Add the folder of the trial to a checkpoint."""
+        self._folder.copy_beside(checkpoint)
 
     def _pause(self) -> None:
         self.is_paused = True

@@ -13,7 +13,7 @@ import msgspec
 
 from asyncsearch.actions import CutWork, SaveAt
 from asyncsearch.runner.link import AgentLink
-from asyncsearch.runner.protocol import GangSeat
+from asyncsearch.runner.protocol import GangSeat, WrittenShards
 from asyncsearch.trainable import TrialStopped
 
 
@@ -36,6 +36,8 @@ class GangLink:
         self._agreed = 0
         """How often the ranks have agreed."""
         self._now = _Decision()
+        self.shards: WrittenShards | None = None
+        """What the other ranks have written of the checkpoint that is saved next."""
 
     @property
     def is_first(self) -> bool:
@@ -87,8 +89,15 @@ class GangLink:
     def folder(self, stage: int, resource: int, *, is_needed: bool = False, failed: str = "") -> Path:
         return self._link.folder(stage, resource, is_needed=is_needed, failed=failed)
 
+    def shard_place(self, stage: int, resource: int) -> str:
+        return self._link.shard_place(stage, resource)
+
+    def add_shard(self, stage: int, resource: int, place: str) -> str:
+        return self._link.add_shard(stage, resource, place)
+
     def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
-        self._link.saved(stage, resource, is_last=is_last)
+        shards, self.shards = self.shards, None
+        self._link.saved(stage, resource, is_last=is_last, shards=shards)
 
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
         self._link.save_failed(stage, resource, error)

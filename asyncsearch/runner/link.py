@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.failures import exception_text
 from asyncsearch.runner.protocol import (
@@ -23,12 +23,18 @@ from asyncsearch.runner.protocol import (
     Note,
     Saved,
     SaveFailed,
+    ShardAnswer,
+    ShardPlaceWanted,
+    ShardWritten,
     ToRunner,
     Train,
     UnitVolume,
+    WrittenShards,
 )
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.trainable import TrialStopped
+
+T = TypeVar("T")
 
 
 class Link(Protocol):
@@ -117,6 +123,8 @@ class AgentLink:
         self._lanes[lane] = self
         self.notes: dict[tuple[int, str], str] = {}
         """What other ranks of its gang have told, by rank and key."""
+        self._folder: Folder | None = None
+        self._answer: ShardAnswer | None = None
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
         self._send(LaneReported(resource, metrics, self._lane))
@@ -152,21 +160,46 @@ class AgentLink:
         self._send(FolderWanted(stage, resource, is_needed, failed, self._lane))
         return self._await_folder().checkpoint
 
-    def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
-        self._send(Saved(stage, resource, is_last, self._lane))
+    def shard_place(self, stage: int, resource: int) -> str:
+        """Return the place where other ranks add their shards of the checkpoint that was written last.
+
+        Raises:
+            StoreError: the store has none.
+        """
+        return self._asked(ShardPlaceWanted(stage, resource, self._lane))
+
+    def add_shard(self, stage: int, resource: int, place: str) -> str:
+        """Add what was written last to the checkpoint of another rank, and return its files once they are durable.
+
+        Raises:
+            StoreError: the store could not take it.
+            UsageError: it cannot be a part of a checkpoint.
+        """
+        return self._asked(ShardWritten(stage, resource, place, self._lane))
+
+    def saved(self, stage: int, resource: int, *, is_last: bool, shards: WrittenShards | None = None) -> None:
+        self._send(Saved(stage, resource, is_last, self._lane, shards))
 
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
         self._send(shown_failure(stage, resource, error, self._lane))
 
     def _await_folder(self) -> Folder:
-        while True:
-            with self._interrupts.shield():
-                message = self._channel.receive()
-                folder = self._take([] if message is None else [message])
-            if self._reason is not None:  # after a stop request the checkpoint is useless
-                raise TrialStopped(self._reason)
-            if folder is not None:
-                return folder
+        self._folder = None
+        return self._await(lambda: self._folder)
+
+    def _asked(self, question: ShardPlaceWanted | ShardWritten) -> str:
+        self._answer = None
+        self._send(question)
+        answer = self._await(lambda: self._answer)
+        if answer.error:
+            raise (StoreError if answer.is_store else UsageError)(answer.error)
+        return answer.value
+
+    def _await(self, received: Callable[[], T | None]) -> T:
+        while (found := received()) is None:
+            if (reason := self.wait()) is not None:  # after a stop request the checkpoint is useless
+                raise TrialStopped(reason)
+        return found
 
     def _send(self, message: FromRunner) -> None:
         with self._interrupts.shield():
@@ -175,8 +208,7 @@ class AgentLink:
             except OSError:
                 os._exit(1)  # the agent is gone, so nobody wants the result
 
-    def _take(self, messages: list[ToRunner]) -> Folder | None:
-        folder = None
+    def _take(self, messages: list[ToRunner]) -> None:
         for message in messages:
             match message:
                 case StopTraining(reason=reason, lane=lane):
@@ -190,11 +222,13 @@ class AgentLink:
                     self._lanes.joining.append(train)
                 case Note():
                     self.notes[message.rank, message.key] = message.value
-                case Folder():
-                    # One for a lane that was stopped meanwhile is of no use.
-                    folder = message if message.lane == self._lane else folder
+                case Folder(lane=lane) if lane == self._lane:
+                    self._folder = message
+                case ShardAnswer(lane=lane) if lane == self._lane:
+                    self._answer = message
+                case Folder() | ShardAnswer():
+                    pass  # for a lane that was stopped meanwhile
                 case _:
                     raise AssertionError(f"{type(message).__name__} in the middle of a training")
         if self._channel.is_closed:
             os._exit(1)  # the agent is gone, so nobody wants the result
-        return folder

@@ -146,6 +146,45 @@ class FolderWanted(_Message, frozen=True, tag="folder_wanted"):
     lane: int = 0
 
 
+class ShardPlaceWanted(_Message, frozen=True, tag="shard_place_wanted"):
+    """Rank 0 has written its shard, and asks where the other ranks add theirs; ``ShardAnswer`` follows."""
+
+    stage: int
+    resource: int
+    lane: int = 0
+
+
+class ShardWritten(_Message, frozen=True, tag="shard_written"):
+    """A rank above 0 has written its shard in the folder, which is to be added; ``ShardAnswer`` follows."""
+
+    stage: int
+    resource: int
+    place: str
+    """Where to add it."""
+    lane: int = 0
+
+
+class ShardAnswer(_Message, frozen=True, tag="shard_answer"):
+    """Answer to ``ShardPlaceWanted``, the place, and to ``ShardWritten``, once the shard is durable: its files."""
+
+    value: str
+    """The place, or the files in the agent's own words, which another agent reads."""
+    error: str = ""
+    """Why there is no value; empty: there is one."""
+    is_store: bool = False
+    """Whether the store could not be used, rather than what the rank has saved."""
+    lane: int = 0
+
+
+class WrittenShards(msgspec.Struct, frozen=True):
+    """The shards of the ranks above 0, which are durable."""
+
+    strategy: str
+    """What divided the state."""
+    files: tuple[str, ...]
+    """Those of each rank, as ``ShardAnswer`` has them."""
+
+
 class Saved(_Message, frozen=True, tag="saved"):
     """The checkpoint is written in the folder."""
 
@@ -154,6 +193,8 @@ class Saved(_Message, frozen=True, tag="saved"):
     is_last: bool = False
     """Whether the training ends here; ``Ended`` follows."""
     lane: int = 0
+    shards: WrittenShards | None = None
+    """None: all of it is in the folder."""
 
 
 class SaveFailed(_Message, frozen=True, tag="save_failed"):
@@ -213,8 +254,10 @@ class Ended(_Message, frozen=True, tag="ended"):
     """Whether the runner trains no other lane, so that both outputs hold the marker."""
 
 
-ToRunner = Load | Train | TrainPack | Join | Folder | Amendment | StopTraining | Note
-FromRunner = RunnerReady | LaneReported | FolderWanted | Saved | SaveFailed | PackFindings | Note | UnitVolume | Ended
+ToRunner = Load | Train | TrainPack | Join | Folder | ShardAnswer | Amendment | StopTraining | Note
+Saving = FolderWanted | ShardPlaceWanted | ShardWritten | Saved | SaveFailed
+"""What a runner says of a checkpoint that is due."""
+FromRunner = RunnerReady | LaneReported | Saving | PackFindings | Note | UnitVolume | Ended
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -26,11 +26,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import CheckpointError, InternalError, StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout
 from asyncsearch.store.head_file import HeadFile, SmallHeadFile
-from asyncsearch.store.manifest import PackedWith
+from asyncsearch.store.manifest import PackedWith, Shards, StoredFile
 from asyncsearch.store.passwords import without_password
 
 
@@ -217,17 +217,50 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
-    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
+    def commit(
+        self,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None = None,
+        shards: Shards | None = None,
+    ) -> int:
         """Make a staged folder the checkpoint, durable and complete, and return its size in bytes.
 
-        ``packed_with`` is for its manifest, and left out where it is None.
+        ``packed_with`` is for its manifest, and left out where it is None; so is ``shards``: what other workers have
+        added in the place that ``shard_place`` gave for this staged folder, and what divided the state.
 
         Committing the same checkpoint again replaces it; a reader sees one or the other, and a reader of the old one
         can finish. The staged folder is gone afterwards; after an error it still exists and may be committed again.
 
         Raises:
-            StoreError: the folder cannot be a checkpoint, or it could not be made durable.
+            StoreError: the folder cannot be a checkpoint, or it could not be made durable, or a shard is missing.
         """
+
+    def shard_place(self, checkpoint: CheckpointRef, staged: Path) -> str:
+        """Return the name of the place where other workers add their shards of a checkpoint before its commit.
+
+        Raises:
+            StoreError: the store cannot be used now.
+            CheckpointError: stores of this kind take no shards.
+        """
+        raise CheckpointError(
+            f"{type(self).__name__} takes no checkpoint that several workers write: give it shard_place() and"
+            " add_shard(), or let one worker write, strategy='zero1' or 'ddp'."
+        )
+
+    def add_shard(self, checkpoint: CheckpointRef, place: str, staged: Path) -> Sequence[StoredFile]:
+        """Add the files of a staged folder to a checkpoint that is not committed yet, durably, and return them.
+
+        Their names are those of no other worker. The staged folder is gone afterwards; after an error it still exists.
+
+        Raises:
+            StoreError: they could not be made durable.
+            CheckpointError: the place is gone, or holds such a file.
+        """
+        raise InternalError(f"{type(self).__name__} gave no place for shards")
+
+    def discard_shards(self, checkpoint: CheckpointRef, place: str) -> None:
+        """Remove the shards of a checkpoint that will not be committed; no error if there are none."""
 
     @abc.abstractmethod
     def discard(self, staged: Path) -> None:

@@ -20,8 +20,19 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout
 from asyncsearch.store.disk import discard, explained, make_folders, sync_folder, write_new
 from asyncsearch.store.disk_files import names_in
-from asyncsearch.store.manifest import Manifest, PackedWith, check, damaged, missing, require_damage, survey
+from asyncsearch.store.manifest import (
+    Manifest,
+    PackedWith,
+    Shards,
+    StoredFile,
+    check,
+    damaged,
+    missing,
+    require_damage,
+    survey,
+)
 from asyncsearch.store.no_follow import inside, read_file
+from asyncsearch.store.shards import gone, require_shards, written_twice
 
 
 class DiskCheckpoints:
@@ -39,7 +50,13 @@ class DiskCheckpoints:
             staged.mkdir(parents=True)
         return staged
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
+    def commit(
+        self,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None = None,
+        shards: Shards | None = None,
+    ) -> int:
         node = self._folder(layout.node_folder(checkpoint))
         whole = staged.parent
         with explained(f"commit checkpoint {checkpoint}", staged):
@@ -49,16 +66,35 @@ class DiskCheckpoints:
                     f" that stage() of the store at {str(self._root)!r} gave. A staged folder is committed once, and"
                     " lost when a new driver opens the study; stage and write it again."
                 )
-            manifest = survey(staged, os.fsync, sync_folder)
+            manifest = survey(staged, os.fsync, sync_folder, {} if shards is None else shards.by_name)
+            require_shards(shards, manifest, checkpoint)
             described = whole / layout.MANIFEST
             described.unlink(missing_ok=True)  # an earlier attempt to commit this folder may have left it
-            write_new(described, manifest.encode(checkpoint, packed_with))
+            write_new(described, manifest.encode(checkpoint, packed_with, shards))
             sync_folder(whole)
             number = self._publish(whole, node, checkpoint.resource)
             for version in self._versions(checkpoint):
                 if version.number < number - 1:
                     discard(node / str(version), self._tmp)
         return manifest.size_bytes
+
+    def add_shard(self, checkpoint: CheckpointRef, place: str, staged: Path) -> Sequence[StoredFile]:
+        """Move the files of a staged folder into another one; see ``Store.add_shard``."""
+        target = self._folder("tmp") / layout.check_place(place) / layout.FILES
+        with explained(f"add a shard to checkpoint {checkpoint}", target):
+            if not self._is_staged(staged) or not target.is_dir():
+                raise gone(checkpoint, target)
+            shard = survey(staged, os.fsync, sync_folder)
+            for name in shard.folders:
+                (target / name).mkdir(exist_ok=True)
+            for file in shard.files:
+                if (target / file.name).exists():
+                    raise written_twice(checkpoint, file.name)
+                os.rename(staged / file.name, target / file.name)
+            for name in (*reversed(shard.folders), ""):
+                sync_folder(target / name)
+        self.discard(staged)
+        return shard.files
 
     def discard(self, staged: Path) -> None:
         with contextlib.suppress(OSError, StoreError):

@@ -29,6 +29,7 @@ from asyncsearch.store.manifest import (
     Content,
     Manifest,
     PackedWith,
+    Shards,
     StoredFile,
     damaged,
     listed,
@@ -169,7 +170,13 @@ class FarStore(Store):
             staged.mkdir()
         return staged
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
+    def commit(
+        self,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None = None,
+        shards: Shards | None = None,
+    ) -> int:
         node = layout.node_folder(checkpoint)
         if not _is_staged(staged):
             raise StoreError(
@@ -179,10 +186,12 @@ class FarStore(Store):
         with explained(f"read the staged checkpoint {checkpoint}", staged):
             names, folders = listed(staged)
         older = self._versions(checkpoint)
-        number = max((version.number for version in older), default=0) + 1
-        folder = f"{node}/{layout.Version(checkpoint.resource, number, uuid.uuid4().hex)}"
+        version = _own_version(checkpoint, older, shards)
+        folder = f"{node}/{version}"
         contents = self._upload(names, staged, f"{folder}/{layout.FILES}")
         files = [StoredFile(name, *content) for name, content in zip(names, contents, strict=True)]
+        if shards is not None:
+            files = list(({file.name: file for file in files} | shards.by_name).values())
         manifest = Manifest(files, folders)
         arrived = self._remote.find(f"{folder}/{layout.FILES}").items()
         if {name: info.size_bytes for name, info in arrived} != {file.name: file.size_bytes for file in manifest.files}:
@@ -190,11 +199,26 @@ class FarStore(Store):
                 f"Cannot commit checkpoint {checkpoint} to {self._remote.shown!r}: other files or sizes arrived than"
                 " were sent. Check the connection, and that no other driver opened the study; then commit again."
             )
-        self._remote.write(f"{folder}/{layout.MANIFEST}", manifest.encode(checkpoint, packed_with))
-        for version in older:
-            self._remove_version(checkpoint, version)
+        self._remote.write(f"{folder}/{layout.MANIFEST}", manifest.encode(checkpoint, packed_with, shards))
+        for other in older:
+            if other != version:  # an attempt whose answer was lost may have committed this one
+                self._remove_version(checkpoint, other)
         self.discard(staged)
         return manifest.size_bytes
+
+    def shard_place(self, checkpoint: CheckpointRef, staged: Path) -> str:
+        return str(_next_version(checkpoint, self._versions(checkpoint)))
+
+    def add_shard(self, checkpoint: CheckpointRef, place: str, staged: Path) -> Sequence[StoredFile]:
+        folder = f"{layout.node_folder(checkpoint)}/{layout.check_version(place, checkpoint.resource)}"
+        with explained(f"read the staged shard of checkpoint {checkpoint}", staged):
+            names, _ = listed(staged)
+        contents = self._upload(names, staged, f"{folder}/{layout.FILES}")
+        self.discard(staged)
+        return [StoredFile(name, *content) for name, content in zip(names, contents, strict=True)]
+
+    def discard_shards(self, checkpoint: CheckpointRef, place: str) -> None:
+        self.remove_tree(f"{layout.node_folder(checkpoint)}/{layout.check_version(place, checkpoint.resource)}")
 
     def discard(self, staged: Path) -> None:
         if _is_staged(staged):
@@ -306,6 +330,17 @@ class FarStore(Store):
             if wrong is not None:
                 return wrong
         return None
+
+
+def _own_version(checkpoint: CheckpointRef, older: Sequence[layout.Version], shards: Shards | None) -> layout.Version:
+    if shards is None or not shards.place:
+        return _next_version(checkpoint, older)
+    return layout.parse_versions([layout.check_version(shards.place, checkpoint.resource)])[0]
+
+
+def _next_version(checkpoint: CheckpointRef, older: Sequence[layout.Version]) -> layout.Version:
+    number = max((version.number for version in older), default=0) + 1
+    return layout.Version(checkpoint.resource, number, uuid.uuid4().hex)
 
 
 def _is_staged(folder: Path) -> bool:

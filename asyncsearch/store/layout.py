@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 
 FOLDERS = ("journal", "snapshots", "checkpoints", "logs", "tmp")
@@ -24,6 +24,7 @@ FILES = "files"
 _LOG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _NODE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SEGMENT = re.compile(r"(\d{6,})\.jsonl")
+_STAGED = re.compile(r"checkpoint-[A-Za-z0-9_-]+")
 _TEMPORARY = re.compile(r"(?:append|checkpoint|file|probe|removed)-.+")
 _VERSION = re.compile(r"(\d+)(?:\.(\d+)(?:-([0-9a-z]+))?)?")
 
@@ -108,6 +109,28 @@ def node_folder(checkpoint: CheckpointRef) -> str:
 def is_temporary(name: str) -> bool:
     """Return whether something in ``tmp`` has a name that stores give, so that it may be removed."""
     return _TEMPORARY.fullmatch(name) is not None
+
+
+def check_place(name: str) -> str:
+    """Return the name of a staged folder in ``tmp``.
+
+    Raises:
+        CheckpointError: it is not one.
+    """
+    if _STAGED.fullmatch(name) is None:
+        raise CheckpointError(f"{name!r} is no place for shards: take it from shard_place().")
+    return name
+
+
+def check_version(name: str, resource: int) -> str:
+    """Return the name of a version of a resource, with a token.
+
+    Raises:
+        CheckpointError: it is not one.
+    """
+    if [(one.resource, bool(one.token)) for one in parse_versions([name])] != [(resource, True)]:
+        raise CheckpointError(f"{name!r} is no place for shards: take it from shard_place().")
+    return name
 
 
 def parse_versions(names: Iterable[str]) -> list[Version]:

@@ -26,7 +26,7 @@ from asyncsearch.store.disk_checkpoints import DiskCheckpoints
 from asyncsearch.store.disk_files import DiskFiles, exists, lines_of, names_in
 from asyncsearch.store.head_file import LocalHeadFile
 from asyncsearch.store.local_segment import LocalSegment, open_local_segment
-from asyncsearch.store.manifest import PackedWith
+from asyncsearch.store.manifest import PackedWith, Shards, StoredFile
 from asyncsearch.store.no_follow import inside, open_file
 from asyncsearch.store.rescue import rescue_files
 
@@ -151,8 +151,20 @@ class LocalStore(Store):
     def stage(self, checkpoint: CheckpointRef) -> Path:
         return self._checkpoints.stage(checkpoint)
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
-        return self._checkpoints.commit(checkpoint, staged, packed_with)
+    def commit(
+        self,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None = None,
+        shards: Shards | None = None,
+    ) -> int:
+        return self._checkpoints.commit(checkpoint, staged, packed_with, shards)
+
+    def shard_place(self, checkpoint: CheckpointRef, staged: Path) -> str:
+        return staged.parent.name  # the staged folder itself, which all workers reach; ``discard`` removes it
+
+    def add_shard(self, checkpoint: CheckpointRef, place: str, staged: Path) -> Sequence[StoredFile]:
+        return self._checkpoints.add_shard(checkpoint, place, staged)
 
     def discard(self, staged: Path) -> None:
         self._checkpoints.discard(staged)

@@ -11,9 +11,10 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -66,6 +67,29 @@ class PackedWith(msgspec.Struct, frozen=True):
     """Whether steps of the last pack were computed by compiled code; left out: they were not."""
 
 
+class Sharded(msgspec.Struct, frozen=True):
+    """How the workers of a trial divided the state in a checkpoint, of which each wrote its shard."""
+
+    world_size: int
+    """Number of workers, each with one shard."""
+    strategy: str
+    """What divided it, as ``fsdp2``."""
+
+
+class Shards(NamedTuple):
+    """The files that other workers have added to a checkpoint before its commit."""
+
+    place: str
+    """Where they are, as ``Store.shard_place`` gave it; empty: none were added, as all lie in the staged folder."""
+    files: tuple[StoredFile, ...]
+    sharded: Sharded
+
+    @property
+    def by_name(self) -> dict[str, StoredFile]:
+        """The files by their names."""
+        return {file.name: file for file in self.files}
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """The contents of a checkpoint."""
 
@@ -77,17 +101,26 @@ class Manifest(msgspec.Struct, frozen=True):
     """The checkpoint that it describes; empty where its writer did not say."""
     packed_with: PackedWith | UnsetType = UNSET
     """Left out where all of it was trained alone."""
+    sharded: Sharded | UnsetType = UNSET
+    """Left out where one worker wrote all of it."""
 
     @property
     def size_bytes(self) -> int:
         """Total size of all files."""
         return sum(file.size_bytes for file in self.files)
 
-    def encode(self, checkpoint: CheckpointRef | None = None, packed_with: PackedWith | None = None) -> bytes:
+    def encode(
+        self,
+        checkpoint: CheckpointRef | None = None,
+        packed_with: PackedWith | None = None,
+        shards: Shards | None = None,
+    ) -> bytes:
         """Return the manifest, bound to its checkpoint, as JSON that ends with its checksum."""
         bound = self if checkpoint is None else msgspec.structs.replace(self, checkpoint=str(checkpoint))
         if packed_with is not None:
             bound = msgspec.structs.replace(bound, packed_with=packed_with)
+        if shards is not None:
+            bound = msgspec.structs.replace(bound, sharded=shards.sharded)
         data = msgspec.json.encode(bound)
         return data[:-1] + b',"checksum":"%s"}' % _checksum(data)
 
@@ -125,16 +158,31 @@ def packed_with_in(data: bytes | None) -> PackedWith | None:
 
 def packed_with_beside(files: Path) -> PackedWith | None:
     """Return what the manifest beside the fetched files of a checkpoint says of packs."""
+    found = manifest_beside(files)
+    return None if found is None or isinstance(found.packed_with, UnsetType) else found.packed_with
+
+
+def shards_beside(files: Path) -> Shards | None:
+    """Return what the manifest beside the fetched files says of shards, to commit a copy; None: nothing."""
+    found = manifest_beside(files)
+    return None if found is None or isinstance(found.sharded, UnsetType) else Shards("", (), found.sharded)
+
+
+def manifest_beside(files: Path) -> Manifest | None:
+    """Return the manifest beside the fetched files of a checkpoint; None: there is none that can be read."""
     if files.name != FILES:
         return None  # of a store of another kind, which keeps it elsewhere
     try:
-        return packed_with_in((files.parent / MANIFEST).read_bytes())
-    except OSError:
+        return Manifest.decode((files.parent / MANIFEST).read_bytes())
+    except (OSError, ValueError):
         return None
 
 
 def survey(
-    folder: Path, sync_file: Callable[[int], None] | None = None, sync_folder: Callable[[Path], None] | None = None
+    folder: Path,
+    sync_file: Callable[[int], None] | None = None,
+    sync_folder: Callable[[Path], None] | None = None,
+    known: Mapping[str, StoredFile] = MappingProxyType({}),
 ) -> Manifest:
     """Return the manifest of a folder that a worker has written.
 
@@ -142,6 +190,7 @@ def survey(
         folder: the staged folder.
         sync_file: makes one file durable, given its descriptor.
         sync_folder: makes the names in one folder durable.
+        known: files whose contents are durable and known already, by name.
 
     Raises:
         CheckpointError: something in the folder is neither a file nor a folder, or cannot be read.
@@ -150,6 +199,9 @@ def survey(
     names, folders = listed(folder)
     files = []
     for name in names:
+        if name in known:
+            files.append(known[name])
+            continue
         with open(folder / name, "rb") as file:
             files.append(StoredFile(name, os.fstat(file.fileno()).st_size, _digest(file)))
             if sync_file is not None:

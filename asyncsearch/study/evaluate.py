@@ -30,7 +30,7 @@ from asyncsearch.simulate.recorded_workload import ProposalsState
 from asyncsearch.space import Space
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import explained
-from asyncsearch.store.manifest import packed_with_beside
+from asyncsearch.store.manifest import packed_with_beside, shards_beside
 from asyncsearch.trial import Metrics, Params
 
 _log = logging.getLogger(__name__)
@@ -173,8 +173,11 @@ def _copy(source: Store, checkpoint: CheckpointRef, target: Store, copy: Checkpo
         staged = target.stage(copy)
         with explained(f"copy {checkpoint}", staged):
             shutil.copytree(files, staged, dirs_exist_ok=True)
-        packed_with = packed_with_beside(files)
-        target.commit(copy, staged) if packed_with is None else target.commit(copy, staged, packed_with)
+        packed_with, shards = packed_with_beside(files), shards_beside(files)
+        if shards is not None:
+            target.commit(copy, staged, packed_with, shards)
+        else:
+            target.commit(copy, staged) if packed_with is None else target.commit(copy, staged, packed_with)
 
 
 def _span(path: PlanPath, node: NodeKey) -> tuple[int, float]:

@@ -21,7 +21,6 @@ from asyncsearch.testing.store_checkpoints import (
     NODE,
     OTHER,
     REF,
-    CheckpointLaws,
     copy_of,
     load,
     refused,
@@ -29,13 +28,14 @@ from asyncsearch.testing.store_checkpoints import (
     save,
     together,
 )
+from asyncsearch.testing.store_shards import ShardLaws
 
 ESCAPES = ["", "/etc/passwd", "../up", "a/../../up", "a//b", "a/", ".", "a\0b", "tmp/x", "lock", "..\\up"]
 ODD_NAMES = ["x", "x#1", "x#2", "x?1", "x?2", "x;1", "x;2", "x%231", "x%25", "x 1", "x+1"]
 LOG_NAMES = ["", "/x", "../up", "a/b", "a\0b", "a\\b", ".hidden", "-x", "ü", "a b", "x" * 101]
 
 
-class StoreTests(CheckpointLaws):
+class StoreTests(ShardLaws):
     """Laws that hold for any store; ``make`` gives the one to try. They run in some ten seconds."""
 
     # The store itself

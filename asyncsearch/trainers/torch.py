@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
 from asyncsearch.trainers.sample_order import Indices
-from asyncsearch.trainers.torch_files import load_without_code
+from asyncsearch.trainers.torch_shards import read_checkpoint
 from asyncsearch.trainers.torch_strategies import TorchStrategy, strategy_for, strategy_refusal
 from asyncsearch.trial import Params
 
@@ -208,11 +208,10 @@ class TorchTrainer(FrameworkTrainer):
             "scaler": self.scaler.state_dict(),
             "counters": json.dumps(self._counters()),
         }
-        with path.open("wb") as file:  # given a path, torch would write its name into the file
-            torch.save(state, file)
+        self._strategy.write(state, path)
 
     def load(self, path: Path) -> None:
-        state = load_without_code(path, self._device, maps=self._strategy.takes_parts)
+        state = read_checkpoint(path, self._device, in_parts=self._strategy.takes_parts)
         self._restore_counters(json.loads(state["counters"]))
         self._strategy.load_model(self.net, state["model"])
         buffers = dict(self.net.named_buffers())
@@ -239,7 +238,10 @@ class TorchTrainer(FrameworkTrainer):
         if refusal := strategy_refusal(type(self).__name__, self.strategy, self.precision):
             raise UsageError(refusal)
         self._strategy = strategy_for(self)
-        cast(Any, self.trial).before_saving(lambda: self._strategy.gather(self.net, self.opt))
+        if self._strategy.shard_file:
+            cast(Any, self.trial).save_in_shards(self.strategy, self._strategy.shard_file)
+        else:
+            cast(Any, self.trial).before_saving(lambda: self._strategy.gather(self.net, self.opt))
         return self._norms().synchronized(net, self.trial.process_group(), self._device) if self._syncs else net
 
     @property
@@ -286,6 +288,7 @@ class TorchTrainer(FrameworkTrainer):
         if self._syncs:
             self._norms().tell_share(self.net, has_share=self._weight > 0)
         self.step(self._moved(batch))
+        self._strategy.require_gradients(self.parallel)
 
     def _metrics(self) -> Mapping[str, Any]:
         return self.metrics(self.net, self._validation_data)

@@ -1,12 +1,13 @@
 """``strategy="fsdp2"``: weights, gradients and the optimizer's state are divided among the ranks, by ``fully_shard``.
 
-Each layer is gathered for as long as it is computed with. What a checkpoint holds is gathered in rank 0, tensor by
-tensor, since torch's own sharded checkpoints describe themselves in pickles, which run code where they are read.
+Each layer is gathered for as long as it is computed with. Nothing is gathered for a checkpoint: each rank saves its
+shard, and a rank that goes on reads of the shards what it keeps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,20 +17,21 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.torch_strategies import GatheringStrategy, TorchStrategy
+from asyncsearch.trainers.torch_shards import SavedTensor, shard_file, write_shard
+from asyncsearch.trainers.torch_strategies import TorchStrategy
 
 _LISTS = (torch.nn.ModuleList, torch.nn.Sequential)
 
 
-class Fsdp2(GatheringStrategy):
+class Fsdp2(TorchStrategy):
     """Every rank has a part of each tensor of weights."""
 
     is_in_step = takes_parts = True
 
     def __init__(self, trainer: Any) -> None:
-        super().__init__()
         self._group = trainer.trial.process_group()
         self._is_first = trainer.trial.rank == 0
+        self.shard_file = shard_file(trainer.trial.rank, trainer.trial.world_size)
         self._device, self._options = trainer._device, dict(trainer.fsdp_options)
         self._units: Callable[[Any], Iterable[Any]] = trainer.sharded_layers
 
@@ -47,14 +49,9 @@ class Fsdp2(GatheringStrategy):
         for buffer in net.buffers():
             dist.broadcast(buffer, 0, group=self._group)
 
-    def gather(self, net: Any, opt: Any) -> None:
-        model = net.state_dict()
-        for name, value in model.items():
-            model[name] = self._whole(value)
-        optimizer = opt.state_dict()
-        state = {number: self._whole_values(values) for number, values in optimizer["state"].items()}
-        if self._is_first:
-            self._gathered = model, {**optimizer, "state": state}
+    def write(self, state: Mapping[str, Any], path: Path) -> None:
+        path.mkdir(exist_ok=True)
+        write_shard(state, path / self.shard_file, with_rest=self._is_first)
 
     def load_model(self, net: Any, state: Any) -> None:
         now = net.state_dict()
@@ -66,16 +63,6 @@ class Fsdp2(GatheringStrategy):
         parameters = [one for group in opt.param_groups for one in group["params"]]
         parts = {number: _parts(parameters[number], values) for number, values in state["state"].items()}
         opt.load_state_dict({**state, "state": parts})
-
-    def _whole_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self._whole(value) for name, value in values.items()}
-
-    def _whole(self, value: Any) -> Any:
-        """Return a value with the parts of all ranks, in rank 0; every rank calls it for each value in turn."""
-        if isinstance(value, DTensor):
-            whole = value.full_tensor()
-            return whole.cpu() if self._is_first else None
-        return value
 
 
 def layers_to_shard(net: Any) -> list[Any]:
@@ -97,6 +84,8 @@ def _share_weights(net: Any) -> bool:
 
 def _part(now: Any, saved: Any) -> Any:
     """Return a copy of this rank's part of a saved tensor, of all of it if the present one is not divided."""
+    if isinstance(saved, SavedTensor):
+        return saved.part_like(now) if isinstance(now, DTensor) else saved.whole()
     if not isinstance(now, DTensor):
         return saved.clone() if isinstance(saved, torch.Tensor) else saved
     return distribute_tensor(saved.to(now.device), now.device_mesh, now.placements, src_data_rank=None).clone()
@@ -107,7 +96,7 @@ def _parts(parameter: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part_of_state(parameter: Any, name: str, value: Any) -> Any:
-    if not isinstance(value, torch.Tensor) or not value.dim():
+    if not isinstance(value, torch.Tensor | SavedTensor) or not value.shape:
         return _part(None, value)
     if value.shape != parameter.shape:
         raise UsageError(

@@ -1,13 +1,17 @@
 """How the workers of a trial divide weights and the optimizer's state; ``TorchStrategy`` is one worker that has all.
 
-A checkpoint is the same whatever the strategy: rank 0 writes what one worker alone would have written.
+A checkpoint has the same contents whatever the strategy. Rank 0 writes it, as one worker alone would have written it,
+or each rank its shard.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from asyncsearch.errors import UsageError
 
@@ -27,6 +31,9 @@ class TorchStrategy:
     takes_parts = False
     """Whether a rank needs only parts of what a checkpoint holds."""
 
+    shard_file = ""
+    """Name of the file in which this rank saves its shard; empty: rank 0 saves all."""
+
     def divide(self, net: Any) -> Any:
         """Return the model with this rank's part of the weights, of which the optimizer is then made."""
         return net
@@ -34,6 +41,13 @@ class TorchStrategy:
     def parallel(self, net: Any) -> Any:
         """Return what a step calls in place of the model."""
         return net
+
+    def require_gradients(self, parallel: Any) -> None:
+        """Check, after a step, that no parameter lacks a gradient for which the other ranks wait.
+
+        Raises:
+            UsageError: one does; the message names it.
+        """
 
     def attach(self, opt: Any) -> Any:
         """Return the optimizer, which from then on updates this rank's part."""
@@ -55,6 +69,11 @@ class TorchStrategy:
     def optimizer_state(self, opt: Any) -> Any:
         """Return the state of the optimizer to save."""
         return opt.state_dict()
+
+    def write(self, state: Mapping[str, Any], path: Path) -> None:
+        """Write what is to be saved to a path."""
+        with path.open("wb") as file:  # given a path, torch would write its name into the file
+            torch.save(state, file)
 
     def load_model(self, net: Any, state: Any) -> None:
         """Put a saved state into the model."""

@@ -36,6 +36,9 @@ class Zero1(GatheringStrategy):
     def parallel(self, net: Any) -> Any:
         return self._ddp.parallel(net)
 
+    def require_gradients(self, parallel: Any) -> None:
+        self._ddp.require_gradients(parallel)
+
     def attach(self, opt: Any) -> Any:
         if not hasattr(opt, "register_step_post_hook"):
             raise UsageError(

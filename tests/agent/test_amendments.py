@@ -19,7 +19,7 @@ from asyncsearch.rpc.messages import LogLines
 from asyncsearch.runner import protocol
 from asyncsearch.sequences import multistep
 from asyncsearch.store.local import LocalStore
-from asyncsearch.store.manifest import PackedWith
+from asyncsearch.store.manifest import PackedWith, Shards
 from asyncsearch.work import Lane, Stage
 from tests.agent import trials
 from tests.agent.driver import NODE, FakeDriver, agent, committed, lease, make_config, make_stage
@@ -50,11 +50,17 @@ class LetterStore(LocalStore):
     bad: tuple[int, ...] = ()
     gate = threading.Event()
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
+    def commit(
+        self,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None = None,
+        shards: Shards | None = None,
+    ) -> int:
         assert self.gate.wait(60)
         if checkpoint.resource in self.bad:
             raise CheckpointError("the disk is full")
-        return super().commit(checkpoint, staged, packed_with)
+        return super().commit(checkpoint, staged, packed_with, shards)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, R
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.rpc.messages import StoreOutage
 from asyncsearch.store.local import LocalStore
-from asyncsearch.store.manifest import PackedWith
+from asyncsearch.store.manifest import PackedWith, Shards
 from asyncsearch.trainable import TrialContext
 from tests.agent import trials
 from tests.agent.driver import NODE, FakeDriver, agent, committed, lease
@@ -38,9 +38,15 @@ class AwayStore(LocalStore):
         self._fail("stage")
         return super().stage(checkpoint)
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
+    def commit(
+        self,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None = None,
+        shards: Shards | None = None,
+    ) -> int:
         self._fail("commit")
-        return super().commit(checkpoint, staged, packed_with)
+        return super().commit(checkpoint, staged, packed_with, shards)
 
     @contextlib.contextmanager
     def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:

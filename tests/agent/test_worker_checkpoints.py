@@ -11,7 +11,7 @@ from asyncsearch.events import CheckpointCommitted, Outcome, Reported, TrainingE
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.rpc.messages import Refused
 from asyncsearch.store.local import LocalStore
-from asyncsearch.store.manifest import PackedWith
+from asyncsearch.store.manifest import PackedWith, Shards
 from asyncsearch.work import Lane
 from tests.agent import trials
 from tests.agent.driver import NODE, FakeDriver, agent, committed, lease, make_stage
@@ -24,9 +24,15 @@ class SlowStore(LocalStore):
 
     gate = threading.Event()
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
+    def commit(
+        self,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None = None,
+        shards: Shards | None = None,
+    ) -> int:
         assert self.gate.wait(60)
-        return super().commit(checkpoint, staged, packed_with)
+        return super().commit(checkpoint, staged, packed_with, shards)
 
 
 class FarStore(LocalStore):

@@ -10,6 +10,7 @@ import torch
 
 from asyncsearch import ASHA
 from asyncsearch.store.base_store import Store
+from asyncsearch.trainers.torch_shards import read_checkpoint
 from tests.gangs.searches import digits, grid, linear, require_same, results
 
 SIZES = [2, 4]
@@ -20,7 +21,7 @@ def weights(store: Store) -> dict[Any, dict[str, torch.Tensor]]:
     found = {}
     for checkpoint in store.checkpoints():
         with store.fetch(checkpoint) as folder:
-            found[checkpoint] = torch.load(folder / "checkpoint", weights_only=True)["model"]
+            found[checkpoint] = read_checkpoint(folder / "checkpoint")["model"]
     return found
 
 

@@ -145,8 +145,9 @@ def test_the_state_of_the_optimizer_is_divided(
 def test_a_study_goes_on_with_another_strategy_and_number_of_workers(tmp_path: Path) -> None:
     turns: list[tuple[int, int | None, type[Digits]]] = [
         (3, 2, Fsdp2),
-        (5, None, Clipped),
-        (7, 3, Zero1),
+        (5, 3, Fsdp2),
+        (6, None, Clipped),
+        (8, 3, Zero1),
         (9, 2, Fsdp2),
     ]
     for trials, size, trainable in turns:

@@ -17,7 +17,7 @@ from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.launch.inline_worker import InlineWorker
 from asyncsearch.rpc.messages import DriverMessage, WorkerMessage
 from asyncsearch.store.local import LocalStore
-from asyncsearch.store.manifest import PackedWith
+from asyncsearch.store.manifest import PackedWith, Shards
 from asyncsearch.trainable import Trainer, TrialContext
 from asyncsearch.work import Lane, Stage, Work
 
@@ -31,10 +31,16 @@ class HalfStore(LocalStore):
 
     bad: tuple[int, ...] = ()
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
+    def commit(
+        self,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None = None,
+        shards: Shards | None = None,
+    ) -> int:
         if checkpoint.resource in self.bad:
             raise CheckpointError("the disk is full")
-        return super().commit(checkpoint, staged, packed_with)
+        return super().commit(checkpoint, staged, packed_with, shards)
 
 
 def train(trial: TrialContext) -> None:

@@ -22,6 +22,7 @@ from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.study.study import Study
 from asyncsearch.testing.store_checkpoints import load, save
+from asyncsearch.testing.store_shards import add
 from tests.engine.tools import make_state, record, replayed
 from tests.report.tools import SCHEDULER, SPACE, simulated, store_of
 from tests.shared.test_claims import silence
@@ -94,6 +95,14 @@ def test_what_no_trial_needs_goes_and_the_rest_stays(study: Store) -> None:
     assert study.checkpoints() == kept
     assert all(load(study, ref) for ref in kept)
     assert (done.kept, done.stayed) == (len(kept), [])
+
+
+def test_shards_of_a_checkpoint_that_was_never_committed_go(study: Store) -> None:
+    ref = CheckpointRef(NODE, 27)
+    add(study, study.shard_place(ref, study.stage(ref)), 1, ref)
+    done = agree(study)
+    assert [item.size_bytes for item in done.gone if item.kind == "leftover" and "27" in item.name] == [10]
+    assert not [name for name in files(study) if "shard" in name]
 
 
 def test_journal_and_results_are_untouched(study: Store) -> None:
