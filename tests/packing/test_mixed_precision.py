@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing import Member, pack, why_not
+from asyncsearch.packing import Member, pack, probe, why_not
 from asyncsearch.packing.gradient_scales import GradientScales
 from tests.packing.alone import clone, difference, largest, state_of, step_alone
 from tests.packing.models import CLASSES, FEATURES, batch, member
@@ -262,8 +262,19 @@ def test_what_of_mixed_precision_cannot_be_packed_is_refused_by_name() -> None:
         member("linear", "sgd", 0, precision="half")
 
 
-def test_trying_members_finds_a_wrong_update_although_their_scales_are_too_large_for_a_first_step() -> None:
+def test_trying_members_makes_a_step_although_their_scales_are_too_large_for_the_first_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     members = [half("linear", "sgd", number, scaler=scaler(2.0**40)) for number in range(2)]
     before = [clone(one) for one in members]
+    seen: list[Any] = []
+
+    def spy(expected: Any, found: Any, least: float) -> str | None:
+        seen.append(found)
+        return first_difference(expected, found, least)
+
+    first_difference = probe._first_difference
+    monkeypatch.setattr(probe, "_first_difference", spy)
     assert why_not(members, single(0)) is None
+    assert bool((seen[0] != seen[1]).all()), "the second loss shows the update"
     assert largest(list(zip(members, before, strict=True))) == 0
