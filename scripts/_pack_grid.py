@@ -44,9 +44,35 @@ class Encoder(nn.Module):
         return self.rest(lines.mean(1))
 
 
+class Residual(nn.Module):
+    """Two convolutions with batch norms, and a way round them, as in ResNet56."""
+
+    def __init__(self, before: int, width: int) -> None:
+        super().__init__()
+        stride = 1 if before == width else 2
+        self.first = nn.Sequential(nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+        self.second = nn.Sequential(nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width))
+        self.past = nn.Identity() if stride == 1 else nn.Conv2d(before, width, 1, stride, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        return nn.functional.relu(self.second(self.first(x)) + self.past(x))
+
+
+def resnet(width: int) -> Any:
+    """Return a ResNet of two blocks, of which the second has half as many pixels and twice as many channels."""
+    first = [
+        nn.Unflatten(1, (1, 8, 8)),
+        nn.Conv2d(1, width, 3, padding=1, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(),
+    ]
+    blocks = [Residual(width, width), Residual(width, 2 * width)]
+    return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * width, 10))
+
+
 def build(kind: str, width: int) -> Any:
     """Return a model of 64 numbers and 10 classes."""
-    return {"mlp": mlp, "cnn": cnn, "transformer": Encoder}[kind](width)
+    return {"mlp": mlp, "cnn": cnn, "transformer": Encoder, "resnet": resnet}[kind](width)
 
 
 class GridTrainer(TorchTrainer):

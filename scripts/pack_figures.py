@@ -31,9 +31,9 @@ from torch import nn
 from asyncsearch.packing import Member, load, pack
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = {"mlp": 32, "cnn": 8, "transformer": 16}
+KINDS = {"mlp": 32, "cnn": 8, "transformer": 16, "resnet": 8}
 """Kind -> width."""
-COUNTS = (1, 2, 4, 8, 16, 32)
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
 BATCHES = (16, 32, 128)
 COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c")
 BATCH = 32
@@ -181,8 +181,8 @@ metrics are defined as follows.
   device.
 
 Times are CPU times of one thread, {machine}. The models have 64 inputs and 10 classes: an MLP with {mlp} hidden units,
-a CNN with {cnn} and {cnn2} channels, and one block of a transformer of width {transformer}. Batches have {batch}
-samples where nothing else is said.
+a CNN with {cnn} and {cnn2} channels, one block of a transformer of width {transformer}, and a ResNet of two blocks
+with batch norms, of {resnet} and {resnet2} channels. Batches have {batch} samples where nothing else is said.
 
 ## Improvement by number of models and batch size
 
@@ -227,6 +227,7 @@ def main() -> None:
         machine=f"torch {torch.__version__}, {platform.machine()}",
         batch=BATCH,
         cnn2=2 * KINDS["cnn"],
+        resnet2=2 * KINDS["resnet"],
         **KINDS,
         numbers=table(["IMPV", "batch", *(f"K = {count}" for count in COUNTS)], rows),
         factors=table(

@@ -65,6 +65,8 @@ def gang_of(workers_per_trial: int | Gang | None, autoscale: Autoscale | None = 
     asked = 1 if workers_per_trial is None else workers_per_trial
     gang = asked if isinstance(asked, Gang) else Gang(asked)
     if autoscale is not None:
+        if gang.autoscale is not None:
+            raise UsageError("autoscale= and Gang(autoscale=) say the same thing twice: leave out one of the two.")
         gang = Gang(gang.size, gang.min_size, autoscale)
     return gang if gang.size > 1 or gang.autoscale is not None else None
 

@@ -1,4 +1,4 @@
-"""Trials on two workers each, on two Workers of a standalone cluster, with checkpoints on HDFS."""
+"""Trials on two workers each, on two executors of a standalone cluster and of YARN, with checkpoints on HDFS."""
 
 from __future__ import annotations
 
@@ -6,25 +6,46 @@ from pathlib import Path
 
 import pytest
 
+from asyncsearch import Study
 from tests.clusters.gang_search import KILLED, UNITS, make_study
-from tests.clusters.tools import SMALL, TWO_EXECUTORS, Machine
+from tests.clusters.tools import SMALL, TWO_EXECUTORS, Machine, Submitted
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 SEARCH = Path(__file__).with_name("gang_search.py")
 
 
-def test_gangs_of_two_executors_reach_what_one_worker_does_and_outlive_a_rank(
-    machine: Machine, two_workers: str, hdfs: str, tmp_path: Path
-) -> None:
-    alone = make_study(tmp_path, str(tmp_path / "alone"), 1, "processes").run(parallelism=1, display="none")
-    options = (*SMALL, *TWO_EXECUTORS)
-    store = f"{hdfs}/{tmp_path.name}"
-    with machine.submit("submit_standalone.sh", tmp_path, *options, SEARCH, tmp_path, store) as search:
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """The same trials on one worker each, without a cluster."""
+    folder = tmp_path_factory.mktemp("alone")
+    return make_study(folder, str(folder / "store"), 1, "processes").run(parallelism=1, display="none")
+
+
+def require_what_one_worker_reaches(search: Submitted, folder: Path, alone: Study) -> None:
+    with search:
         search.finish()
-    assert all((tmp_path / f"killed-{trial}").exists() for trial in KILLED)
-    rows = [line.split() for line in (tmp_path / "results").read_text().splitlines()]
+    assert all((folder / f"killed-{trial}").exists() for trial in KILLED)
+    rows = [line.split() for line in (folder / "results").read_text().splitlines()]
     for (units, loss, failures), expected in zip(rows, alone.trials, strict=True):
         assert int(units) == UNITS
         assert float(loss) == pytest.approx(expected.value, abs=1e-12, rel=1e-9)
         assert failures == "0"
+
+
+def test_gangs_of_two_executors_reach_what_one_worker_does_and_outlive_a_rank(
+    machine: Machine, two_workers: str, hdfs: str, tmp_path: Path, alone: Study
+) -> None:
+    options = (*SMALL, *TWO_EXECUTORS)
+    store = f"{hdfs}/{tmp_path.name}"
+    search = machine.submit("submit_standalone.sh", tmp_path, *options, SEARCH, tmp_path, store)
+    require_what_one_worker_reaches(search, tmp_path, alone)
+
+
+def test_so_do_gangs_of_two_containers_of_yarn(
+    machine: Machine, yarn: str, hdfs: str, tmp_path: Path, alone: Study
+) -> None:
+    options = (*SMALL, "--conf", "spark.ui.enabled=false", "--deploy-mode", "client")
+    store = f"{hdfs}/{tmp_path.name}"
+    search = machine.submit("submit_yarn.sh", tmp_path, *options, SEARCH, tmp_path, store)
+    require_what_one_worker_reaches(search, tmp_path, alone)

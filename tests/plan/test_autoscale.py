@@ -163,6 +163,8 @@ def test_a_largest_size_that_is_none_is_refused(most: Any) -> None:
 def test_options_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(UsageError, match="max_size=2 is below the 4 workers that each trial gets"):
         gang_of(4, Autoscale(max_size=2))
+    with pytest.raises(UsageError, match="say the same thing twice"):
+        gang_of(Gang(4, autoscale=Autoscale(0.5)), Autoscale(0.75))
     with pytest.raises(UsageError, match=r"write autoscale=Autoscale\(efficiency=0.75\)"):
         gang_of(1, 0.75)  # type: ignore[arg-type]
 

@@ -18,6 +18,7 @@ keras: Any = pytest.importorskip("keras")
 
 from asyncsearch import Study  # noqa: E402  # after the check for tensorflow
 from asyncsearch.trainers.keras import KerasTrainer  # noqa: E402
+from tests.faults.shares import in_the_fault_command  # noqa: E402
 from tests.packing.joined_searches import (  # noqa: E402
     dying,
     joined,
@@ -73,6 +74,7 @@ def test_a_process_that_is_killed_in_a_pack_that_was_joined_costs_no_trial_its_r
     require_whole(found, tmp_path)
 
 
+@in_the_fault_command
 @pytest.mark.spark
 def test_so_on_spark(tmp_path: Path) -> None:
     with spark_session("local[1]"):
