@@ -8,7 +8,9 @@ a search of one unit. ``pack_mlp_32_cold`` is the same without taking it off. ``
 with 8 and 16 channels.
 
 ``steps_mlp_32`` and ``steps_cnn_16`` are those of the library, without a search; ``steps_written_32`` is the first one
-with a ``forward`` that is written out, which ``vmap`` computes. ``pad`` is that of 8 MLPs whose batches have 16, 32 and
+with a ``forward`` that is written out, which ``vmap`` computes. ``hand_mlp_32`` and
+``hand_cnn_16`` are the first two, and the baseline is the same models fused by hand, as HFTA does it: in batched
+products and grouped convolutions, with the same SGD. ``pad`` is that of 8 MLPs whose batches have 16, 32 and
 64 samples, padded. ``switch_ms`` is the time to take 32 MLPs into a pack and out again; its baseline is a packed step.
 ``memory_32`` is what 32 MLPs hold in a pack, against 32 times what one holds. Each figure is from the fastest of
 several rounds in which both take turns.
@@ -40,6 +42,7 @@ from typing import Any
 
 import torch
 from _bench import Figure, show
+from _hand_fused import MOMENTUM, WEIGHT_DECAY, HandFused, cnn_outputs, mlp_outputs
 from _pack_grid import PAIRS, cells, grid
 from _pack_searches import DigitsCNN, DigitsMLP, cnn, mlp, run_search
 from torch import nn
@@ -77,12 +80,16 @@ class Written(nn.Module):
         return self.two(torch.relu(self.one(x)))
 
 
+def rate(number: int) -> float:
+    return 0.01 + 0.001 * number
+
+
 def members(make: Callable[[], Any], count: int, batch_sizes: tuple[int, ...] = ()) -> list[Member]:
     found = []
     for number in range(count):
         torch.manual_seed(number)
         model = make()
-        optimizer = torch.optim.SGD(model.parameters(), 0.01 + 0.001 * number, momentum=0.9, weight_decay=1e-4)
+        optimizer = torch.optim.SGD(model.parameters(), rate(number), momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
         size = batch_sizes[number % len(batch_sizes)] if batch_sizes else None
         found.append(Member(model, optimizer, batch_size=size))
     return found
@@ -123,6 +130,19 @@ def compared(name: str, make: Callable[[], Any], count: int, size: int = 32, siz
     packed = pack(members(make, count, sizes))
     together, apart = fastest(lambda: packed.step((x, y)), alone(members(make, count, sizes), x, y))
     return Figure(name, count / together, "member steps/s", count / apart)
+
+
+def by_hand(name: str, make: Callable[[], Any], outputs: Callable[[list[Any], Any], Any], count: int) -> Figure:
+    """Return member steps of a pack; the baseline is the same models fused by hand."""
+    x, y = X[:32], Y[:32]
+    found = members(make, count)
+    fused = HandFused([one.model for one in found], [rate(number) for number in range(count)], outputs)
+    packed = pack(found)
+    for _ in range(5):
+        torch.testing.assert_close(packed.step((x, y)), fused.step(x, y))
+    together, alone_s = fastest(lambda: packed.step((x, y)), lambda: fused.step(x, y))
+    print(f"asyncsearch packed : hand-fused, {name}: {alone_s / together:.2f} : 1", flush=True)
+    return Figure(name, count / together, "member steps/s", count / alone_s)
 
 
 def searched(name: str, trainable: type[Any], count: int) -> list[Figure]:
@@ -188,6 +208,8 @@ def steps() -> list[Figure]:
         compared("steps_mlp_32", mlp, 32),
         compared("steps_cnn_16", cnn, 16),
         compared("steps_written_32", Written, 32),
+        by_hand("hand_mlp_32", mlp, mlp_outputs, 32),
+        by_hand("hand_cnn_16", cnn, cnn_outputs, 16),
         compared("pad", mlp, 8, 64, (16, 32, 64)),
         switch(),
         memory(),

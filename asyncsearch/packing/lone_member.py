@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from asyncsearch.packing.member import Member
+from asyncsearch.packing.mixed_precision import autocast_of
 from asyncsearch.packing.sample_masks import first_samples
 
 
@@ -31,12 +32,19 @@ class LoneMember:
         batch = batches[0] if member.batch_size is None else first_samples(batches[0], member.batch_size)
         member.optimizer.zero_grad()
         with drawing_from(member.generator):
-            loss = member.loss(member.model, batch)
-            loss.backward()
+            with autocast_of(member):
+                loss = member.loss(member.model, batch)
+            (loss if member.scaler is None else member.scaler.scale(loss)).backward()
         if member.clip_grad_norm is not None:
+            if member.scaler is not None:
+                member.scaler.unscale_(member.optimizer)
             parameters = [parameter for group in member.optimizer.param_groups for parameter in group["params"]]
             torch.nn.utils.clip_grad_norm_(parameters, member.clip_grad_norm)
-        member.optimizer.step()
+        if member.scaler is None:
+            member.optimizer.step()
+        else:
+            member.scaler.step(member.optimizer)
+            member.scaler.update()
         member.taken += 1
         return loss.detach()[None]
 

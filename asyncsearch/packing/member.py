@@ -12,6 +12,7 @@ from torch.nn import functional
 from asyncsearch.errors import UsageError
 
 LossFunction = Callable[[Any, Any], Any]
+PRECISIONS = ("float16", "bfloat16")
 
 
 def cross_entropy(model: Any, batch: Any) -> Any:
@@ -50,6 +51,10 @@ class Member:
     """Its hyper-parameters, for those who read about it."""
     taken: int = 0
     """Steps that it has made in packs."""
+    precision: str | None = None
+    """``float16`` or ``bfloat16``: its loss is computed under ``torch.autocast``; None: as its weights are."""
+    scaler: Any = None
+    """A ``torch.amp.GradScaler``; None: its loss is not scaled. While it is in a pack, its state is in the pack."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size"):
@@ -58,6 +63,10 @@ class Member:
                 raise UsageError(
                     f"{name}={value} of a member is not a number to count: give an integer from 1, or None."
                 )
+        if self.precision not in (None, *PRECISIONS):
+            raise UsageError(
+                f"precision={self.precision!r} of a member is unknown: give 'float16', 'bfloat16', or None."
+            )
         if self.clip_grad_norm is not None and not self.clip_grad_norm > 0:
             raise UsageError(
                 f"clip_grad_norm={self.clip_grad_norm} of a member is no length: give a positive number, or None."

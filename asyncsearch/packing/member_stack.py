@@ -9,7 +9,9 @@ import numpy as np
 import torch
 
 from asyncsearch.errors import UsageError
+from asyncsearch.packing.gradient_scales import GradientScales, scales_of
 from asyncsearch.packing.member import Member
+from asyncsearch.packing.mixed_precision import autocast_of
 from asyncsearch.packing.optimizer_rows import OptimizerRows, trained_parameters
 from asyncsearch.packing.refusals import padding_refusal
 from asyncsearch.packing.sample_masks import batch_length, first_samples, stacked_batches
@@ -27,6 +29,7 @@ class MemberStack:
     _viewed: Any = None
     stepper: StackStepper | None = None
     """Computes the steps in place of ``train``; None: they are never compiled."""
+    _scales: GradientScales | None = None
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members: list[Member] = []
@@ -41,6 +44,7 @@ class MemberStack:
 
     def join(self, members: Sequence[Member]) -> None:
         """Copy members of the same structure into rows after the present ones."""
+        self._write_scales()
         rows = [OptimizerRows(member.optimizer, self._parameters) for member in members]
         fixed = [self._others(member) for member in members]
         if self.members:
@@ -54,6 +58,7 @@ class MemberStack:
 
     def leave(self, members: Sequence[Member]) -> None:
         """Write members back into their own models and optimizers, and drop their rows."""
+        self._write_scales()
         for member in members:
             self.sync(member)
         kept = [row for row, member in enumerate(self.members) if member not in members]
@@ -66,6 +71,8 @@ class MemberStack:
         """Write the state of a member into its own model and optimizer; it stays."""
         row = self.members.index(member)
         self._rows.write(row)
+        if self._scales is not None:
+            self._scales.write(row)
         with torch.no_grad():
             for name, buffer in member.model.named_buffers():
                 buffer.copy_(self._fixed[name][row])
@@ -76,6 +83,8 @@ class MemberStack:
         self._rows.take(row, member.optimizer)
         for name, tensor in self._others(member).items():
             self._fixed[name][row] = tensor[0]
+        if self._scales is not None:
+            self._scales.take(row)
 
     def is_outdated(self) -> bool:
         """Return whether a model has other trained parameters or modes than when it joined."""
@@ -101,18 +110,20 @@ class MemberStack:
     def train(self, batch: Any, is_shared: bool, sizes: list[int] | None) -> Any:
         """Compute a step without compiled code, and return the losses, (K,)."""
         try:
-            losses = self._losses(batch, is_shared, sizes)
+            with autocast_of(self.members[0]):
+                losses = self._losses(batch, is_shared, sizes)
+            scaled = losses if self._scales is None else self._scales.scaled(losses)
             names = [parameter.name for parameter in self._parameters]
             leaves = [self._leaves[name] for name in names]
             # The sum, not the mean: each member has the gradient of its own loss, not a K-th of it.
-            grads = torch.autograd.grad(losses, leaves, torch.ones_like(losses), allow_unused=True)
+            grads = torch.autograd.grad(scaled, leaves, torch.ones_like(scaled), allow_unused=True)
         except RuntimeError as error:
             words = in_words(error)
             if words is None:
                 raise
             raise UsageError(words) from error
         with torch.no_grad():
-            self._rows.update(grads, self._limits())
+            self._rows.update(grads, self._limits(), self._scales)
         return losses.detach()
 
     def validated(self, batch: Any) -> tuple[Any, Any]:
@@ -170,6 +181,13 @@ class MemberStack:
         self._model.masks.models = [member.model for member in members]
         self._model.masks.generators = [member.generator for member in members]
         self._viewed = None
+        self._scales = scales_of([member.scaler for member in members])
+
+    def _write_scales(self) -> None:
+        """Give the scalers the states that they have here: they are taken anew when members come and go."""
+        if self._scales is not None:
+            for row in range(len(self.members)):
+                self._scales.write(row)
 
 
 def _plan(member: Member) -> Any:

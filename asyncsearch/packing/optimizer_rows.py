@@ -6,8 +6,9 @@ parameters and members there are, and so that members are taken out and put in b
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from asyncsearch.packing.gradient_scales import Flags, GradientScales
 from asyncsearch.packing.update_rules import RULES, MemberNumbers, OptionValues, UpdateRule, numbers_of, settings
 
 _MOST_COLUMNS = 256
@@ -150,24 +152,29 @@ class OptimizerRows:
 
     # Updates
 
-    def update(self, grads: Sequence[Any], limits: OptionValues | None) -> None:
+    def update(self, grads: Sequence[Any], limits: OptionValues | None, scales: GradientScales | None = None) -> None:
         """Make one step of every member.
 
         Args:
             grads: (K, *shape) for each parameter; None where the loss does not depend on it: then no
                 optimizer updates it.
             limits: the largest norm of each member's gradient; None: not clipped.
+            scales: what the gradients are to be divided by; a member whose gradient is not finite skips this step.
         """
         used = tuple(grad is not None for grad in grads)
         matrix = self._matrix(grads, used)
+        skipped = None if scales is None else scales.unscale(matrix)
         if limits is not None:
             self._clip(matrix, limits)
         if self._used != used:
             self._used, self._blocks = used, self._split(used)
         numbers = self._numbers()
-        for block in self._blocks:
-            self._update(block, matrix[:, block.start : block.stop], numbers[block.group])
-        self._advance(np.array(used), numbers)
+        with self._unchanged(skipped):
+            for block in self._blocks:
+                self._update(block, matrix[:, block.start : block.stop], numbers[block.group])
+            self._advance(np.array(used), numbers)
+        if scales is not None and skipped is not None:
+            scales.update(skipped)
         for optimizer in self.optimizers:
             optimizer._opt_called = True  # what a learning rate scheduler asks for, lest it warns
 
@@ -176,6 +183,24 @@ class OptimizerRows:
         names = [name for name in self.names if numbers.some("momentum") or name not in self.rule.later]
         state = {name: self._tensor_of(name)[:, columns] for name in names}
         self.rule.update(self.weights[:, columns], grads, numbers, self.steps[:, block.first], state, self._column)
+
+    @contextlib.contextmanager
+    def _unchanged(self, skipped: Flags | None) -> Iterator[None]:
+        """Let the rows of some members be afterwards as they were: an update computes all rows."""
+        rows = np.empty(0, dtype=np.int64) if skipped is None else np.flatnonzero(skipped)
+        if not len(rows):
+            yield
+            return
+        chosen = torch.from_numpy(rows).to(self.weights.device)
+        weights, steps = self.weights[chosen], self.steps[rows]
+        state = {name: tensor[chosen] for name, tensor in self.state.items()}
+        present = {name: flags[rows] for name, flags in self.present.items()}
+        yield
+        self.weights[chosen], self.steps[rows] = weights, steps
+        for name, tensor in self.state.items():
+            tensor[chosen] = state.get(name, 0.0)
+        for name, flags in present.items():
+            self.present[name][rows] = flags
 
     def _advance(self, used: npt.NDArray[np.bool_], numbers: list[MemberNumbers]) -> None:
         for name in (name for name in self.names if not self.present[name].all()):

@@ -111,13 +111,15 @@ class Pack:
         """Return a copy of the state of a member, as ``TorchTrainer`` saves an unpacked one.
 
         Returns:
-            ``model`` and ``optimizer`` are their ``state_dict()``; ``buffers`` has the buffers that the former omits.
+            ``model``, ``optimizer`` and ``scaler`` are their ``state_dict()``, the last one empty without a scaler;
+            ``buffers`` has the buffers that the first one omits.
         """
         found = self._member(member)
         self._group_of(found).sync(found)
         model = found.model.state_dict()
         buffers = {name: buffer for name, buffer in found.model.named_buffers() if name not in model}
-        state = {"model": model, "buffers": buffers, "optimizer": found.optimizer.state_dict()}
+        scaler = {} if found.scaler is None else found.scaler.state_dict()
+        state = {"model": model, "buffers": buffers, "optimizer": found.optimizer.state_dict(), "scaler": scaler}
         copied: dict[str, Any] = _pytree.tree_map(_copied, state)
         return copied
 
@@ -131,6 +133,8 @@ class Pack:
         for name, value in state["buffers"].items():
             buffers[name].copy_(value)
         found.optimizer.load_state_dict(state["optimizer"])
+        if found.scaler is not None:
+            found.scaler.load_state_dict(state["scaler"])
         group.load(found)
 
     def reload(self, member: Member | int) -> None:

@@ -20,6 +20,8 @@ _STEPS = 2
 """The second loss shows whether the first update was right."""
 _TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3}
 _LOOSE = 5e-2
+_SCALE = 128.0
+"""The largest scale of a loss in this trial."""
 
 
 def why_not(members: Sequence[Member], batch: Any = None) -> str | None:
@@ -54,7 +56,7 @@ def _tried(members: Sequence[Member], batch: Any) -> str | None:
             found = together.step([batch])
         except UsageError as error:
             return str(error).rstrip(".")
-        words = _first_difference(expected, found)
+        words = _first_difference(expected, found, _LOOSE if members[0].precision else 0.0)
         if words is not None:
             return words
     for member, one in zip(members, alone, strict=True):
@@ -64,8 +66,8 @@ def _tried(members: Sequence[Member], batch: Any) -> str | None:
     return None
 
 
-def _first_difference(expected: Any, found: Any) -> str | None:
-    tolerance = _TOLERANCES.get(expected.dtype, _LOOSE)
+def _first_difference(expected: Any, found: Any, least: float) -> str | None:
+    tolerance = max(least, _TOLERANCES.get(expected.dtype, _LOOSE))
     close = torch.isclose(expected, found.to(expected.dtype), rtol=tolerance, atol=tolerance, equal_nan=True)
     if bool(close.all()):
         return None
@@ -77,9 +79,12 @@ def _first_difference(expected: Any, found: Any) -> str | None:
 
 
 def _copy(member: Member) -> Member:
-    model, optimizer = copy.deepcopy((member.model, member.optimizer))
+    model, optimizer, scaler = copy.deepcopy((member.model, member.optimizer, member.scaler))
+    if scaler is not None and scaler.is_enabled():
+        # By a large scale, both may skip their steps, which would not show whether an update is right.
+        scaler.load_state_dict(scaler.state_dict() | {"scale": min(scaler.get_scale(), _SCALE)})
     generator = None
     if member.generator is not None:
         generator = torch.Generator(member.generator.device)
         generator.set_state(member.generator.get_state())
-    return replace(member, model=model, optimizer=optimizer, generator=generator)
+    return replace(member, model=model, optimizer=optimizer, scaler=scaler, generator=generator)

@@ -9,6 +9,7 @@ import torch
 
 from asyncsearch.packing.dropout_masks import DROPOUTS
 from asyncsearch.packing.member import Member, cross_entropy
+from asyncsearch.packing.mixed_precision import precision_refusals
 from asyncsearch.packing.update_rules import RULES
 
 nn: Any = torch.nn
@@ -25,7 +26,7 @@ _LAYERS = (
 
 def refusal(member: Member) -> str | None:
     """Return why a member cannot be trained with any others as one computation; None if nothing is seen."""
-    for words in (*_model_refusals(member.model), *_optimizer_refusals(member)):
+    for words in (*_model_refusals(member.model), *_optimizer_refusals(member), *precision_refusals(member)):
         return words
     return None
 
@@ -51,7 +52,7 @@ def padding_refusal(member: Member, sizes: Sequence[int]) -> str | None:
 
 
 def _shared_objects(members: Sequence[Member]) -> str | None:
-    for name in ("model", "optimizer", "generator"):
+    for name in ("model", "optimizer", "generator", "scaler"):
         objects = [getattr(member, name) for member in members if getattr(member, name) is not None]
         if len({*map(id, objects)}) < len(objects):
             return f"two members have the same {name}: give each its own"

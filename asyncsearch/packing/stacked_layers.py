@@ -136,10 +136,18 @@ class StackedLayerNorm(StackedLayer):
     """One LayerNorm, and each member's own scale."""
 
     def run(self, values: StackedValues, x: Activations, masks: DropoutMasks) -> Activations:
-        weight, bias = self.value(values, "weight"), self.value(values, "bias")
-        out = functional.layer_norm(x.as_rows(), self.module.normalized_shape, None, None, self.module.eps)
+        weight, bias, rows = self.value(values, "weight"), self.value(values, "bias"), x.as_rows()
+        shape, eps = self.module.normalized_shape, self.module.eps
+        if weight is None or weight.dtype == rows.dtype:
+            return x.of(self._scaled(functional.layer_norm(rows, shape, None, None, eps), weight, bias), "rows")
+        kind = functional.layer_norm(rows[:0], shape, None, None, eps).dtype  # what autocast makes of it
+        wide = functional.layer_norm(rows.to(weight.dtype), shape, None, None, eps)
+        return x.of(self._scaled(wide, weight, bias).to(kind), "rows")
+
+    @staticmethod
+    def _scaled(out: Any, weight: Any, bias: Any) -> Any:
         out = out if weight is None else out * _beside(weight, out)
-        return x.of(out if bias is None else out + _beside(bias, out), "rows")
+        return out if bias is None else out + _beside(bias, out)
 
 
 class StackedEmbedding(StackedLayer):
@@ -199,6 +207,8 @@ def _beside(parameter: Any, rows: Any) -> Any:
     return parameter.view(len(parameter), *[1] * (rows.dim() - parameter.dim()), *parameter.shape[1:])
 
 
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.LayerNorm)
+"""Layers whose parameters may have another dtype than their input, which ``vmap`` computes otherwise or not at all."""
 _POINTWISE = (nn.Identity, nn.ReLU, nn.ReLU6, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.ELU, nn.Softplus)
 _CONVOLUTIONS = {nn.Conv1d: functional.conv1d, nn.Conv2d: functional.conv2d, nn.Conv3d: functional.conv3d}
 _POOLS = {

@@ -16,7 +16,7 @@ from asyncsearch.packing.activations import Activations
 from asyncsearch.packing.dropout_masks import DROPOUTS, DropoutMasks
 from asyncsearch.packing.member import LossFunction, Member, cross_entropy
 from asyncsearch.packing.sample_masks import cross_entropy_sums, masked_mean, stacked_cross_entropy
-from asyncsearch.packing.stacked_layers import OtherRankError, StackedLayer, computed, stacked_layers
+from asyncsearch.packing.stacked_layers import NORMS, OtherRankError, StackedLayer, computed, stacked_layers
 
 nn: Any = torch.nn
 _FEWEST = 64
@@ -135,17 +135,22 @@ class StackedModel:
     def _replace(self, module: Any, name: str) -> None:
         """Let parts of the model compute the rows of all members at once: dropout, and sequences of known layers.
 
-        Other single layers are left to ``vmap``: a call from inside it costs more than they gain.
+        Other single layers are left to ``vmap``: a call from inside it costs more than they gain. Norms are, too, but
+        under autocast, where the input of one has another dtype than its weights.
         """
         layers = stacked_layers(module, name)
-        if layers is not None and (len(layers) > 1 or type(module) in DROPOUTS):
-            module.forward = self._stacked_forward(module.forward, layers)
+        if layers is not None and (len(layers) > 1 or type(module) in (*DROPOUTS, *NORMS)):
+            module.forward = self._stacked_forward(module.forward, layers, is_norm=type(module) in NORMS)
             return
         for key, child in module.named_children():
             self._replace(child, f"{name}.{key}" if name else key)
 
-    def _stacked_forward(self, own: Callable[..., Any], layers: list[StackedLayer]) -> Callable[..., Any]:
+    def _stacked_forward(
+        self, own: Callable[..., Any], layers: list[StackedLayer], *, is_norm: bool = False
+    ) -> Callable[..., Any]:
         def forward(x: Any) -> Any:
+            if is_norm and not torch.is_autocast_enabled(x.device.type):
+                return own(x)
             try:
                 return _Rows.apply(x, self._index, lambda rows, is_shared: self._run(layers, rows, is_shared))
             except OtherRankError:

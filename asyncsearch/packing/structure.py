@@ -11,6 +11,7 @@ import torch
 
 from asyncsearch.packing.dropout_masks import DROPOUTS
 from asyncsearch.packing.member import Member
+from asyncsearch.packing.mixed_precision import precision_differences
 from asyncsearch.packing.optimizer_rows import trained_parameters
 from asyncsearch.packing.update_rules import RULES
 
@@ -34,6 +35,7 @@ def _differences(one: Member, other: Member) -> Iterator[str]:
     for kind in ("named_parameters", "named_buffers"):
         yield from _tensor_differences(dict(getattr(one.model, kind)()), dict(getattr(other.model, kind)()))
     yield from _optimizer_differences(one, other)
+    yield from precision_differences(one, other)
     for name in ("loss", "sample_losses"):
         if not is_same(_unbound(getattr(one, name)), _unbound(getattr(other, name))):
             yield f"they have different functions {name}"

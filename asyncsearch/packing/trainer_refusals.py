@@ -16,6 +16,8 @@ from asyncsearch.trainers.torch import TorchTrainer
 
 _OWN_METHODS = ("step", "train", "autocast", "_train_batch", "_fetched", "_batch", "_moved")
 """What a pack does itself: an overridden one would not be called as its author expects."""
+_INSTEAD = {"autocast": "set precision to 'float16' or 'bfloat16', or enter torch.autocast in loss()"}
+"""What to do in place of some of them."""
 _MOST_TRIED = 4
 """Members of which copies are trained: more of them would find nothing else."""
 
@@ -51,9 +53,8 @@ def _class_refusal(trainer: Any) -> str | None:
         if method is not getattr(TorchTrainer, name):
             code = inspect.unwrap(method).__code__
             where = f"{Path(code.co_filename).name}, line {code.co_firstlineno}"
-            return f"{kind.__name__}.{name} ({where}) is its own, and a pack has one of its own: put it into loss()"
-    if trainer.precision is not None:
-        return f"precision={trainer.precision!r} of {kind.__name__} is not packed: leave it out"
+            instead = _INSTEAD.get(name, "put it into loss()")
+            return f"{kind.__name__}.{name} ({where}) is its own, and a pack has one of its own: {instead}"
     if trainer.data_workers:
         return f"data_workers={trainer.data_workers} of {kind.__name__}: a pack fetches its data itself; leave it out"
     return None
@@ -102,5 +103,7 @@ def member_of(trainer: Any) -> Member:
         getattr(trainer, "sample_losses", None),
         torch.Generator(trainer._device),
         clip_grad_norm=trainer._largest_norm(),
+        precision=trainer.precision,
+        scaler=trainer.scaler if trainer.scaler.is_enabled() else None,
         hp=trainer.hp,
     )

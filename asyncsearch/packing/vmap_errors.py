@@ -19,12 +19,16 @@ _CAUSES = (
     ("nonzero", *_SHAPE),
     ("inplace", *_SHARED),
     ("broadcast shape", *_SHARED),
+    ("expected scalar type", "mixes single and half precision where vmap does not", "write it with a torch.nn layer"),
     ("lstm", "calls an LSTM", "train it without packing"),
     ("gru", "calls a GRU", "train it without packing"),
     ("", "calls an operation that torch.func.vmap does not know", "replace it, or train without packing"),
 )
 """What torch says, in small letters -> what the line does, and what to do instead."""
-_MARKS = ("vmap", "batching rule", "functorch", "batchedtensor", "custom_function_call", "match the broadcast shape")
+_MARKS = (
+    *("vmap", "batching rule", "functorch", "batchedtensor", "custom_function_call", "match the broadcast shape"),
+    "expected scalar type",
+)
 
 
 def in_words(error: RuntimeError) -> str | None:

@@ -12,6 +12,12 @@ def of_pack(event: PackMeasured) -> str:
     """Return what the runner of a pack has told."""
     if event.refusal:
         return f"its pack trains one after another: {event.refusal}"
+    if not event.seconds and event.memory is not None:
+        most = most_that_fit(event.memory)
+        return (
+            f"its pack asks for more memory than there is{_of_memory(event.memory)}; the others wait for these: write "
+            f"pack={most}, or give the workers more memory"
+        )
     if event.compiled is not None and not event.seconds:
         return of_compiled_step(event.compiled)
     times = ", ".join(f"{one.lanes} in {one.seconds:.3g} s" for one in event.seconds)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from asyncsearch.events import PackMemory
 from asyncsearch.runner.cgroup_memory import events_file_of, room_in, text_of
+from asyncsearch.trainers.pack_probe import MEMORY_SHARE, most_that_fit
 
 _SELF = Path("/proc/self")
 _KIB = 1024
@@ -37,6 +38,9 @@ class MemoryMeter(Protocol):
     def room(self) -> tuple[int, str] | None:
         """Return how many more bytes may be held, and what limits them; None: nobody tells."""
 
+    def lane_at_most(self) -> int | None:
+        """Return what a lane takes at most, by a generous guess that costs nothing; None: no guess."""
+
 
 class ProcessMemory:
     """The memory of this process, as Linux counts it."""
@@ -53,6 +57,9 @@ class ProcessMemory:
 
     def room(self) -> tuple[int, str] | None:
         return min(_rooms(), default=None)
+
+    def lane_at_most(self) -> int | None:
+        return self.held()  # as much as the interpreter, the framework and the first lane together
 
 
 class AcceleratorMemory:
@@ -74,6 +81,9 @@ class AcceleratorMemory:
         free = self._cuda.mem_get_info()[0] + self._cuda.memory_reserved() - self._cuda.memory_allocated()
         return int(free), "the accelerator"
 
+    def lane_at_most(self) -> int | None:
+        return None
+
 
 def present_meter() -> MemoryMeter:
     """Return the meter of what this process trains on: of an accelerator, if it has begun to use one."""
@@ -90,8 +100,8 @@ class PackMemoryProbe:
         self._meter = meter
         self._built: list[int] = []
         """What was held once each lane was built."""
-        self._peaks: list[int] = []
-        """The most that was held while one lane trained, and while two did."""
+        self._peaks: list[tuple[int, int]] = []
+        """How many lanes were built while one lane trained, and while two did, and the most that was held then."""
 
     def lane_built(self) -> None:
         """Note that one more lane was built."""
@@ -104,7 +114,15 @@ class PackMemoryProbe:
         meter.begin()
         yield
         if lanes == len(self._peaks) + 1 <= 2:
-            self._peaks.append(meter.peak())
+            self._peaks.append((len(self._built), meter.peak()))
+
+    def is_plenty_for(self, lanes: int) -> bool:
+        """Return whether so many lanes fit beyond doubt, or nobody tells, so that there is nothing to measure."""
+        meter = self._meter or present_meter()
+        room, each = meter.room(), meter.lane_at_most()
+        if room is None or not meter.held():
+            return True
+        return each is not None and lanes * each <= MEMORY_SHARE * room[0]
 
     def found(self) -> PackMemory | None:
         """Return what was measured; None: two have not trained yet, or nobody tells what may be held."""
@@ -114,8 +132,20 @@ class PackMemoryProbe:
             return None
         others = max(0, len(self._built) - 1)
         built = max(0, self._built[-1] - self._built[0]) // others if others else 0
-        one, two = self._peaks
-        return PackMemory(max(0, one - others * built), built + max(0, two - one), meter.held() + room[0], room[1])
+        (first, one), (second, two) = self._peaks
+        step = max(0, two - one - (second - first) * built)
+        return PackMemory(max(0, one - (first - 1) * built), built + step, meter.held() + room[0], room[1])
+
+
+def waiting_words(memory: PackMemory, waiting: int) -> str:
+    """Return why some trainings of a pack are not built yet, and what to change."""
+    most = most_that_fit(memory)
+    one, each, limit = (round(size / 1e6) for size in (memory.one, memory.each, memory.limit))
+    return (
+        f"of this pack {most} train at once, and {waiting} wait until others end: one takes {one} MB and "
+        f"each further one {each} MB, and a pack may take {MEMORY_SHARE:.0%} of the {limit} MB that "
+        f"{memory.limited_by} leaves. Write pack={most}, or give the workers more memory."
+    )
 
 
 def _rooms() -> Iterator[tuple[int, str]]:

@@ -1,5 +1,6 @@
-"""How many trainings train fastest together: the first unit of a pack is trained in groups that are timed.
+"""How many trainings train fastest together, and fit: the first unit of a pack is trained in groups that are measured.
 
+Where memory might be too little, lanes are built as these groups need them, and later no more than fit.
 Each lane trains its unit once, so nothing is trained in vain. The fastest number of lanes is kept for the rest of the
 work. A process that has trained nothing yet first trains a lane alone, and two together, once more: what that prepares
 takes longer than ever after, so the shorter time counts.
@@ -9,10 +10,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from asyncsearch.events import PackCompiled, PackMemory, PackSeconds
+from asyncsearch.events import PackCompiled, PackSeconds
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.pack_memory import PackMemoryProbe
 from asyncsearch.runner.protocol import PackFindings
@@ -23,6 +24,12 @@ _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 """On Linux: nanoseconds on a processor, nanoseconds waiting for one, and how often."""
 _warm: set[type[Trainer]] = set()
 """Trainer classes that have trained together in this process."""
+_trained: dict[type[Trainer], int] = {}
+"""Trainer classes -> the most that have trained together in this process, and had memory enough."""
+_WATCHED = 1, 2
+"""How many lanes train together while memory is watched."""
+Built = Callable[[int], Sequence[Trainer]]
+"""Builds up to so many more lanes, and returns their trainers at the beginning of their unit."""
 
 
 class PackTiming:
@@ -41,16 +48,34 @@ class PackTiming:
         self._has_begun = False
         self._compiled: PackCompiled | None = None
         """What was told last."""
+        self._watches: bool | None = None
+        self.most: int | None = None
+        """How many lanes may be built, as predicted; None: all."""
 
-    def train(self, trainers: Sequence[Trainer]) -> PackFindings | None:
-        """Train a unit of each; return what was found out, after the first one, if there is anything."""
-        is_first, self._has_begun = not self._has_begun, True
-        found = self._timed(trainers) if is_first and self._measured else self._in_groups(trainers)
+    def builds_in_turns(self, lanes: int) -> bool:
+        """Return whether the first unit is one in which memory or time is measured, so that lanes are built for it."""
+        if self._watches is None:
+            self._watches = lanes > max(2, _trained.get(self._class, 0)) and not self._memory.is_plenty_for(lanes)
+        return not self._has_begun and (bool(self._measured) or self._watches)
+
+    def train(self, trainers: Sequence[Trainer], build: Built, waiting: int) -> PackFindings | None:
+        """Train a unit of each; return what was found out, after the first one, if there is anything.
+
+        Args:
+            trainers: of the lanes that are built.
+            build: builds more of those that wait.
+            waiting: how many wait to be built.
+        """
+        lanes, is_first = len(trainers) + waiting, not self._has_begun
+        is_measured, self._has_begun = self.builds_in_turns(lanes), True
+        found = self._timed(trainers, build, lanes) if is_measured else self._in_groups(trainers)
         refusal = self._class.pack_refusal() if is_first else ""
-        memory = self._memory.found() if found else None
-        device = device_name(os.environ.get("CUDA_VISIBLE_DEVICES")) if found else ""
+        memory = self._memory.found() if is_measured else None
+        if not self._measured and memory is not None and most_that_fit(memory) >= lanes:
+            memory = None
+        device = device_name(os.environ.get("CUDA_VISIBLE_DEVICES")) if found or memory else ""
         compiled = self._newly_compiled()
-        if not (found or refusal or compiled):
+        if not (found or refusal or memory or compiled):
             return None
         return PackFindings(tuple(found), device, refusal, memory, compiled)
 
@@ -62,26 +87,48 @@ class PackTiming:
         self._compiled = found
         return found
 
-    def _timed(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
-        left = trainers
-        spare = WARM_UP if self._class not in _warm and len(left) >= sum(self._measured) + WARM_UP else 0
+    def _timed(self, trainers: Sequence[Trainer], build: Built, lanes: int) -> list[PackSeconds]:
+        counts = self._measured or _WATCHED
+        left, built = list(trainers), len(trainers)
+        is_roomy = self._memory.is_plenty_for(sum(_WATCHED) + WARM_UP)
+        spare = WARM_UP if is_roomy and self._class not in _warm and lanes >= sum(counts) + WARM_UP else 0
         found: dict[int, float] = {}
-        for count in self._measured:
+
+        def has(count: int) -> bool:
+            nonlocal built
+            wanted = count - len(left)
+            if 0 < wanted <= self._fitting(lanes) - built:
+                new = build(wanted)
+                left.extend(new)
+                built += len(new)
+            return len(left) >= count
+
+        for count in counts:
             # Later numbers were weighed by the driver, which knows how much is left to train.
-            if len(left) < count or (self._measured[0] == 1 and not is_worth_timing(found, count)):
-                break
-            if not _fits(self._memory.found(), count):
+            if self._measured and self._measured[0] == 1 and not is_worth_timing(found, count):
                 break
             warming = min(spare, 1 if count == 1 else 2)
+            if not has(warming + count):
+                break
             taken = [self._seconds(left[:warming])] if warming else []
-            left, spare = left[warming:], spare - warming
-            group, left = left[:count], left[count:]
+            spare -= warming
+            group = left[warming : warming + count]
+            del left[: warming + count]
             with self._memory.watched(count):
                 taken.append(self._seconds(group))
             found[count] = min(taken) if warming == count else taken[-1]
-        self._together = fastest(found) if found else None
+        self._together = fastest(found) if found and self._measured else None
+        self.most = self._fitting(lanes)
+        if self.most < built:  # to measure took more than fit, which are to train in turns
+            self._together = min(self.most, self._together or self.most)
+        left.extend(build(max(0, self.most - built)))
         self._in_groups(left)
-        return [PackSeconds(*one) for one in found.items()]
+        return [PackSeconds(*one) for one in found.items()] if self._measured else []
+
+    def _fitting(self, lanes: int) -> int:
+        """Return how many lanes fit, as far as that is known."""
+        memory = self._memory.found()
+        return lanes if memory is None else min(lanes, most_that_fit(memory))
 
     def _in_groups(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
         """Train a unit of each, as many together as train fastest; nothing is timed."""
@@ -101,10 +148,7 @@ class PackTiming:
         elif group:
             self._class.train_pack(group)
             _warm.add(self._class)
-
-
-def _fits(memory: PackMemory | None, lanes: int) -> bool:
-    return memory is None or lanes <= most_that_fit(memory)
+            _trained[self._class] = max(len(group), _trained.get(self._class, 0))
 
 
 def _groups(trainers: Sequence[Trainer], count: int) -> Iterator[Sequence[Trainer]]:

@@ -6,6 +6,7 @@ stopped, paused, or fails leaves the pack after its unit, and the others go on; 
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ import msgspec
 from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import exception_text, kind_of
-from asyncsearch.runner.pack_memory import PackMemoryProbe
+from asyncsearch.runner.pack_memory import PackMemoryProbe, waiting_words
 from asyncsearch.runner.pack_timing import PackTiming
 from asyncsearch.runner.protocol import Ended, PackFindings
 from asyncsearch.runner.sigterm import SigtermGuard
@@ -70,16 +71,17 @@ class PackRun:
         self._joining, self._units_to_come = joining, units_to_come
         self._memory = PackMemoryProbe()
         self._tell, self._timing = tell, PackTiming(trainer_class, measured, self._memory)
-        self._is_measured = bool(measured)
-        self._lanes = [PackedTrainer(number, context) for number, context in contexts.items()]
-        """Those that have not ended."""
+        self._lanes: list[PackedTrainer] = []
+        """Those that are built and have not ended."""
+        self._waiting = [PackedTrainer(number, context) for number, context in contexts.items()]
+        """Those that are to be built once there is memory for them."""
 
     def run(self) -> None:
         """Train all lanes to their ends, whatever their code does except ending the process."""
         try:
             try:
                 self._interrupts.arm()
-                self._each(self._begin)
+                self._begin_first()
                 while self._lanes or self._take_in():
                     self._each(PackedTrainer.advance)
                     self._train()
@@ -89,25 +91,51 @@ class PackRun:
                 self._interrupts.disarm()
         except BaseException as error:  # SIGTERM between two steps concerns all lanes
             self._interrupts.disarm()
-            self._lanes += self._joined()
+            self._lanes += [*self._waiting, *self._joined()]
             for lane in list(self._lanes):
                 self._end(lane, ended_by(error, lane.context, self._interrupts))
 
     def _begin(self, lane: PackedTrainer) -> None:
         lane.context.units_to_come = self._units_to_come
         lane.begin(self._trainer_class)
-        if self._is_measured:
-            self._memory.lane_built()
+        self._memory.lane_built()
+
+    def _begin_first(self) -> None:
+        """Build one lane, and all others if there is memory for them beyond doubt and nothing to be timed."""
+        self._build(1)
+        lanes = len(self._lanes) + len(self._waiting)
+        if not self._timing.builds_in_turns(lanes):
+            self._build(len(self._waiting))
+
+    def _build(self, count: int) -> list[PackedTrainer]:
+        """Build so many of the lanes that wait, and return them; those that fail end."""
+        new = self._waiting[:count]
+        del self._waiting[:count]
+        self._lanes += new
+        self._each(self._begin, new)
+        return [lane for lane in new if lane in self._lanes]
+
+    def _build_for_unit(self, count: int) -> list[Trainer]:
+        """Build lanes until so many more have begun their unit, or none waits; return their trainers."""
+        found: list[Trainer] = []
+        while len(found) < count and self._waiting:
+            new = self._build(count - len(found))
+            self._each(PackedTrainer.advance, new)
+            found += [lane.trainer for lane in new if lane in self._lanes and lane.trainer is not None]
+        return found
 
     def _joined(self) -> list[PackedTrainer]:
         return [PackedTrainer(number, context) for number, context in self._joining().items()]
 
     def _take_in(self) -> bool:
-        """Let the lanes that came meanwhile begin; return whether there were any."""
-        joined = self._joined()
-        self._lanes += joined
-        self._each(self._begin, joined)
-        return bool(joined)
+        """Let lanes that wait or came meanwhile begin, as far as there is memory; return whether there were any."""
+        self._waiting += self._joined()
+        had = most = len(self._waiting)
+        if self._timing.most is not None and self._waiting:
+            most = self._timing.most - len(self._lanes)
+            gc.collect()  # trainers that have ended may hold memory in cycles
+        self._build(max(0, most))
+        return len(self._waiting) < had
 
     def _each(self, step: Callable[[PackedTrainer], None], lanes: Sequence[PackedTrainer] | None = None) -> None:
         """Do a step of some lanes, by default of all; one that cannot go on ends, and the others do."""
@@ -124,17 +152,21 @@ class PackRun:
     def _train(self) -> None:
         """Train a unit of each lane; one that is left alone trains as it would without a pack."""
         trainers = [lane.trainer for lane in self._lanes if lane.trainer is not None]
-        if len(trainers) < 2:
+        if len(trainers) < 2 and not (self._waiting and self._timing.builds_in_turns(len(trainers))):
             self._each(lambda lane: lane.trainer.train() if lane.trainer is not None else None)
             return
         try:
-            if (found := self._timing.train(trainers)) is not None:
+            found = self._timing.train(trainers, self._build_for_unit, len(self._waiting))
+            if found is not None:
                 self._tell(found)
+            if found is not None and found.memory is not None and self._waiting:
+                sys.stderr.write(f"asyncsearch: {waiting_words(found.memory, len(self._waiting))}\n")
         except BaseException as error:
             if self._interrupts.is_received:
                 raise
+            trained, self._lanes, self._waiting = len(self._lanes), [*self._lanes, *self._waiting], []
             for lane in list(self._lanes):
-                self._end(lane, _ended_together(error, lane.context, len(trainers)))
+                self._end(lane, _ended_together(error, lane.context, trained))
 
     def _report(self) -> None:
         """Evaluate all lanes at once, or one after another where that fails, and report."""
@@ -159,7 +191,7 @@ class PackRun:
 
     def _end(self, lane: PackedTrainer, ended: Ended) -> None:
         self._lanes.remove(lane)
-        lane.trainer = None  # its model needs no memory any more
+        lane.trainer = lane._units = None  # its model needs no memory any more
         self._tell(msgspec.structs.replace(ended, lane=lane.number))
 
 

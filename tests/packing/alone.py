@@ -23,7 +23,7 @@ def clone(member: Member) -> Member:
         generator.set_state(member.generator.get_state())
     return Member(
         model, optimizer, member.loss, member.sample_losses, generator, member.steps, member.batch_size,
-        member.clip_grad_norm, dict(member.hp), member.taken,
+        member.clip_grad_norm, dict(member.hp), member.taken, member.precision, copy.deepcopy(member.scaler),
     )  # fmt: skip
 
 
@@ -32,12 +32,17 @@ def step_alone(member: Member, batch: Any) -> float:
     if member.generator is not None:
         torch.set_rng_state(member.generator.get_state())
     member.optimizer.zero_grad()
-    loss = member.loss(member.model, batch)
-    loss.backward()
+    scaler = member.scaler or torch.amp.GradScaler("cpu", enabled=False)
+    kind = getattr(torch, member.precision or "bfloat16")
+    with torch.autocast("cpu", dtype=kind, enabled=member.precision is not None):
+        loss = member.loss(member.model, batch)
+    scaler.scale(loss).backward()
     if member.clip_grad_norm is not None:
+        scaler.unscale_(member.optimizer)
         parameters = [p for group in member.optimizer.param_groups for p in group["params"]]
         torch.nn.utils.clip_grad_norm_(parameters, member.clip_grad_norm)
-    member.optimizer.step()
+    scaler.step(member.optimizer)
+    scaler.update()
     if member.generator is not None:
         member.generator.set_state(torch.get_rng_state())
     member.taken += 1
@@ -64,7 +69,8 @@ def state_of(member: Member) -> Any:
     buffers = dict(member.model.named_buffers())
     drawn = None if member.generator is None else member.generator.get_state()
     return {"model": dict(member.model.state_dict()), "buffers": buffers, "drawn": drawn} | {
-        "optimizer": member.optimizer.state_dict(), "taken": member.taken
+        "optimizer": member.optimizer.state_dict(), "taken": member.taken,
+        "scaler": {} if member.scaler is None else member.scaler.state_dict(),
     }  # fmt: skip
 
 

@@ -212,8 +212,11 @@ class Smoothed(Blobs):
         return nn.functional.cross_entropy(model(batch[0]), batch[1], label_smoothing=self.hp["lr"])
 
 
-class Half(Blobs):
+class OwnAutocast(Blobs):
     precision = "bfloat16"
+
+    def autocast(self) -> Any:
+        return torch.autocast("cpu", dtype=torch.float16)
 
 
 class Loading(Blobs):
@@ -224,7 +227,10 @@ class Loading(Blobs):
     ("kind", "words"),
     [
         (OwnStep, r"OwnStep.step \(test_torch_units.py, line \d+\) is its own"),
-        (Half, "precision='bfloat16' of Half is not packed"),
+        (
+            OwnAutocast,
+            r"OwnAutocast.autocast \(.*, line \d+\) is its own.* set precision to .* or enter torch.autocast",
+        ),
         (Loading, "data_workers=1 of Loading"),
         (Smoothed, r"loss\(\) of Smoothed reads hp\['lr'\], which differs between members"),
     ],

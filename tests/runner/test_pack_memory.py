@@ -20,6 +20,7 @@ class Meter:
     def __init__(self, base: int, built: int, step: int, room: int | None) -> None:
         self.base, self.built, self.step, self._room = base, built, step, room
         self.lanes = self.training = 0
+        self.guess: int | None = None
 
     def begin(self) -> None:
         self.training = 0
@@ -29,6 +30,9 @@ class Meter:
 
     def peak(self) -> int:
         return self.held() + self.step * self.training
+
+    def lane_at_most(self) -> int | None:
+        return self.guess
 
     def room(self) -> tuple[int, str] | None:
         return None if self._room is None else (self._room, "its cgroup")
@@ -65,6 +69,35 @@ def test_so_many_fit_as_stay_below_the_share_of_the_limit(
     if built + step:
         assert most == 1 or taken[0] <= MEMORY_SHARE * found.limit
         assert taken[1] > MEMORY_SHARE * found.limit - 1
+
+
+@given(
+    built=st.integers(0, 10**7),
+    step=st.integers(0, 10**7),
+    lanes=st.tuples(st.integers(1, 5), st.integers(2, 5)),
+)
+def test_lanes_that_are_built_between_the_two_measures_count_as_built(
+    built: int, step: int, lanes: tuple[int, int]
+) -> None:
+    meter = Meter(1000, built, step, 10**9)
+    probe = PackMemoryProbe(meter)
+    for count, more in enumerate(lanes, 1):
+        for _ in range(more):
+            meter.lanes += 1
+            probe.lane_built()
+        with probe.watched(count):
+            meter.training = count
+    found = probe.found()
+    assert found is not None
+    assert (found.one, found.each) == (1000 + built + step, built + step)
+
+
+def test_memory_is_plenty_where_a_generous_guess_fits_and_where_nobody_tells() -> None:
+    meter = Meter(10, 0, 0, 1000)
+    assert not PackMemoryProbe(meter).is_plenty_for(1), "no guess"
+    meter.guess = 100
+    assert [PackMemoryProbe(meter).is_plenty_for(lanes) for lanes in (9, 10)] == [True, False]
+    assert PackMemoryProbe(Meter(10, 0, 0, None)).is_plenty_for(1000)
 
 
 def test_nothing_is_predicted_before_one_and_two_have_trained_or_where_nothing_limits_memory() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from asyncsearch.runner.protocol import Ended, PackFindings, Train
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import Trainer, TrialStopped, as_function
+from asyncsearch.trainers.pack_probe import most_that_fit
 from asyncsearch.trial import Params
 from tests.agent.driver import NODE, lease, make_stage
 from tests.agent.recorder import Recorder
@@ -102,6 +104,7 @@ class Pack:
 @pytest.fixture(autouse=True)
 def _forget() -> None:
     pack_timing._warm.clear()
+    pack_timing._trained.clear()
     CALLS.clear()
     BEFORE.clear()
 
@@ -288,6 +291,132 @@ def test_lanes_that_are_fewer_than_were_to_be_timed_train_each_unit_once_too(tmp
     assert pack.told == []
     assert [pack.values(lane) for lane in range(2)] == [[0.5, 1.0, 1.5], [1.0, 2.0, 3.0]]
     assert [len(call) for call in CALLS] == [2, 2, 2]
+
+
+class Tight:
+    """A process with memory for ``fits`` lanes of 90 bytes, of which 40 are for training; a pack may take 90 %."""
+
+    def __init__(self, fits: int) -> None:
+        self.limit, self.training = 100 * fits + 2, 0
+        self.most = 0
+        """The most lanes that were ever built at once."""
+        self.built: set[int] = set()
+
+    def begin(self) -> None:
+        self.training = 0
+
+    def held(self) -> int:
+        self.most = max(self.most, len(self.built))
+        return 1 + 50 * len(self.built)
+
+    def peak(self) -> int:
+        return self.held() + 40 * self.training
+
+    def room(self) -> tuple[int, str] | None:
+        return max(0, self.limit - self.held()), "its cgroup"
+
+    def lane_at_most(self) -> int | None:
+        return None
+
+
+@pytest.fixture
+def tight(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Tight]:
+    """Return what lets a process of packs of ``Sum`` have memory for so many lanes."""
+
+    def of(fits: int) -> Tight:
+        meter = Tight(fits)
+
+        def setup(self: Sum, hp: Params) -> None:
+            own_setup(self, hp)
+            meter.built.add(id(self))
+            weakref.finalize(self, meter.built.discard, id(self))
+
+        def train_pack(trainers: Sequence[Sum]) -> None:
+            meter.training = max(meter.training, len(trainers))
+            own_pack(trainers)
+
+        def train(self: Sum) -> None:
+            meter.training = max(meter.training, 1)
+            own_train(self)
+
+        own_setup, own_pack, own_train = Sum.setup, Sum.train_pack, Sum.train
+        monkeypatch.setattr(Sum, "setup", setup)
+        monkeypatch.setattr(Sum, "train_pack", staticmethod(train_pack))
+        monkeypatch.setattr(Sum, "train", train)
+        monkeypatch.setattr("asyncsearch.runner.pack_memory.present_meter", lambda: meter)
+        return meter
+
+    return of
+
+
+@pytest.mark.parametrize("measured", [(), (1, 2, 4, 8)])
+@pytest.mark.parametrize("fits", [3, 5])
+def test_no_more_lanes_are_built_than_are_predicted_to_fit_and_the_others_wait(
+    tmp_path: Path, tight: Callable[[int], Tight], fits: int, measured: tuple[int, ...], capfd: Any
+) -> None:
+    meter = tight(fits)
+    pack = Pack(tmp_path, *({} for _ in range(18))).run(*measured)
+    assert pack.outcomes() == [Outcome.RETURNED] * 18
+    assert [pack.values(lane) for lane in range(18)] == [
+        [0.5 * (lane + 1) * unit for unit in (1, 2, 3)] for lane in range(18)
+    ]
+    (told,) = pack.told
+    assert told.memory is not None
+    assert most_that_fit(told.memory) == meter.most == fits
+    assert max(map(len, CALLS)) <= fits
+    assert f"of this pack {fits} train at once, and {18 - fits} wait" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("fits", [1, 2])
+def test_lanes_that_were_built_to_measure_and_are_too_many_train_in_turns(
+    tmp_path: Path, tight: Callable[[int], Tight], fits: int
+) -> None:
+    tight(fits)
+    pack = Pack(tmp_path, *({} for _ in range(5))).run()
+    assert pack.outcomes() == [Outcome.RETURNED] * 5
+    assert CALLS[0] == ["trial-1", "trial-2"], "the measure"
+    assert all(len(call) <= fits for call in CALLS[1:])
+    assert pack.values(4) == [2.5, 5.0, 7.5]
+
+
+def test_a_pack_of_as_many_as_have_trained_together_is_not_watched_again(
+    tmp_path: Path, tight: Callable[[int], Tight]
+) -> None:
+    tight(8)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    Pack(tmp_path / "one", *({} for _ in range(5))).run()
+    assert [len(call) for call in CALLS] == [2, 2, 5, 5]
+    CALLS.clear()
+    assert Pack(tmp_path / "two", *({} for _ in range(5))).run().told == []
+    assert [len(call) for call in CALLS] == [5, 5, 5]
+
+
+def test_lanes_that_wait_end_with_those_that_had_too_little_memory(
+    tmp_path: Path, tight: Callable[[int], Tight]
+) -> None:
+    tight(3)
+
+    def fail(unit: int) -> None:
+        raise MemoryError
+
+    BEFORE.append(fail)
+    ends = Pack(tmp_path, *({} for _ in range(6))).run().ends
+    assert [end.error_kind for end in ends] == ["MemoryError"] * 6
+
+
+def test_a_lane_that_fails_or_is_stopped_before_it_is_built_makes_room_for_others(
+    tmp_path: Path, tight: Callable[[int], Tight]
+) -> None:
+    tight(3)
+    changes: list[dict[str, Any]] = [{} for _ in range(8)]
+    for lane in (0, 5):
+        changes[lane] = {"params": {"breaks": "setup"}}
+    pack = Pack(tmp_path, *changes)
+    pack.links[6].reason = "not worth it"
+    pack.run()
+    kinds = {0: Outcome.FAILED, 5: Outcome.FAILED, 6: Outcome.STOPPED}
+    assert pack.outcomes() == [kinds.get(lane, Outcome.RETURNED) for lane in range(8)]
 
 
 @pytest.mark.parametrize(("module", "name"), [("builtins", "MemoryError"), ("torch", "OutOfMemoryError")])

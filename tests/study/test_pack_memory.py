@@ -12,7 +12,7 @@ from asyncsearch.events import PackMeasured, TrainingEnded
 from asyncsearch.journal.opening import read_records
 from asyncsearch.runner.pack_memory import ProcessMemory
 from asyncsearch.trainers.pack_probe import most_that_fit
-from tests.study.test_packs import Line, lanes, measured, study
+from tests.study.test_packs import Line, lanes, measured, shown, study
 
 LANE_BYTES = 32 << 20
 ROOM = 6 * LANE_BYTES + LANE_BYTES // 2
@@ -32,6 +32,14 @@ class Heavy(Line):
         for trainer in trainers:
             trainer.loss *= 1 - trainer.hp["rate"]
         del held
+
+
+class Limited(Heavy):
+    """Its process may take little from the first trial on."""
+
+    def setup(self, hp: dict[str, Any]) -> None:
+        limit_once()
+        super().setup(hp)
 
 
 def limit_once() -> None:
@@ -61,6 +69,23 @@ def test_auto_trains_no_more_together_than_are_predicted_to_fit_and_none_runs_ou
     story = " ".join(found.explain("trial-0").split())
     assert f"so that {fits} fit into the" in story
     assert "that RLIMIT_DATA leaves" in story
+
+
+def test_an_integer_trains_no_more_together_than_are_predicted_to_fit_and_says_what_to_write(tmp_path: Path) -> None:
+    found = study(tmp_path / "s", Limited, FIFO(max_resource=2), pack=12, backend="processes")
+    found.run(24, parallelism=1, display="none")
+    (first,) = measured(found)
+    assert first.memory is not None
+    fits = most_that_fit(first.memory)
+    assert 2 <= fits <= 6
+    assert failures(found) == []
+    assert lanes(found)[0] == 12
+    assert max(lanes(found)[1:]) <= fits
+    story = " ".join(found.explain("trial-0").split())
+    assert "its pack asks for more memory than there is; one takes" in story
+    assert f"write pack={fits}, or give the workers more memory" in story
+    assert f"memory is enough for {fits} together" in shown(found)
+    assert f"Write pack={fits}, or give the workers more memory." in " ".join(found.logs("trial-0"))
 
 
 def test_the_memory_of_a_process_is_watched_from_the_beginning_of_each_training() -> None:

@@ -11,6 +11,7 @@ import msgspec
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import TrialId
+from asyncsearch.plan.packing import KnownPacks, Packing
 from asyncsearch.report.formatting import many
 from asyncsearch.trial import TO_BE_CONTINUED, Params, Trial, TrialState
 
@@ -306,12 +307,18 @@ def _packed(state: StudyState) -> str:
         others = sorted({packs.timed_by for packs in known if packs.timed_by and packs.units})
         by = f" by {', '.join(map(repr, others))}" if others else ""
         parts.append(f"which saved about {sum(saved):.3g} s of training, as measured{by}")
-    memory = min((packs.memory for packs in known if packs.memory is not None), default=None)
+    memory = min((most for packs in known for most in _in_memory(packs, state.packing)), default=None)
     if memory is not None:
         parts.append(f"memory is enough for {memory} together")
     refused = [packs.refusal for packs in state.packs.values() if packs.refusal]
     parts += [f"one after another, not together: {words}" for words in refused[:1]]
     return "; ".join(parts)
+
+
+def _in_memory(packs: KnownPacks, packing: Packing | None) -> list[int]:
+    """Return how many had memory enough, as shown, and as predicted where that is fewer than were asked for."""
+    is_less = packs.fits is not None and packing is not None and not packing.is_measured and packs.fits < packing.limit
+    return [most for most in (packs.memory, packs.fits if is_less else None) if most is not None]
 
 
 def _beyond_quota(state: StudyState) -> str:
