@@ -6,7 +6,6 @@ lane on its stages; a ``Link`` transports the results.
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.runner.once_cache import once
 from asyncsearch.runner.saving import hooks_of, write
-from asyncsearch.runner.timeline import LaneTimeline, TrainingOutlook
+from asyncsearch.runner.timeline import LaneTimeline, TrainingOutlook, as_fraction, as_resource
 from asyncsearch.runner.trial_folder import FolderPlace, TrialFolder
 from asyncsearch.trainable import (
     Evaluate,
@@ -37,9 +36,6 @@ from asyncsearch.trial import Params
 from asyncsearch.work import Stage
 
 T = TypeVar("T")
-
-_RESOURCES_END = 2**53
-"""Upper bound (exclusive) of resources, as in the contract in ``rpc/``."""
 
 
 class SearchContext(TrialContext):
@@ -98,7 +94,7 @@ class SearchContext(TrialContext):
 
     def at(self, fraction: float) -> Params:
         self._has_read = True
-        return self._values.within(self._time, _as_fraction(fraction))
+        return self._values.within(self._time, as_fraction(fraction))
 
     @property
     def has_sequences(self) -> bool:
@@ -164,7 +160,7 @@ class SearchContext(TrialContext):
             self._agree()
         self._raise_if_interrupted()
         values = as_metrics(metrics, named, self._metric)
-        at = self._default_resource() if resource is None else _as_resource(resource)
+        at = self._default_resource() if resource is None else as_resource(resource)
         self._check_resource(at)
         self._link.report(at, values)
         self.has_reported = True
@@ -384,21 +380,3 @@ class SearchContext(TrialContext):
                 raise CannotPauseError(
                     f"{self.name} had to pause at {stage.stop}, but trained on to {at}: {HOW_TO_PAUSE}."
                 )
-
-
-def _as_fraction(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise UsageError(f"at({value!r}) is not a part of an epoch: give a number from 0 (its start) to 1 (its end).")
-    return value
-
-
-def _as_resource(value: Any) -> int:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        resource = operator.index(value)
-    except TypeError:
-        raise ReportError(f"resource={value!r} is not a whole number: it counts units of training, from 1.") from None
-    if not 1 <= resource < _RESOURCES_END:
-        raise ReportError(f"resource={resource} is out of range: it counts units of training done, 1 to 2**53 - 1.")
-    return resource

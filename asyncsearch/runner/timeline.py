@@ -7,15 +7,21 @@ continues there; the next unit belongs to the stage that begins or continues the
 from __future__ import annotations
 
 import math
+import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from asyncsearch.actions import CutWork, SaveAt
+from asyncsearch.errors import UsageError
 from asyncsearch.runner.protocol import Amendment
+from asyncsearch.trainable import ReportError
 from asyncsearch.trial import is_end
 from asyncsearch.work import Stage
+
+_RESOURCES_END = 2**53
+"""Upper bound (exclusive) of resources, as in the contract in ``rpc/``."""
 
 
 class TrainingOutlook(NamedTuple):
@@ -124,3 +130,31 @@ class LaneTimeline:
 
 def _end_of(stage: Stage) -> int | None:
     return stage.stop if stage.stop is not None else stage.max_resource
+
+
+def as_fraction(value: Any) -> float:
+    """Return a part of an epoch.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise UsageError(f"at({value!r}) is not a part of an epoch: give a number from 0 (its start) to 1 (its end).")
+    return value
+
+
+def as_resource(value: Any) -> int:
+    """Return units of training.
+
+    Raises:
+        ReportError: it is no such number.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        resource = operator.index(value)
+    except TypeError:
+        raise ReportError(f"resource={value!r} is not a whole number: it counts units of training, from 1.") from None
+    if not 1 <= resource < _RESOURCES_END:
+        raise ReportError(f"resource={resource} is out of range: it counts units of training done, 1 to 2**53 - 1.")
+    return resource
