@@ -26,7 +26,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store.base_store import Store
 from asyncsearch.trainers.rings import Ring
-from tests.faults.shares import IS_ALL
+from tests.faults.shares import IS_ALL, in_the_fault_command
 from tests.gangs.keras_searches import UNITS, KerasDigits, digits_where, keras_study
 from tests.gangs.searches import killing, require_same, results
 from tests.trainers.tools import Trial
@@ -72,6 +72,7 @@ def test_ranks_that_are_killed_cost_no_trial_its_results(tmp_path: Path) -> None
         assert loss == pytest.approx(expected, abs=1e-9)
 
 
+@in_the_fault_command
 @pytest.mark.slow
 def test_one_worker_goes_on_from_the_checkpoint_of_two(tmp_path: Path) -> None:
     alone = keras_study(tmp_path / "alone", None, trials=1).run(parallelism=1, display="none")

@@ -15,10 +15,10 @@ import torch
 from asyncsearch import ASHA, FIFO, Study
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.torch_zero1 import owners
+from tests.faults.shares import IS_ALL
 from tests.gangs.searches import Digits, digits, once, promotions
 from tests.gangs.test_same_results import weights
 
-SIZES = [2, 4]
 UNITS = 3
 BATCHES = 11
 """In a unit of ``Digits``."""
@@ -77,6 +77,10 @@ class SingleZero1(Single):
     strategy = "zero1"
 
 
+STRATEGIES = [(2, Zero1), (4, Fsdp2), (4, Zero1), (2, Fsdp2)]
+NORMS = [(4, Norms), (2, NormsFsdp2), (2, Norms)]
+
+
 def fifo(store: Path, gang: int | None, trainable: Any) -> Study:
     made = digits(store, gang, trainable, scheduler=FIFO(max_resource=UNITS))
     return made.run(2, parallelism=gang or 1, display="none")
@@ -114,8 +118,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[type[Digits]], 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("trainable", [Fsdp2, Zero1])
+@pytest.mark.parametrize(("size", "trainable"), STRATEGIES if IS_ALL else STRATEGIES[:2])
 def test_a_strategy_reaches_the_weights_of_one_worker(
     tmp_path: Path, alone: Callable[[type[Digits]], Study], size: int, trainable: type[Digits]
 ) -> None:
@@ -123,7 +126,7 @@ def test_a_strategy_reaches_the_weights_of_one_worker(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "trainable"), [(2, Norms), (4, Norms), (2, NormsFsdp2)])
+@pytest.mark.parametrize(("size", "trainable"), NORMS if IS_ALL else NORMS[:2])
 def test_batch_norms_see_the_whole_batch(
     tmp_path: Path, alone: Callable[[type[Digits]], Study], size: int, trainable: type[Digits]
 ) -> None:
@@ -171,7 +174,7 @@ class KilledZero1(Killed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainable", [Killed, KilledZero1])
+@pytest.mark.parametrize("trainable", [Killed, KilledZero1] if IS_ALL else [KilledZero1])
 def test_a_trial_outlives_a_rank_however_it_is_divided(tmp_path: Path, trainable: type[Digits]) -> None:
     def study(store: str, gang: int | None, trainable: type[Digits]) -> Study:
         options: dict[str, Any] = {"metric": "loss", "mode": "min", "name": "digits", "backend": "processes"}
