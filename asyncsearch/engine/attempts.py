@@ -63,6 +63,8 @@ class Attempt(msgspec.Struct):
     """Whether it joined a lease that trained already."""
     size: int = 1
     """How many workers train it together."""
+    device: str = ""
+    """What it trains on, as its trainer has told; empty: it has not."""
     resize: str = ""
     """Why it was cut, so that its trials go on with another number of workers; empty: it was not."""
 

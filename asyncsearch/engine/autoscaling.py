@@ -16,7 +16,16 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit
 from asyncsearch.ids import TrialId
-from asyncsearch.plan.autoscale import Autoscale, KnownSpeed, Sized, Volume, choose_size, is_worth, seconds_at
+from asyncsearch.plan.autoscale import (
+    Autoscale,
+    KnownSpeed,
+    KnownSpeeds,
+    Sized,
+    Volume,
+    choose_size,
+    is_worth,
+    seconds_at,
+)
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.packing import group_of
@@ -90,7 +99,9 @@ def note_first(state: StudyState, attempt: Attempt, seconds: float) -> None:
 def note_volume(state: StudyState, attempt: Attempt, volume: Volume) -> None:
     """Take in what the workers of a training tell each other."""
     if is_scaled(state):
-        _noted(state, attempt).note_volume(volume)
+        attempt.device = volume.device
+        _noted(state, attempt).volume = volume
+        state.speeds[_group(state, attempt)].device = volume.device
 
 
 def _count_others(state: StudyState, most: int, more: Callable[[], bool]) -> int:
@@ -152,14 +163,22 @@ def _units_left(attempt: Attempt) -> int:
 
 
 def _known_to(state: StudyState, attempt: Attempt) -> KnownSpeed:
-    return _known(state, attempt.batch.stages[0].trials[0])
+    """Return what is known of the structure of an attempt on its device."""
+    known = state.speeds.get(_group(state, attempt), KnownSpeeds())
+    return known.on.get(attempt.device) or KnownSpeed()
 
 
 def _known(state: StudyState, trial: TrialId) -> KnownSpeed:
-    return state.speeds.get(group_of(state.trials[trial].params)) or KnownSpeed()
+    """Return what is known of the structure of a trial where it may train next."""
+    known = state.speeds.get(group_of(state.trials[trial].params), KnownSpeeds())
+    return known.on.get(known.device) or KnownSpeed()
 
 
 def _noted(state: StudyState, attempt: Attempt) -> KnownSpeed:
-    """Return what is known of an attempt's group, to be added to."""
-    params = state.trials[attempt.batch.stages[0].trials[0]].params
-    return state.speeds.setdefault(group_of(params), KnownSpeed())
+    """Return what is known of an attempt's structure on its device, to be added to."""
+    known = state.speeds.setdefault(_group(state, attempt), KnownSpeeds())
+    return known.on.setdefault(attempt.device, KnownSpeed())
+
+
+def _group(state: StudyState, attempt: Attempt) -> str:
+    return group_of(state.trials[attempt.batch.stages[0].trials[0]].params)

@@ -17,7 +17,7 @@ from asyncsearch.engine.run_times import RunTimes
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
-from asyncsearch.plan.autoscale import KnownSpeed
+from asyncsearch.plan.autoscale import KnownSpeeds
 from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.known_reports import NodeReports, ReportRow
 from asyncsearch.plan.packing import KnownPacks
@@ -58,7 +58,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     consecutive_losses: dict[TrialId, ConsecutiveLosses] = {}
     times: RunTimes = msgspec.field(default_factory=lambda: RunTimes(total_s=None))
     packs: dict[str, KnownPacks] = {}
-    speeds: dict[str, KnownSpeed] = {}
+    speeds: dict[str, KnownSpeeds] = {}
 
 
 def to_json(value: Any) -> Any:

@@ -19,7 +19,7 @@ from asyncsearch.events import Learned, RunRequested, TrainingEnded, TrialTimedO
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.autoscale import KnownSpeed
+from asyncsearch.plan.autoscale import KnownSpeeds
 from asyncsearch.plan.base_plan import BasePlan
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.packing import KnownPacks, Packing
@@ -123,7 +123,7 @@ class StudyState:
         """How many checkpoints each trial found damaged when it loaded them; trials without any are left out."""
         self.packs: dict[str, KnownPacks] = {}
         """What is known of packs, by the group of their trainings."""
-        self.speeds: dict[str, KnownSpeed] = {}
+        self.speeds: dict[str, KnownSpeeds] = {}
         """How fast gangs train, by the group of their trainings; nothing where their sizes do not depend on it."""
         self.consecutive_losses: dict[TrialId, ConsecutiveLosses] = {}
         """The latest losses of each unfinished trial that had any."""

@@ -70,7 +70,7 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class KnownSpeed(msgspec.Struct):
-    """How fast gangs train what has one structure: facts of the study's own trainings."""
+    """How fast gangs train what has one structure on one kind of device: facts of the study's own trainings."""
 
     unit_s: dict[int, list[float]] = {}
     """Workers -> seconds of the last units."""
@@ -87,12 +87,6 @@ class KnownSpeed(msgspec.Struct):
         """Take in the time from an assignment to the end of its first unit."""
         self.first_s[size] = [*self.first_s.get(size, ()), seconds][-_KEPT:]
 
-    def note_volume(self, volume: Volume) -> None:
-        """Take in what the workers tell each other; measures of another device count no more."""
-        if self.volume is not None and self.volume.device != volume.device:
-            self.unit_s, self.first_s = {}, {}
-        self.volume = volume
-
     @property
     def measured(self) -> dict[int, float]:
         """Workers -> median seconds of a unit."""
@@ -108,6 +102,15 @@ class KnownSpeed(msgspec.Struct):
         """Workers -> median seconds of a start."""
         units = self.measured.items()
         return {size: max(0.0, median(self.first_s[size]) - unit) for size, unit in units if size in self.first_s}
+
+
+class KnownSpeeds(msgspec.Struct):
+    """How fast gangs train what has one structure."""
+
+    on: dict[str, KnownSpeed] = {}
+    """By the device, as its trainer names it; empty: it does not."""
+    device: str = ""
+    """The one that was told last, which is expected of workers that have not begun."""
 
 
 class Sized(NamedTuple):

@@ -42,8 +42,13 @@ class Zero1(GatheringStrategy):
     def attach(self, opt: Any) -> Any:
         if not hasattr(opt, "register_step_post_hook"):
             raise UsageError(
-                f"strategy='zero1' needs an optimizer of torch.optim.Optimizer's kind, and optimizer() returned a "
+                f"strategy='zero1' needs an optimizer of torch.optim.Optimizer's kind, and optimizer() returned "
                 f"{type(opt).__name__}: derive it from that class, or write strategy='ddp'."
+            )
+        if isinstance(opt, torch.optim.LBFGS):
+            raise UsageError(
+                "strategy='zero1' divides the optimizer's state by parameters, and LBFGS has one of all of them: write "
+                "strategy='ddp'."
             )
         self._owners = owners(_parameters(opt), self._size)
         opt.register_step_pre_hook(lambda opt, *_: self._narrow(opt))

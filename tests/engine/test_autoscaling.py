@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from asyncsearch.actions import AnyAction, Assign, CutWork, MoveTrial
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.autoscaling import note_unit
+from asyncsearch.engine.autoscaling import note_unit, note_volume
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import Reported
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
-from asyncsearch.plan.autoscale import Autoscale, KnownSpeed
+from asyncsearch.plan.autoscale import Autoscale, KnownSpeed, KnownSpeeds, Volume
 from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.pack_curves import speedup_at
@@ -159,7 +159,7 @@ def known_speed() -> KnownSpeed:
 
 def test_promotions_of_one_rung_share_the_idle_workers() -> None:
     state = scaled(SHA(max_resource=9), Autoscale(0.5))
-    state.speeds[group_of({"x": 0.5})] = known_speed()
+    state.speeds[group_of({"x": 0.5})] = KnownSpeeds({"": known_speed()})
     recorded = played(state, 9, 8)
     stages = [(action.work.lanes[0].stages[0].start, 1 + len(action.work.followers)) for action in assigned(recorded)]
     assert sorted(size for start, size in stages if start == 1)[-3:] == [2, 3, 3]
@@ -168,11 +168,23 @@ def test_promotions_of_one_rung_share_the_idle_workers() -> None:
 
 def test_a_unit_costs_what_it_would_on_as_many_workers_as_others_have() -> None:
     state = scaled(FIFO(max_resource=9), Autoscale(0.5))
-    state.speeds[group_of({"x": 0.5})] = known_speed()
+    state.speeds[group_of({"x": 0.5})] = KnownSpeeds({"": known_speed()})
     played(state, 1, 1)
     attempt = Attempt(Lease(99, WorkerId(0), 1), Batch(None, (PlannedStage(NodeKey("n"), 0, 9, (TrialId(0),)),)), [])
     attempt.size = 8
     assert note_unit(state, attempt, 1.25) == pytest.approx(10.0)
+
+
+def test_each_kind_of_device_has_measures_of_its_own() -> None:
+    state = scaled(FIFO(max_resource=9), Autoscale(0.5))
+    played(state, 1, 1)
+    batch = Batch(None, (PlannedStage(NodeKey("n"), 0, 9, (TrialId(0),)),))
+    fast, slow = (Attempt(Lease(number, WorkerId(0), 1), batch, []) for number in (98, 99))
+    for attempt, device, seconds in ((slow, "slow", 8.0), (fast, "fast", 1.0), (slow, "slow", 8.0)):
+        note_volume(state, attempt, Volume(1, 8, device))
+        note_unit(state, attempt, seconds)
+    measured = {device: speed.measured for device, speed in state.speeds[group_of({"x": 0.5})].on.items() if device}
+    assert measured == {"slow": {1: 8.0}, "fast": {1: 1.0}}
 
 
 def test_what_cannot_be_saved_after_any_unit_never_pauses_for_workers() -> None:

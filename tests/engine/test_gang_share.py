@@ -23,7 +23,7 @@ from asyncsearch.events import (
     WorkerLost,
 )
 from asyncsearch.ids import CheckpointRef, Lease, WorkerId
-from asyncsearch.plan.autoscale import Autoscale, KnownSpeed
+from asyncsearch.plan.autoscale import Autoscale, KnownSpeed, KnownSpeeds
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.packing import group_of
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband
@@ -79,7 +79,7 @@ def larger() -> Player:
     player = sharing(Gang(1, autoscale=Autoscale(0.5)), FIFO(max_resource=40), trials=1)
     params = player.state.searcher.propose(0)
     assert params is not None
-    player.state.speeds[group_of(params)] = KnownSpeed({1: [10.0], 4: [3.0]}, {4: [3.0]})
+    player.state.speeds[group_of(params)] = KnownSpeeds({"": KnownSpeed({1: [10.0], 4: [3.0]}, {4: [3.0]})})
     lease = lease_of(granted(player, 3))
     player.report(lease, 1)
     player.report(lease, 2)

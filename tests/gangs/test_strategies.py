@@ -14,6 +14,7 @@ import torch
 
 from asyncsearch import ASHA, FIFO, Study
 from asyncsearch.errors import UsageError
+from asyncsearch.trainers.torch_zero1 import Zero1 as Divided
 from asyncsearch.trainers.torch_zero1 import owners
 from tests.faults.shares import IS_ALL
 from tests.gangs.searches import Digits, digits, once, promotions
@@ -204,6 +205,20 @@ class Half(Fsdp2):
 def test_a_strategy_that_cannot_be_is_refused(tmp_path: Path, trainable: type[Digits], words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)):
         digits(tmp_path / "s", 2, trainable, scheduler=FIFO(max_resource=UNITS))
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda weights: torch.optim.LBFGS(weights), "LBFGS has one of all of them: write strategy='ddp'"),
+        (lambda _: object(), "returned object: derive it from that class"),
+    ],
+)
+def test_an_optimizer_whose_state_cannot_be_divided_is_refused(made: Callable[[Any], Any], words: str) -> None:
+    divided = Divided.__new__(Divided)
+    divided._size = 2
+    with pytest.raises(UsageError, match=re.escape(words)):
+        divided.attach(made([torch.nn.Parameter(torch.zeros(2))]))
 
 
 def test_every_rank_owns_about_as_much() -> None:

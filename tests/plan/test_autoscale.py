@@ -127,14 +127,6 @@ def test_the_median_counts_so_that_one_stalled_unit_changes_nothing() -> None:
     assert len(found.unit_s[1]) == 15
 
 
-def test_measures_of_another_device_count_no_more() -> None:
-    found = known({1: 8.0, 2: 4.0}, Volume(1, 8, "one"))
-    found.note_volume(Volume(2, 8, "one"))
-    assert found.measured == {1: 8.0, 2: 4.0}
-    found.note_volume(Volume(2, 8, "another"))
-    assert found.measured == {}
-
-
 def test_a_change_must_save_more_than_a_pause_and_a_start_cost() -> None:
     assert is_worth(10.0, 5.9, 2.0)
     assert not is_worth(10.0, 6.0, 2.0)
