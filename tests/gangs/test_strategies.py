@@ -210,7 +210,7 @@ def test_a_strategy_that_cannot_be_is_refused(tmp_path: Path, trainable: type[Di
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (lambda weights: torch.optim.LBFGS(weights), "LBFGS has one of all of them: write strategy='ddp'"),
+        (torch.optim.LBFGS, "LBFGS has one of all of them: write strategy='ddp'"),
         (lambda _: object(), "returned object: derive it from that class"),
     ],
 )
