@@ -36,9 +36,9 @@ def sizes(study: Study) -> list[int]:
 
 @pytest.mark.slow
 def test_the_last_trials_get_the_workers_that_are_free_and_end_as_on_one(tmp_path: Path) -> None:
-    settings = {"scheduler": FIFO(max_resource=30), "searcher": GridSearch()}
+    settings = {"scheduler": FIFO(max_resource=40), "searcher": GridSearch()}
     alone = grid(linear(working), tmp_path / "alone", None, 1, **settings).run(parallelism=1, display="none")
-    study = grid(linear(working), tmp_path / "s", None, 1, autoscale=Autoscale(0.3), **settings)
+    study = grid(linear(working), tmp_path / "s", None, 1, autoscale=Autoscale(0.2), **settings)
     study.run(parallelism=2, display="none")
     assert sizes(study) == [1, 2], "it changes its size once, since it gains by it"
     for (units, loss), (expected_units, expected) in zip(results(study), results(alone), strict=True):
@@ -54,7 +54,7 @@ def test_the_last_trials_get_the_workers_that_are_free_and_end_as_on_one(tmp_pat
         if isinstance(event := record.event, VolumeMeasured)
     }
     assert volume == (3, FIRST)
-    assert study.trials[0].trained == 30, "no unit is trained twice"
+    assert study.trials[0].trained == 40, "no unit is trained twice"
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ UNPICKLERS = {
     "launch/spark/handover.py": "a pipe of the driver, which its own account alone can open",
     "launch/inline_worker.py": "a bundle of this process",
     "old_pickles.py": "definitions of earlier versions, read by the process that runs their study",
+    "packing/compile_main.py": "a folder that the process above it has just made and written",
     "runner/runner.py": "the bundle, over the agent's socket pair",
     "study/definition.py": "the study's own folder, when its owner resumes it",
     "study/kept_functions.py": "the study's own folder, when its owner resumes it",
