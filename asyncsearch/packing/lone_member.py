@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from asyncsearch.packing.graphed_passes import GraphedPasses, Recorder
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.mixed_precision import autocast_of
 from asyncsearch.packing.sample_masks import first_samples
@@ -17,8 +18,15 @@ from asyncsearch.packing.sample_masks import first_samples
 class LoneMember:
     """Has the interface of a ``MemberStack`` with one member; its state is in its own model and optimizer."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, recorder: Recorder | None = None) -> None:
+        """Begin in the state of the member.
+
+        Args:
+            member: it stays in its own model and optimizer.
+            recorder: records its passes; None: nothing is recorded.
+        """
         self.members = [member]
+        self.graphed = None if recorder is None else GraphedPasses(member, recorder, self._backward)
 
     def sync(self, member: Member) -> None:
         """Nothing is elsewhere."""
@@ -32,9 +40,7 @@ class LoneMember:
         batch = batches[0] if member.batch_size is None else first_samples(batches[0], member.batch_size)
         member.optimizer.zero_grad()
         with drawing_from(member.generator):
-            with autocast_of(member):
-                loss = member.loss(member.model, batch)
-            (loss if member.scaler is None else member.scaler.scale(loss)).backward()
+            loss = self._backward(batch) if self.graphed is None else self.graphed.gradients(batch)
         if member.clip_grad_norm is not None:
             if member.scaler is not None:
                 member.scaler.unscale_(member.optimizer)
@@ -47,6 +53,14 @@ class LoneMember:
             member.scaler.update()
         member.taken += 1
         return loss.detach()[None]
+
+    def _backward(self, batch: Any) -> Any:
+        """Add the gradients of a batch to those of the model, and return its loss."""
+        (member,) = self.members
+        with autocast_of(member):
+            loss = member.loss(member.model, batch)
+        (loss if member.scaler is None else member.scaler.scale(loss)).backward()
+        return loss
 
 
 @contextlib.contextmanager

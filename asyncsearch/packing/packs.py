@@ -10,6 +10,7 @@ import torch
 from torch.utils import _pytree
 
 from asyncsearch.errors import UsageError
+from asyncsearch.packing.graphed_passes import Recorder
 from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
@@ -29,8 +30,15 @@ class Pack:
     left: list[Member]
     """Those that have left, the first to leave first."""
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[Member], recorder: Recorder | None = None) -> None:
+        """Take members in.
+
+        Args:
+            members: in the state of their own models and optimizers.
+            recorder: records the passes of members that train by themselves; None: nothing is recorded.
+        """
         self.members, self.left = [], []
+        self._recorder = recorder
         self._groups: list[MemberStack | LoneMember] = []
         self._unfit: dict[Member, str] = {}
         self._unlike: dict[Member, str] = {}
@@ -169,7 +177,7 @@ class Pack:
                 continue
             first = group.members[0]
             reason = self._unfit.get(first) or self._unlike.get(first) or "no other member is like it"
-            lines.append(f"Member {numbers[0]} trains by itself and shares only the input: {reason}.")
+            lines.append(f"Member {numbers[0]} trains by itself and shares only the input: {reason}.{_graph_of(group)}")
         return lines
 
     def free(self) -> None:
@@ -227,7 +235,7 @@ class Pack:
             else:  # one member alone is faster without a stack
                 for one in group.members:
                     group.sync(one)
-                groups += map(LoneMember, rest)
+                groups += [LoneMember(one, self._recorder) for one in rest]
         self._groups = groups
         self.members = [one for one in self.members if one not in members]
         self.left += members
@@ -256,7 +264,7 @@ class Pack:
                 self._unfit[member] = own
             joined = None if own is not None else self._cluster_for(member, clusters)
             clusters.append((None, [member])) if joined is None else joined.append(member)
-        self._groups = [group if not new and group is not None else _grouped(group, new) for group, new in clusters]
+        self._groups = [group if not new and group is not None else self._grouped(group, new) for group, new in clusters]
 
     def _cluster_for(
         self, member: Member, clusters: list[tuple[MemberStack | LoneMember | None, list[Member]]]
@@ -269,6 +277,14 @@ class Pack:
                     return new
                 self._unlike.setdefault(member, words)
         return None
+
+    def _grouped(self, group: MemberStack | LoneMember | None, members: list[Member]) -> MemberStack | LoneMember:
+        """Return a group with more members; None: of these alone."""
+        if isinstance(group, MemberStack):
+            group.join(members)
+            return group
+        every = [*(group.members if group is not None else []), *members]
+        return LoneMember(every[0], self._recorder) if len(every) == 1 else MemberStack(every)
 
     def _group_of(self, member: Member) -> MemberStack | LoneMember:
         return next(group for group in self._groups if member in group.members)
@@ -302,13 +318,13 @@ class Pack:
             raise UsageError("The pack is freed: make a new one of its members, which have their state again.")
 
 
-def _grouped(group: MemberStack | LoneMember | None, members: list[Member]) -> MemberStack | LoneMember:
-    """Return a group with more members; None: of these alone."""
-    if isinstance(group, MemberStack):
-        group.join(members)
-        return group
-    every = [*(group.members if group is not None else []), *members]
-    return LoneMember(every[0]) if len(every) == 1 else MemberStack(every)
+def _graph_of(group: LoneMember) -> str:
+    """Return a sentence on how its passes are computed, where a graph may do it."""
+    if group.graphed is None:
+        return ""
+    if group.graphed.words:
+        return f" Its passes are no graph: {group.graphed.words}."
+    return " Its passes are a graph." if group.graphed.is_recorded else " Its passes are to be recorded as a graph."
 
 
 def _copied(leaf: Any) -> Any:

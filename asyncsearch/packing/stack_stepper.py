@@ -22,12 +22,11 @@ import torch
 from asyncsearch.events import PackCompiled
 from asyncsearch.packing.compiled_step import CompiledStep, columns_for, put, shape_of, tensors_of
 from asyncsearch.packing.dropout_masks import DROPOUTS, MaskRequest
+from asyncsearch.packing.rounding import is_close
 from asyncsearch.packing.step_compiler import Compilation, StepCompiler
 from asyncsearch.packing.step_graph import StepShape, StepTensors, traced
 from asyncsearch.trainers.compile_rule import CompileTimes, is_faster, pays
 
-_TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-4}
-"""How far the results of one step may be apart, as a part of the largest number of the same kind: above rounding."""
 _TRIES = 3
 _TRACE_S = 0.5
 """What finding out takes whether a graph was compiled before."""
@@ -215,7 +214,7 @@ class StackStepper:
         states = [stack._rows.state[name] for name in shape.state]
         buffers = [stack._fixed[name] for name in stack._buffer_names]
         expected = [stack._rows.weights, *states, *buffers, losses]
-        return all(_is_close(one[:count], other) for one, other in zip(results, expected, strict=True))
+        return all(is_close(one[:count], other) for one, other in zip(results, expected, strict=True))
 
 
 def _timed(compiled: CompiledStep, flat: list[Any], known_s: float | None) -> tuple[Sequence[Any], float]:
@@ -235,12 +234,3 @@ def _own(shape: StepShape, tensors: StepTensors, count: int) -> list[Any]:
         mask[:, : mask.shape[1] // lanes * count] if one.is_channels else mask[:count]
         for one, mask in zip(shape.masks, tensors.masks, strict=True)
     ]
-
-
-def _is_close(one: Any, other: Any) -> bool:
-    if not other.is_floating_point():
-        return bool(torch.equal(one, other))
-    wide, its = one.double(), other.double()
-    scale = its.nan_to_num(0.0, 0.0, 0.0).abs().max() if its.numel() else 0.0
-    gap = _TOLERANCES.get(other.dtype, 1e-2)
-    return bool(torch.allclose(wide, its, rtol=gap, atol=float(gap * scale), equal_nan=True))

@@ -19,12 +19,14 @@ from typing import Any
 from asyncsearch.errors import UsageError
 from asyncsearch.events import PackCompiled
 from asyncsearch.packing.evaluation import metrics_together
+from asyncsearch.packing.graphed_passes import CudaGraphs
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
 from asyncsearch.packing.refusals import padding_refusal
 from asyncsearch.packing.shared_samples import EqualData, PackedUnit, SampleLine, UnitSeeds, sample_lines
 from asyncsearch.packing.trainer_refusals import member_of, why_not_together
 from asyncsearch.packing.unit_compiler import UnitCompiler
+from asyncsearch.trainers.torch import TorchTrainer
 
 
 class PackedTrainers:
@@ -41,7 +43,7 @@ class PackedTrainers:
             raise UsageError(f"These trainers cannot be packed: {words}.")
         self.trainers: list[Any] = []
         self._members: dict[int, Member] = {}
-        self._pack = Pack([])
+        self._pack = Pack([], CudaGraphs() if _may_record(trainers) else None)
         self._equal = EqualData()
         self._compiling = UnitCompiler()
         self.join(*trainers)
@@ -127,6 +129,12 @@ class PackedTrainers:
         member = self._members[id(trainer)] = replace(member_of(trainer), generator=former.generator)
         self._pack.join(member)
         return member
+
+
+def _may_record(trainers: Sequence[Any]) -> bool:
+    """Return whether passes may be graphs: a loss that reads a value which changes would go on with the first one."""
+    is_default = type(trainers[0]).loss is TorchTrainer.loss
+    return all(one.cuda_graphs and (is_default or not one.trial.has_sequences) for one in trainers)
 
 
 def _require_padding(units: Sequence[PackedUnit]) -> None:

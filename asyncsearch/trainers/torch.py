@@ -45,6 +45,9 @@ class TorchTrainer(FrameworkTrainer):
 
     compile_packs: bool = True
     """Whether the steps of packs may be compiled, on the CPU and with ``pack="auto"``, where that pays."""
+    cuda_graphs: bool = False
+    """Whether, on CUDA, the passes of trainers that are packed with unlike ones are recorded as graphs. A graph runs no
+    Python: ``loss`` must depend on the batch, the weights and the buffers alone. Not tried on a GPU."""
 
     strategy: str = "ddp"
     """What several workers of a trial divide: ``ddp`` (nothing: each has all), ``zero1`` (the optimizer's state) or

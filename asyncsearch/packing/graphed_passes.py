@@ -1,0 +1,233 @@
+"""The forward and backward pass of one member, recorded once and replayed: a CUDA graph.
+
+A graph repeats the operations that it has recorded, on the same addresses and with the same numbers, and runs no Python.
+So it is of use only while everything is as it was recorded, which is seen here before each replay, and replays are
+compared with the pass as it is written. The optimizer is no part of it: it updates the weights in place.
+
+Pseudocode of a pass::
+
+    recorded for batches of this shape and tensors at these addresses?
+        no:   as it is written; after three of them it is recorded
+        yes:  the batch is copied to where the graph reads it, and the graph is replayed;
+              the 1st, 2nd, 4th, 8th ... replay is also computed as it is written. Where they differ, no graph is used again
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch.utils import _pytree
+
+from asyncsearch.packing.member import Member
+from asyncsearch.packing.rounding import is_close
+
+_WARM = 3
+"""Passes as they are written before one is recorded: libraries choose and allocate in the first ones."""
+_MOST_SHAPES = 4
+"""Shapes of batches that are recorded: each holds the memory of a whole pass."""
+_MOST_MOVES = 8
+"""After so many recordings the tensors of the member move too often."""
+
+
+class Recorder(Protocol):
+    """Records what a device does."""
+
+    device_type: str
+    """Type of the devices that it knows, as torch names it."""
+
+    def record(self, run: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
+        """Run a function, and return its result and what repeats it: the same operations on the same addresses."""
+        ...
+
+
+class CudaGraphs:
+    """Records on a CUDA device."""
+
+    device_type = "cuda"
+
+    def record(self, run: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
+        """Capture a graph; what it computes is there after the first replay."""
+        graph = torch.cuda.CUDAGraph()
+        # Other threads of the process may use CUDA meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            result = run()
+        return result, graph.replay
+
+
+@dataclass
+class _Recording:
+    """A pass, and where it reads and writes."""
+
+    batch: list[Any]
+    gradients: list[Any]
+    loss: Any
+    replay: Callable[[], None]
+    replays: int = 0
+
+
+class GraphedPasses:
+    """Computes the gradients of one member; the same numbers as without a graph, but for rounding."""
+
+    words: str
+    """Why no graph is used; empty: one may be."""
+
+    def __init__(self, member: Member, recorder: Recorder, run: Callable[[Any], Any]) -> None:
+        """Begin without a recording.
+
+        Args:
+            member: it stays in its own model and optimizer.
+            recorder: that of the member's device.
+            run: computes the gradients of a batch as it is written, and returns its loss. Gradients are None before.
+        """
+        self._member, self._recorder, self._run = member, recorder, run
+        self._recordings: dict[Any, _Recording] = {}
+        self._counts: dict[Any, int] = {}
+        self._recorded = 0
+        self.words = _refusal(member, recorder)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a graph is in use."""
+        return bool(self._recordings) and not self.words
+
+    def gradients(self, batch: Any) -> Any:
+        """Leave the gradients of a batch in the ``grad`` of the parameters, and return its loss."""
+        if self.words:
+            return self._plain(batch)
+        leaves, structure = _pytree.tree_flatten(batch)
+        key = tuple(map(_shape_of, leaves)), structure, self._frozen()
+        found = self._recordings.get(key)
+        if found is None:
+            count = self._counts[key] = self._counts.get(key, 0) + 1
+            if count <= _WARM or len(self._recordings) >= _MOST_SHAPES:
+                return self._watched(batch)
+            found = self._record(key, leaves, structure)
+        return self._plain(batch) if found is None else self._replay(found, leaves, batch)
+
+    def _record(self, key: Any, leaves: list[Any], structure: Any) -> _Recording | None:
+        frozen = key[-1]
+        self._recordings = {other: one for other, one in self._recordings.items() if other[-1] == frozen}
+        self._counts = {other: one for other, one in self._counts.items() if other[-1] == frozen}
+        self._recorded += 1
+        if self._recorded > _MOST_MOVES:
+            return self._give_up("its tensors move too often")
+        own = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        parameters, buffers = list(self._member.model.parameters()), _copies(self._member.model.buffers())
+        self._clear()
+        try:
+            loss, replay = self._recorder.record(lambda: self._run(_pytree.tree_unflatten(own, structure)))
+        except Exception as error:  # whatever a pass does that cannot be recorded
+            return self._give_up(f"it cannot be recorded ({type(error).__name__}: {str(error).splitlines()[0]})")
+        finally:
+            _put(self._member.model.buffers(), buffers)
+        found = _Recording(own, [parameter.grad for parameter in parameters], loss.detach(), replay)
+        self._recordings[key] = found
+        return found
+
+    def _replay(self, found: _Recording, leaves: list[Any], batch: Any) -> Any:
+        found.replays += 1
+        if found.replays & (found.replays - 1) == 0:
+            return self._compared(found, leaves, batch)
+        return self._replayed(found, leaves)
+
+    def _replayed(self, found: _Recording, leaves: list[Any]) -> Any:
+        for own, leaf in zip(found.batch, leaves, strict=True):
+            if isinstance(own, torch.Tensor):
+                own.copy_(leaf)
+        # Somebody may have removed them, and an optimizer passes over parameters without one.
+        for parameter, gradient in zip(self._member.model.parameters(), found.gradients, strict=True):
+            parameter.grad = gradient
+        found.replay()
+        return found.loss.clone()
+
+    def _compared(self, found: _Recording, leaves: list[Any], batch: Any) -> Any:
+        """Compute a pass both ways, and return what was replayed if they agree."""
+        model = self._member.model
+        before = _copies(model.buffers())
+        loss = self._plain(batch)
+        gradients, after = [parameter.grad for parameter in model.parameters()], _copies(model.buffers())
+        _put(model.buffers(), before)
+        replayed = self._replayed(found, leaves)
+        expected = [loss.detach(), *gradients, *after]
+        if all(map(_agree, [replayed, *found.gradients, *model.buffers()], expected)):
+            return replayed
+        _put(model.buffers(), after)
+        for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+            parameter.grad = gradient
+        self._give_up("a replay and the pass as it is written do not agree")
+        return loss
+
+    def _watched(self, batch: Any) -> Any:
+        """Compute a pass as it is written, and see whether it draws: a graph would repeat what was drawn."""
+        before = _generators(self._member)
+        loss = self._plain(batch)
+        if before != _generators(self._member):
+            self._give_up("it draws random numbers")
+        return loss
+
+    def _plain(self, batch: Any) -> Any:
+        self._clear()
+        return self._run(batch)
+
+    def _clear(self) -> None:
+        """Remove all gradients: a recorded one would be added to, and one that is recorded must be written anew."""
+        self._member.optimizer.zero_grad()
+        for parameter in self._member.model.parameters():
+            parameter.grad = None
+
+    def _give_up(self, words: str) -> None:
+        self.words, self._recordings, self._counts = words, {}, {}
+
+    def _frozen(self) -> Any:
+        """Return what a graph keeps of the model: addresses, what is trained, and the modes of layers."""
+        model = self._member.model
+        tensors = [*model.parameters(), *model.buffers()]
+        places = tuple((one.data_ptr(), one.dtype, one.shape, one.requires_grad) for one in tensors)
+        return places, tuple(layer.training for layer in model.modules())
+
+
+def _refusal(member: Member, recorder: Recorder) -> str:
+    tensors = list(member.model.parameters())
+    if member.precision is not None or member.scaler is not None:
+        return "its precision is mixed"
+    if any(one.device.type != recorder.device_type for one in tensors) or not tensors:
+        return f"it is not on {recorder.device_type}"
+    if any(one.is_floating_point() and one.dtype not in (torch.float32, torch.float64) for one in tensors):
+        return "its weights are neither in float32 nor in float64"
+    return ""
+
+
+def _shape_of(leaf: Any) -> Any:
+    """Return what a graph keeps of a part of a batch: a number is recorded as it is."""
+    return (leaf.shape, leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else (type(leaf), repr(leaf))
+
+
+def _copies(tensors: Any) -> list[Any]:
+    return [one.detach().clone() for one in tensors]
+
+
+def _put(tensors: Any, values: list[Any]) -> None:
+    with torch.no_grad():
+        for one, value in zip(tensors, values, strict=True):
+            one.copy_(value)
+
+
+def _agree(one: Any, other: Any) -> bool:
+    return one is other if one is None or other is None else is_close(one, other)
+
+
+def _generators(member: Member) -> list[Any]:
+    """Return the states of all generators that a pass may draw from without saying so."""
+    device = next(member.model.parameters()).device
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    if member.generator is not None:
+        states.append(member.generator.get_state())
+    _, keys, place, *_ = np.random.get_state()
+    return [*(one.numpy().tobytes() for one in states), bytes(keys), place, random.getstate()]

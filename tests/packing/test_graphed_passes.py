@@ -1,0 +1,197 @@
+"""Passes that are recorded as graphs: the numbers of training as it is written, and no graph where it would be wrong.
+
+The graphs are those of tests/packing/recorded_operations.py: there is no GPU here. What it repeats, and what it does not
+see, are those of a CUDA graph; streams and memory of a device are not tested.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from asyncsearch.packing import Member, Pack, pack
+from asyncsearch.packing.member import cross_entropy
+from tests.packing.alone import clone, difference, largest, state_of, step_alone
+from tests.packing.models import SAMPLES, batch, linear, member
+from tests.packing.recorded_operations import RecordedOperations
+
+nn: Any = torch.nn
+CLOSE = 1e-12
+WARM = 3
+
+
+class Counted(nn.Module):  # type: ignore[misc]
+    """Counts how many times Python runs its forward."""
+
+    calls = 0
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Any) -> Any:
+        Counted.calls += 1
+        return self.inner(x)
+
+
+def sgd(model: Any, **more: Any) -> Member:
+    """Return a member with a model of the test's own."""
+    model = model.double()
+    return Member(model, torch.optim.SGD(model.parameters(), 0.05, momentum=0.9), **more)
+
+
+def trained(one: Member, steps: int = 12, before: Callable[[int, Member], None] | None = None, **more: Any) -> Pack:
+    """Train a member by graphs and a copy as torch does it, and require equal states after each step."""
+    alone, packed = clone(one), Pack([one], RecordedOperations())
+    for step in range(steps):
+        if before is not None:
+            before(step, one)
+            before(step, alone)
+        now = batch(step, **more)
+        expected = step_alone(alone, now)
+        assert float(packed.step(now)[0]) == pytest.approx(expected, abs=CLOSE, nan_ok=True)
+        assert difference(state_of(one), state_of(alone)) < CLOSE
+    return packed
+
+
+def recorder(packed: Pack) -> RecordedOperations:
+    found = packed._recorder
+    assert isinstance(found, RecordedOperations)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv", "batch_norm", "embedding", "layer_norm", "attention"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adagrad"])
+def test_members_that_train_by_graphs_end_as_alone(kind: str, optimizer: str) -> None:
+    wide = nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 3))
+    members = [member(kind, optimizer, 0), member("known", optimizer, 1), sgd(wide, clip_grad_norm=0.1)]
+    alone = [clone(one) for one in members]
+    packed = Pack(members, RecordedOperations())
+    for step in range(20):
+        packed.step(batch(step))
+        for one in alone:
+            step_alone(one, batch(step))
+    packed.sync()
+    assert largest(list(zip(members, alone, strict=True))) < CLOSE
+    sentences = packed.describe()
+    assert ["Its passes are a graph." in one for one in sentences] == [True, False, True]
+    assert "Its passes are no graph: it draws random numbers." in sentences[1], "it has dropout"
+    assert recorder(packed).recorded == 2
+
+
+def test_python_runs_only_where_passes_are_recorded_and_compared() -> None:
+    one = sgd(Counted(linear()))
+    packed = Pack([one], RecordedOperations())
+    Counted.calls = 0
+    for step in range(WARM + 20):
+        packed.step(batch(step))
+    compared = 5  # the replays 1, 2, 4, 8 and 16 of 20
+    assert Counted.calls == WARM + 1 + compared
+    assert recorder(packed).replays == 20
+
+
+def test_batches_of_other_shapes_have_graphs_of_their_own_and_more_than_four_none() -> None:
+    one, sizes = sgd(linear()), (SAMPLES, 5, 4, 3, 2)
+    alone, packed = clone(one), Pack([one], RecordedOperations())
+    for step in range(30):
+        now = batch(step, sizes[step % len(sizes)])
+        step_alone(alone, now)
+        packed.step(now)
+    assert difference(state_of(one), state_of(alone)) < CLOSE
+    assert recorder(packed).recorded == 4
+
+
+def test_a_state_that_is_loaded_and_gradients_that_are_removed_leave_a_graph_right() -> None:
+    other = member(number=2).model.state_dict()
+
+    def change(step: int, one: Member) -> None:
+        if step == 6:
+            one.model.load_state_dict(other)
+        if step == 8:
+            one.optimizer.zero_grad()
+
+    assert recorder(trained(sgd(linear()), before=change)).recorded == 1
+
+
+def test_weights_at_other_addresses_are_recorded_anew_and_at_last_no_more() -> None:
+    def move(step: int, one: Member) -> None:
+        if step % 5 == 4:
+            for parameter in one.model.parameters():
+                parameter.data = parameter.data.clone()
+
+    packed = trained(sgd(linear()), 60, move)
+    assert recorder(packed).recorded == 8
+    assert "Its passes are no graph: its tensors move too often." in packed.describe()[0]
+
+
+def test_a_layer_in_another_mode_and_a_frozen_weight_are_no_part_of_the_graph() -> None:
+    def change(step: int, one: Member) -> None:
+        one.model[1].train(step < 6)
+        one.model[0].weight.requires_grad_(step < 9)
+
+    model = nn.Sequential(nn.Linear(6, 5, bias=False), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    assert recorder(trained(sgd(model), 20, change)).recorded >= 2
+
+
+def test_a_member_that_diverges_goes_on_by_its_graph() -> None:
+    one = sgd(linear())
+    one.optimizer.param_groups[0]["lr"] = 1e200
+    assert "Its passes are a graph." in trained(one).describe()[0]
+
+
+def draws_by_python(model: Any, now: Any) -> Any:
+    return cross_entropy(model, now) * (1.0 + random.random())
+
+
+def reads_a_value(model: Any, now: Any) -> Any:
+    loss = cross_entropy(model, now)
+    return loss * 2 if loss.item() > 0 else loss
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (lambda: member("dropout"), "it draws random numbers"),
+        (lambda: sgd(linear(), loss=draws_by_python), "it draws random numbers"),
+        (lambda: sgd(linear(), loss=reads_a_value), r"it cannot be recorded \(RuntimeError: operation not permitted"),
+        (lambda: sgd(linear(), precision="bfloat16"), "its precision is mixed"),
+        (lambda: member(dtype=torch.bfloat16), "its weights are neither in float32 nor in float64"),
+    ],
+)
+def test_a_pass_that_a_graph_would_change_is_not_recorded(one: Callable[[], Member], words: str) -> None:
+    random.seed(0)
+    found = one()
+    packed = Pack([found], RecordedOperations())
+    dtype = next(found.model.parameters()).dtype
+    for step in range(8):
+        packed.step(batch(step, dtype=dtype))
+    with pytest.raises(AssertionError, match=words):
+        assert packed.describe() == []
+    assert recorder(packed).replays == 0
+
+
+def test_a_loss_that_cannot_be_recorded_trains_as_alone() -> None:
+    trained(sgd(linear(), loss=reads_a_value))
+
+
+def test_a_loss_that_reads_what_changes_is_found_by_the_comparison() -> None:
+    """What a graph does not see: a number of Python that is another one at each step."""
+    now = {"factor": 1.0}
+    one = sgd(linear(), loss=lambda model, its: cross_entropy(model, its) * now["factor"])
+
+    def change(step: int, _: Member) -> None:
+        now["factor"] = 1.0 + step
+
+    packed = trained(one, WARM + 2, change)
+    assert "no graph: a replay and the pass as it is written do not agree" in packed.describe()[0]
+    trained(one, 4, change)
+
+
+def test_on_the_cpu_no_cuda_graph_is_recorded() -> None:
+    packed = pack([sgd(linear())], cuda_graphs=True)
+    assert packed.describe()[0].endswith("Its passes are no graph: it is not on cuda.")
+    assert "graph" not in pack([sgd(linear())]).describe()[0]
