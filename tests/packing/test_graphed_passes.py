@@ -1,7 +1,7 @@
 """Passes that are recorded as graphs: the numbers of training as it is written, and no graph where it would be wrong.
 
-The graphs are those of tests/packing/recorded_operations.py: there is no GPU here. What it repeats, and what it does not
-see, are those of a CUDA graph; streams and memory of a device are not tested.
+The graphs are those of tests/packing/recorded_operations.py, since there is no GPU here. They repeat what a CUDA graph
+repeats, and see as little of what changes; streams and memory of a device are not tested.
 """
 
 from __future__ import annotations
@@ -126,6 +126,20 @@ def test_weights_at_other_addresses_are_recorded_anew_and_at_last_no_more() -> N
     packed = trained(sgd(linear()), 60, move)
     assert recorder(packed).recorded == 8
     assert "Its passes are no graph: its tensors move too often." in packed.describe()[0]
+
+
+def test_shapes_are_recorded_anew_after_weights_have_moved() -> None:
+    one, sizes = sgd(linear()), (SAMPLES, 5, 4, 3)
+    alone, packed = clone(one), Pack([one], RecordedOperations())
+    for step in range(40):
+        if step == 20:
+            for parameter in one.model.parameters():
+                parameter.data = parameter.data.clone()
+        now = batch(step, sizes[step % len(sizes)])
+        step_alone(alone, now)
+        packed.step(now)
+    assert difference(state_of(one), state_of(alone)) < CLOSE
+    assert recorder(packed).recorded == 8
 
 
 def test_a_layer_in_another_mode_and_a_frozen_weight_are_no_part_of_the_graph() -> None:
