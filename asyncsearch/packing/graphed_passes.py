@@ -179,8 +179,7 @@ class GraphedPasses:
         return self._run(batch)
 
     def _clear(self) -> None:
-        """Remove all gradients: a recorded one would be added to, and one that is recorded must be written anew."""
-        self._member.optimizer.zero_grad()
+        """Remove all gradients, also those that the optimizer only zeroes or does not know: a pass would add to them."""
         for parameter in self._member.model.parameters():
             parameter.grad = None
 
