@@ -179,7 +179,7 @@ class GraphedPasses:
         return self._run(batch)
 
     def _clear(self) -> None:
-        """Remove all gradients, also those that the optimizer only zeroes or does not know: a pass would add to them."""
+        """Remove all gradients, those included that the optimizer only zeroes or does not know."""
         for parameter in self._member.model.parameters():
             parameter.grad = None
 

@@ -212,7 +212,7 @@ def averaged(model: Any, now: Any, factor: float) -> Any:
     return cross_entropy(model, now)
 
 
-class Zeroing(torch.optim.SGD):
+class Zeroing(torch.optim.SGD):  # type: ignore[misc]
     """Keeps the gradients, and sets them to zero."""
 
     def zero_grad(self, set_to_none: bool = False) -> None:
