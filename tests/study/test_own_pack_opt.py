@@ -34,11 +34,11 @@ def study(store: Path, trainable: Any = Grouped, **options: Any) -> Study:
     return Study(trainable, metric="loss", mode="min", store=store, **settings)
 
 
-def widths(found: Study) -> list[set[int]]:
-    """Return the widths in each pack."""
+def values_in_packs(found: Study, name: str) -> list[set[Any]]:
+    """Return the values of a hyper-parameter in each pack."""
     actions = [action for record in read_records(found.store) for action in record.actions]
     works = [action.work for action in actions if isinstance(action, Assign)]
-    return [{lane.stages[0].params["width"] for lane in work.lanes} for work in works]
+    return [{lane.stages[0].params[name] for lane in work.lanes} for work in works]
 
 
 def test_a_strategy_of_ones_own_chooses_and_its_name_is_in_the_store(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_strategy_that_fails_in_the_search_ends_the_run_and_its_results_are_ke
 def test_trials_that_agree_in_what_pack_by_names_are_packed_whatever_else_differs(tmp_path: Path) -> None:
     found = study(tmp_path / "s").run(8, parallelism=1, display="none")
     assert max(lanes(found)) == 4
-    assert all(len(one) == 1 for one in widths(found))
+    assert all(len(one) == 1 for one in values_in_packs(found, "width"))
     alone = study(tmp_path / "default", Line).run(8, parallelism=1, display="none")
     assert max(lanes(alone)) == 1, "by default any integer tells groups"
     assert [trial.value for trial in found.trials] == [trial.value for trial in alone.trials]
