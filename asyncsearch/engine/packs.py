@@ -156,7 +156,7 @@ def _units_left(state: StudyState) -> float:
     if to_begin is None:
         return math.inf
     units = to_begin * (state.scheduler.first_target(TrialId(0)) or 1)
-    structures = sum(1 for packs in state.packs.values() if packs.units or not packs.timed_by)
+    structures = sum(1 for packs in state.packs.values() if packs.has_been_packed)
     return units / max(1, structures) / max(1, len(state.pool.slots))
 
 

@@ -47,6 +47,8 @@ class KnownPacks(msgspec.Struct):
     """Why they train one after another, and the line to change; empty: nobody has said so."""
     units: dict[int, int] = {}
     """Lanes of a pack -> units that its lanes have trained."""
+    observed: dict[int, tuple[float, int]] = {}
+    """Trainings together -> seconds that units took, and how many units these were, without the first of each lease."""
 
     def note(self, seconds: Sequence[tuple[int, float]]) -> None:
         """Take in measured times; the least of each counts, since whatever else happens only adds to it."""
@@ -59,10 +61,36 @@ class KnownPacks(msgspec.Struct):
         return fastest(self.seconds)
 
     @property
+    def has_been_packed(self) -> bool:
+        """Whether this study has packed some, or has tried to."""
+        is_told = bool(self.seconds or self.refusal or self.device or self.memory or self.fits)
+        return bool(self.units) or (is_told and not self.timed_by)
+
+    def observe(self, lanes: int, unit_s: float, units: int) -> None:
+        """Take in how long units of one training took beside others; 1: alone."""
+        seconds, count = self.observed.get(lanes, (0.0, 0))
+        self.observed[lanes] = seconds + unit_s * units, count + units
+
+    @property
     def saved_s(self) -> float | None:
-        """About how many seconds packs have saved, by the measured times; None: nothing was measured."""
-        if not self.units or 1 not in self.seconds:
+        """About how many seconds packs have saved, as was timed or else observed; None: nothing tells it."""
+        if not self.units:
             return None
+        return self._saved_as_observed if 1 not in self.seconds else self._saved_as_timed
+
+    @property
+    def _saved_as_observed(self) -> float | None:
+        """By units that one trained alone, whatever was the reason; first units count as the others did."""
+        packed = {lanes: found for lanes, found in self.observed.items() if lanes > 1}
+        count = sum(units for _, units in packed.values())
+        if 1 not in self.observed or not count:
+            return None
+        alone_s = self.observed[1][0] / self.observed[1][1]
+        spent_s = sum(seconds / lanes for lanes, (seconds, _) in packed.items())
+        return (alone_s - spent_s / count) * sum(self.units.values())
+
+    @property
+    def _saved_as_timed(self) -> float:
         each_s = {count: spent / count for count, spent in self.seconds.items()}
         return sum(
             units * (each_s[1] - min(spent for count, spent in each_s.items() if count <= lanes))
