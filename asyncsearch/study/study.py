@@ -39,7 +39,7 @@ from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.restoring import resumable
-from asyncsearch.study.ablation_check import require_ablated
+from asyncsearch.study.ablation_check import require_ablated, sent_with_functions
 from asyncsearch.study.default_store import DefaultFolder
 from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, script_of, source_hash
 from asyncsearch.study.devices_option import devices_for
@@ -451,8 +451,8 @@ class Study(Results):
         if display is not None and self._bundle is None:
             assert self.trainable is not None
             functions, versions = self.space.custom_functions, self.space.function_versions
-            with_functions = WithFunctions(self.trainable, functions, versions)
-            packed = pack(with_functions if functions else self.trainable)
+            sent = sent_with_functions(self.trainable, self.searcher)
+            packed = pack(WithFunctions(sent, functions, versions) if functions else sent)
             self._bundle = with_sources(packed)
             display.warn(packed.warnings)
         bundle = b"" if display is None else self._with_earlier_functions(self._bundle or b"", display)
