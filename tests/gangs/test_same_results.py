@@ -1,4 +1,4 @@
-"""A trial on several workers has the results that it has on one, within rounding. tests/gangs/test_spark.py: on Spark."""
+"""A trial on several workers has the results that it has on one, within rounding; ``test_spark.py``: on Spark."""
 
 from __future__ import annotations
 

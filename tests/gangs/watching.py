@@ -23,7 +23,7 @@ _MARK = "ASYNCSEARCH_TESTED_STUDY"
 
 
 class Watch:
-    """Follows the ranks that ``killing`` kills, in a thread. Picklable, as the ranks get its folder: it is two paths."""
+    """Follows the ranks that ``killing`` kills, in a thread. Picklable: it is two paths."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -51,7 +51,7 @@ class Watch:
 
     @contextlib.contextmanager
     def following(self) -> Iterator[dict[str, float]]:
-        """Yield how long processes of its gang have outlived each killed rank: moment -> seconds, complete at the end."""
+        """Yield how long its gang has outlived each killed rank: moment -> seconds, complete at the end."""
         found: dict[str, float] = {}
         with os.fdopen(os.open(self._killed, os.O_RDWR), "r+b", buffering=0) as lines:
             reader = threading.Thread(target=_follow, args=(lines, found), daemon=True)
