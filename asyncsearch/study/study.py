@@ -214,7 +214,7 @@ class Study(Results):
         )
         require_choices(self.packing, self._begin_searcher())
         self._could_pack = could_pack(trainable, self.scheduler, pack, share=share)
-        self.gang = gang_for(trainable, workers_per_trial, self.packing, autoscale)
+        self.gang = gang_for(trainable, self.space, workers_per_trial, self.packing, autoscale)
         self._devices = devices_for(devices_per_trial, self.gang)
         self._is_tolerant = require_shared(self.shared, is_tolerant=sharing.tolerant)
         self._bundle: bytes | None = None
