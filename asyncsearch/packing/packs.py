@@ -264,7 +264,9 @@ class Pack:
                 self._unfit[member] = own
             joined = None if own is not None else self._cluster_for(member, clusters)
             clusters.append((None, [member])) if joined is None else joined.append(member)
-        self._groups = [group if not new and group is not None else self._grouped(group, new) for group, new in clusters]
+        self._groups = [
+            group if not new and group is not None else self._grouped(group, new) for group, new in clusters
+        ]
 
     def _cluster_for(
         self, member: Member, clusters: list[tuple[MemberStack | LoneMember | None, list[Member]]]
