@@ -176,6 +176,7 @@ def warm_session(size: int) -> Iterator[None]:
     """Have a session of so many slots that has run a job."""
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else tasks run the first python3 of PATH
     session = SparkSession.builder.master(f"local[{size}]").config("spark.ui.enabled", "false").getOrCreate()
     session.sparkContext.parallelize(range(size), size).map(lambda one: one).collect()
     yield
