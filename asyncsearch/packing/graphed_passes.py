@@ -1,20 +1,20 @@
 """The forward and backward pass of one member, recorded once and replayed: a CUDA graph.
 
-A graph repeats the operations that it has recorded, on the same addresses and with the same numbers, and runs no Python.
-So it is of use only while everything is as it was recorded, which is seen here before each replay, and replays are
-compared with the pass as it is written. The optimizer is no part of it: it updates the weights in place.
+A graph repeats the operations that it has recorded, on the same addresses and with the same numbers, and runs no
+Python. So it is of use only while everything is as it was recorded, which is seen here before each replay, and replays
+are compared with the pass as it is written. The optimizer is no part of it: it updates the weights in place.
 
 Pseudocode of a pass::
 
     recorded for batches of this shape and tensors at these addresses?
         no:   as it is written; after three of them it is recorded
         yes:  the batch is copied to where the graph reads it, and the graph is replayed;
-              the 1st, 2nd, 4th, 8th ... replay is also computed as it is written. Where they differ, no graph is used again
+              the 1st, 2nd, 4th, 8th ... replay is also computed as it is written; where they differ, that one counts,
+              and no graph is used again
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from torch.utils import _pytree
 
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.rounding import is_close
+from asyncsearch.trainers.state.global_generators import capture
 
 _WARM = 3
 """Passes as they are written before one is recorded: libraries choose and allocate in the first ones."""
@@ -104,7 +105,8 @@ class GraphedPasses:
         found = self._recordings.get(key)
         if found is None:
             count = self._counts[key] = self._counts.get(key, 0) + 1
-            if count <= _WARM or len(self._recordings) >= _MOST_SHAPES:
+            recorded = sum(other[-1] == key[-1] for other in self._recordings)
+            if count <= _WARM or recorded >= _MOST_SHAPES:
                 return self._watched(batch)
             found = self._record(key, leaves, structure)
         return self._plain(batch) if found is None else self._replay(found, leaves, batch)
@@ -115,14 +117,16 @@ class GraphedPasses:
         self._counts = {other: one for other, one in self._counts.items() if other[-1] == frozen}
         self._recorded += 1
         if self._recorded > _MOST_MOVES:
-            return self._give_up("its tensors move too often")
+            self._give_up("its tensors move too often")
+            return None
         own = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         parameters, buffers = list(self._member.model.parameters()), _copies(self._member.model.buffers())
         self._clear()
         try:
             loss, replay = self._recorder.record(lambda: self._run(_pytree.tree_unflatten(own, structure)))
         except Exception as error:  # whatever a pass does that cannot be recorded
-            return self._give_up(f"it cannot be recorded ({type(error).__name__}: {str(error).splitlines()[0]})")
+            self._give_up(f"it cannot be recorded ({type(error).__name__}: {_first_line(error)})")
+            return None
         finally:
             _put(self._member.model.buffers(), buffers)
         found = _Recording(own, [parameter.grad for parameter in parameters], loss.detach(), replay)
@@ -166,7 +170,7 @@ class GraphedPasses:
         """Compute a pass as it is written, and see whether it draws: a graph would repeat what was drawn."""
         before = _generators(self._member)
         loss = self._plain(batch)
-        if before != _generators(self._member):
+        if not all(map(np.array_equal, before, _generators(self._member))):
             self._give_up("it draws random numbers")
         return loss
 
@@ -175,8 +179,7 @@ class GraphedPasses:
         return self._run(batch)
 
     def _clear(self) -> None:
-        """Remove all gradients: a recorded one would be added to, and one that is recorded must be written anew."""
-        self._member.optimizer.zero_grad()
+        """Remove all gradients, those included that the optimizer only zeroes or does not know."""
         for parameter in self._member.model.parameters():
             parameter.grad = None
 
@@ -221,13 +224,11 @@ def _agree(one: Any, other: Any) -> bool:
     return one is other if one is None or other is None else is_close(one, other)
 
 
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
 def _generators(member: Member) -> list[Any]:
-    """Return the states of all generators that a pass may draw from without saying so."""
-    device = next(member.model.parameters()).device
-    states = [torch.get_rng_state()]
-    if device.type == "cuda":
-        states.append(torch.cuda.get_rng_state(device))
-    if member.generator is not None:
-        states.append(member.generator.get_state())
-    _, keys, place, *_ = np.random.get_state()
-    return [*(one.numpy().tobytes() for one in states), bytes(keys), place, random.getstate()]
+    """Return the states of all generators that a pass may draw from."""
+    own = None if member.generator is None else member.generator.get_state()
+    return list(_pytree.tree_leaves((own, capture())))

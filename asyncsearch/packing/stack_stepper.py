@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from asyncsearch.events import PackCompiled
 from asyncsearch.packing.compiled_step import CompiledStep, columns_for, put, shape_of, tensors_of
 from asyncsearch.packing.dropout_masks import DROPOUTS, MaskRequest

@@ -1,7 +1,7 @@
 """Passes that are recorded as graphs: the numbers of training as it is written, and no graph where it would be wrong.
 
-The graphs are those of tests/packing/recorded_operations.py: there is no GPU here. What it repeats, and what it does not
-see, are those of a CUDA graph; streams and memory of a device are not tested.
+The graphs are those of tests/packing/recorded_operations.py, since there is no GPU here. They repeat what a CUDA graph
+repeats, and see as little of what changes; streams and memory of a device are not tested.
 """
 
 from __future__ import annotations
@@ -128,10 +128,24 @@ def test_weights_at_other_addresses_are_recorded_anew_and_at_last_no_more() -> N
     assert "Its passes are no graph: its tensors move too often." in packed.describe()[0]
 
 
+def test_shapes_are_recorded_anew_after_weights_have_moved() -> None:
+    one, sizes = sgd(linear()), (SAMPLES, 5, 4, 3)
+    alone, packed = clone(one), Pack([one], RecordedOperations())
+    for step in range(40):
+        if step == 20:
+            for parameter in one.model.parameters():
+                parameter.data = parameter.data.clone()
+        now = batch(step, sizes[step % len(sizes)])
+        step_alone(alone, now)
+        packed.step(now)
+    assert difference(state_of(one), state_of(alone)) < CLOSE
+    assert recorder(packed).recorded == 8
+
+
 def test_a_layer_in_another_mode_and_a_frozen_weight_are_no_part_of_the_graph() -> None:
     def change(step: int, one: Member) -> None:
         one.model[1].train(step < 6)
-        one.model[0].weight.requires_grad_(step < 9)
+        one.model[0].weight.requires_grad_(step < 14)
 
     model = nn.Sequential(nn.Linear(6, 5, bias=False), nn.BatchNorm1d(5), nn.Linear(5, 3))
     assert recorder(trained(sgd(model), 20, change)).recorded >= 2
@@ -178,17 +192,70 @@ def test_a_loss_that_cannot_be_recorded_trains_as_alone() -> None:
     trained(sgd(linear(), loss=reads_a_value))
 
 
-def test_a_loss_that_reads_what_changes_is_found_by_the_comparison() -> None:
-    """What a graph does not see: a number of Python that is another one at each step."""
+Loss = Callable[[Any, Any, float], Any]
+
+
+def scaled(model: Any, now: Any, factor: float) -> Any:
+    """Return a loss whose value changes with a number of Python."""
+    return cross_entropy(model, now) * factor
+
+
+def pulled(model: Any, now: Any, factor: float) -> Any:
+    """Return one whose gradients alone do."""
+    size = sum(parameter.square().sum() for parameter in model.parameters())
+    return cross_entropy(model, now) + factor * (size - size.detach())
+
+
+def averaged(model: Any, now: Any, factor: float) -> Any:
+    """Return one with which a buffer alone does."""
+    model[1].momentum = 0.1 / factor
+    return cross_entropy(model, now)
+
+
+class Zeroing(torch.optim.SGD):  # type: ignore[misc]
+    """Keeps the gradients, and sets them to zero."""
+
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        super().zero_grad(set_to_none)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, Zeroing])
+@pytest.mark.parametrize("loss", [scaled, pulled, averaged])
+def test_a_loss_that_reads_what_changes_is_found_by_the_comparison_and_leaves_nothing(loss: Loss, kind: Any) -> None:
     now = {"factor": 1.0}
-    one = sgd(linear(), loss=lambda model, its: cross_entropy(model, its) * now["factor"])
+    model = nn.Sequential(nn.Linear(6, 5, bias=False), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    one = sgd(model, loss=lambda model, its: loss(model, its, now["factor"]))
+    one.optimizer = kind(model.parameters(), 0.05)
 
     def change(step: int, _: Member) -> None:
-        now["factor"] = 1.0 + step
+        now["factor"] = 1.0 + max(0, step - WARM)
 
-    packed = trained(one, WARM + 2, change)
+    packed = trained(one, WARM + 4, change)
     assert "no graph: a replay and the pass as it is written do not agree" in packed.describe()[0]
-    trained(one, 4, change)
+
+
+def test_numbers_in_a_batch_are_part_of_what_was_recorded() -> None:
+    one = sgd(linear(), loss=lambda model, its: cross_entropy(model, its[:2]) * its[2])
+    alone, packed = clone(one), Pack([one], RecordedOperations())
+    for step in range(20):
+        now = (*batch(step), 1.0 + step % 2)
+        step_alone(alone, now)
+        packed.step(now)
+    assert difference(state_of(one), state_of(alone)) < CLOSE
+    assert recorder(packed).recorded == 2
+
+
+def test_batches_and_losses_of_earlier_steps_stay_as_they_were() -> None:
+    packed, given = Pack([sgd(linear())], RecordedOperations()), [batch(step) for step in range(9)]
+    losses = [packed.step(now) for now in given]
+    assert len({float(loss) for loss in losses}) == 9
+    assert all(torch.equal(now[0], batch(step)[0]) for step, now in enumerate(given))
+
+
+def test_a_weight_that_the_optimizer_does_not_know_prevents_no_graph() -> None:
+    model = linear().double()
+    one = Member(model, torch.optim.SGD(model[2].parameters(), 0.05))
+    assert "Its passes are a graph." in trained(one).describe()[0]
 
 
 def test_on_the_cpu_no_cuda_graph_is_recorded() -> None:
