@@ -3,9 +3,13 @@
 Figures, on processes of this machine, medians of several trials:
 ``gang_start_s``: from the assignment of work to a gang of 2 whose workers have trained before to its first report; the
 baseline is the first unit of two new bare processes that meet by torch itself. ``gang_start_4_s``: the same with 4.
-``gang_start_2_spark_s``, ``gang_start_4_spark_s``: the same gangs; the baseline is the first unit of a job of pyspark's
-``TorchDistributor`` with the same function and as many processes, in a warm session. They are left out, and the reason
-is printed, where pyspark or pyarrow is not installed.
+``gang_start_2_spark_s``, ``gang_start_4_spark_s``: the same with ``backend="spark"``; the baseline is the time from the
+start of a job of pyspark's ``TorchDistributor`` with the same function and as many processes to its first unit. Both
+run in one session that has run a job before. Our workers are warm, their processes have imported torch for an earlier
+trial; those of each job of ``TorchDistributor`` are new, since it keeps none.
+``gang_first_2_spark_s``, ``gang_first_4_spark_s``: cold beside cold: from the call of ``study.run`` to the first report
+of a study's first gang, the start of the driver, of the workers and their import of torch included; the baseline is
+the same. Those of Spark are left out, and the reason is printed, where pyspark or pyarrow is not installed.
 ``gang_unit_ms``: a unit of one step on a gang of 2; the baseline is the same loop in two bare processes of torch.
 ``gang_restart_s``: from the death of a rank to the first report of the trial's next attempt; the baseline is the start
 of a new pair of bare processes.
@@ -16,6 +20,7 @@ of a new pair of bare processes.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import itertools
 import os
@@ -26,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +82,7 @@ def fit(rank: int, size: int, units: Any, report: Any) -> list[float]:
     return times
 
 
-def searched(size: int, trials: int, units: int, *, dies: str = "") -> list[Any]:
+def searched(size: int, trials: int, units: int, *, dies: str = "", backend: str = "processes") -> list[Any]:
     """Search on one gang, and return the records of its journal; ``dies``: a file that the second rank leaves once."""
     sys.path.insert(0, str(Path(__file__).parent))
 
@@ -104,7 +109,7 @@ def searched(size: int, trials: int, units: int, *, dies: str = "") -> list[Any]
             searcher=GridSearch(),
             scheduler=FIFO(max_resource=units),
             store=folder + "/study",
-            backend="processes",
+            backend=backend,
             workers_per_trial=size,
         )
         study.run(parallelism=size, display="none")
@@ -122,6 +127,11 @@ def starts(records: Sequence[Any]) -> list[float]:
         if isinstance(record.event, Reported) and record.event.lease.number not in found:
             found[record.event.lease.number] = record.t - assigned[record.event.lease.number]
     return [seconds for number, seconds in found.items() if number]
+
+
+def first_s(records: Sequence[Any], began: float) -> float:
+    """Return the seconds from a time to the first report."""
+    return next(record.t for record in records if isinstance(record.event, Reported)) - began
 
 
 def unit_ms(records: Sequence[Any]) -> float:
@@ -161,13 +171,21 @@ def missing_for_spark() -> str:
     return ", ".join(name for name in ("pyspark", "pyarrow", "torch") if importlib.util.find_spec(name) is None)
 
 
-def distributed(size: int, jobs: int) -> float:
-    """Return the median seconds from the start of a ``TorchDistributor`` job to its first unit, in a warm session."""
-    from pyspark.ml.torch.distributor import TorchDistributor
+@contextlib.contextmanager
+def warm_session(size: int) -> Iterator[None]:
+    """Have a session of so many slots that has run a job."""
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else tasks run the first python3 of PATH
     session = SparkSession.builder.master(f"local[{size}]").config("spark.ui.enabled", "false").getOrCreate()
     session.sparkContext.parallelize(range(size), size).map(lambda one: one).collect()
+    yield
+    session.stop()
+
+
+def distributed(size: int, jobs: int) -> float:
+    """Return the median seconds from the start of a ``TorchDistributor`` job to its first unit."""
+    from pyspark.ml.torch.distributor import TorchDistributor
 
     def train() -> float:
         import torch
@@ -184,9 +202,25 @@ def distributed(size: int, jobs: int) -> float:
         first: float = TorchDistributor(num_processes=size, local_mode=False, use_gpu=False).run(train)
         return first - began
 
-    found = [seconds() for _ in range(jobs)]
-    session.stop()
-    return statistics.median(found)
+    return statistics.median(seconds() for _ in range(jobs))
+
+
+def first_on_spark_s(size: int) -> float:
+    """Return the seconds from the call of ``study.run`` to the first report of its first gang."""
+    began = time.time()
+    return first_s(searched(size, 1, 2, backend="spark"), began)
+
+
+def spark_figures(size: int, trials: int, jobs: int) -> list[Figure]:
+    """Return how long a gang takes to start on Spark, warm and cold, beside ``TorchDistributor`` in one session."""
+    with warm_session(size):
+        job = distributed(size, jobs)
+        warm = statistics.median(starts(searched(size, trials, 2, backend="spark")))
+        cold = statistics.median(first_on_spark_s(size) for _ in range(jobs))
+    return [
+        Figure(f"gang_start_{size}_spark_s", warm, "s", job),
+        Figure(f"gang_first_{size}_spark_s", cold, "s", job),
+    ]
 
 
 def start_figures(trials: int, jobs: int) -> list[Figure]:
@@ -198,7 +232,7 @@ def start_figures(trials: int, jobs: int) -> list[Figure]:
         took = statistics.median(starts(searched(size, trials, 2)))
         figures.append(Figure(name, took, "s", bare(size, 2)[0]))
         if not missing:
-            figures.append(Figure(f"gang_start_{size}_spark_s", took, "s", distributed(size, jobs)))
+            figures += spark_figures(size, trials, jobs)
     return figures
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -35,11 +36,12 @@ class SharedWorkers:
         *,
         turn_s: float = TURN_S,
         patience_s: float = PATIENCE_S,
+        spare_s: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin without studies; see ``WorkerBroker``."""
         self.workers = workers
-        self._broker = WorkerBroker(workers, turn_s=turn_s, patience_s=patience_s)
+        self._broker = WorkerBroker(workers, turn_s=turn_s, patience_s=patience_s, spare_s=spare_s)
         self._clock = clock
         self._drivers: dict[str, PostEvent] = {}
         self._changed = threading.Condition()

@@ -19,7 +19,7 @@ from asyncsearch.engine.stopping import Emit
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.trial import UNBOUNDED
 
-_GIVEN_BACK = "another study has the worker"
+_GIVEN_BACK = "another study or application may have the worker"
 _FEWER = "it goes on with fewer workers, since another study has some of its own"
 
 

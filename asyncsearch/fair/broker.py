@@ -6,8 +6,9 @@ have not given back yet, never exceeds the workers of the cluster.
 
 Shares follow from ``shares.py``. Where they are not whole, studies take turns of at least ``turn_s`` seconds: a worker
 changes its study only once another study lags by so many seconds of a worker (``service.py``). A worker is asked back
-only if another study waits for it, and a need that falls counts as it was for ``settle_s`` seconds, so that the moment
-between two stages moves no worker. A worker that was not given back after ``patience_s`` seconds is asked for at the
+only if another study waits for it, or, where others use the cluster besides, if its study had no need of it for
+``spare_s`` seconds; and a need that falls counts as it was for ``settle_s`` seconds, so that the moment between two
+stages moves no worker. A worker that was not given back after ``patience_s`` seconds is asked for at the
 end of its present unit of training.
 
 A study whose trials train on several workers gets and gives back as many at once as its gangs can use. Until they are
@@ -29,6 +30,8 @@ from asyncsearch.fair.shares import divide
 TURN_S = 30.0
 SETTLE_S = 1.0
 PATIENCE_S = 60.0
+SPARE_S = 10.0
+"""As ``spare_s`` where what is given back is of use to others: longer than most waits for the end of a stage."""
 _SOON_S = 0.001
 _ALONE = GangSizes()
 
@@ -97,6 +100,8 @@ class _Member(msgspec.Struct):
     starting: int = 0
     asked_s: float | None = None
     """Since when it has more workers than its share; None: it has not."""
+    spare_s: float | None = None
+    """Since when its share is more than it is to have; None: it is not."""
 
     @property
     def taken(self) -> int:
@@ -118,7 +123,13 @@ class WorkerBroker:
     """Shares the workers of one cluster out. ``handle`` takes every fact, in the order of time."""
 
     def __init__(
-        self, workers: int, *, turn_s: float = TURN_S, settle_s: float = SETTLE_S, patience_s: float = PATIENCE_S
+        self,
+        workers: int,
+        *,
+        turn_s: float = TURN_S,
+        settle_s: float = SETTLE_S,
+        patience_s: float = PATIENCE_S,
+        spare_s: float = math.inf,
     ) -> None:
         """Begin without studies.
 
@@ -128,9 +139,11 @@ class WorkerBroker:
                 only.
             settle_s: how long a need that has fallen counts as it was.
             patience_s: how long a study may take to give a worker back at the boundary of a stage.
+            spare_s: after how long a study gives back workers that it does not need and no other study waits for; at
+                infinity it keeps them.
         """
         self.workers = workers
-        self._turn_s, self._settle_s, self._patience_s = turn_s, settle_s, patience_s
+        self._turn_s, self._settle_s, self._patience_s, self._spare_s = turn_s, settle_s, patience_s, spare_s
         self._members: dict[str, _Member] = {}
         self._service = Service()
         self._parts: dict[str, FairPart] = {}
@@ -147,7 +160,7 @@ class WorkerBroker:
         self._service.advance(now)
         self._learn(fact, now)
         self._settle(now)
-        decisions = [*self._decide(), *self._urge(now)]
+        decisions = [*self._decide(now), *self._urge(now)]
         self._due_s = self._next_due(now)
         return decisions
 
@@ -190,7 +203,7 @@ class WorkerBroker:
             if member.fell_s is None or now >= member.fell_s + self._settle_s:
                 member.demand, member.fell_s = msgspec.structs.replace(member.demand, workers=member.needs), None
 
-    def _decide(self) -> list[SetShare]:
+    def _decide(self, now: float) -> list[SetShare]:
         demands = [member.demand for member in self._members.values()]
         self._parts = divide(demands, self.workers, self._turns())
         rates = {study: float(part.rate) for study, part in self._parts.items()}
@@ -199,6 +212,7 @@ class WorkerBroker:
         open_to = {study: member for study, member in self._members.items() if member.is_answered}
         former = {study: member.share for study, member in open_to.items()}
         self._ask_back(open_to)
+        self._spare(open_to, now)
         self._grant(open_to)
         return [SetShare(study, member.share) for study, member in open_to.items() if member.share != former[study]]
 
@@ -225,6 +239,16 @@ class WorkerBroker:
             kept = member.demand.sizes.usable(member.share - given) if given else member.share
             short -= member.share - kept
             member.share = kept
+
+    def _spare(self, members: Mapping[str, _Member], now: float) -> None:
+        """Lower the shares of studies that had more than they are to have for long, though no other study waits."""
+        for study, member in members.items():
+            if member.share <= self._target(study):
+                member.spare_s = None
+            elif member.spare_s is None:
+                member.spare_s = now
+            elif now >= member.spare_s + self._spare_s:
+                member.share, member.spare_s = member.demand.sizes.usable(self._target(study)), None
 
     def _grant(self, members: Mapping[str, _Member]) -> None:
         """Raise the shares of studies that have less than their own, the one that misses most for its weight first."""
@@ -261,6 +285,9 @@ class WorkerBroker:
     def _next_due(self, now: float) -> float | None:
         dues = [member.fell_s + self._settle_s for member in self._members.values() if member.fell_s is not None]
         dues += [member.asked_s + self._patience_s for member in self._members.values() if member.asked_s is not None]
+        answered = [member for member in self._members.values() if member.is_answered]  # nothing is told to others
+        spares = [member.spare_s for member in answered if member.spare_s is not None]
+        dues += [since_s + self._spare_s for since_s in spares if math.isfinite(self._spare_s)]
         turn = self._next_turn(now)
         return min([*dues, *([] if turn is None else [turn])], default=None)
 

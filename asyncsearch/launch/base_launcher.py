@@ -63,6 +63,8 @@ class Preflight(msgspec.Struct, frozen=True):
     cores hinder each other."""
     warnings: tuple[str, ...] = ()
     """Warnings for the user, in sentences."""
+    is_elastic: bool = False
+    """Whether the cluster takes what is given back, for others, and brings it again."""
     place: str = ""
     """Where the workers run, for people: ``processes on this machine``, ``Spark local[2]``."""
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from itertools import takewhile
 
 _ANSWERS_WITHIN_S = 30.0
-_LINE = re.compile(r"^(GPU|\s+MIG) .*\(UUID: ([^)\s]+)\)", re.MULTILINE)
+_LINE = re.compile(r"^(GPU|\s+MIG) (.*)\(UUID: ([^)\s]+)\)", re.MULTILINE)
+_PLACE = re.compile(r"^\d+: |\s+Device\s+\d+:")
 
 
 def machine_devices(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -20,19 +21,57 @@ def machine_devices(environment: Mapping[str, str]) -> tuple[str, ...]:
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return named_in(_listed())
-    names = [name.strip() for name in visible.split(",") if name.strip()]
-    return tuple(map(str, range(len(list(takewhile(_is_device, names))))))
+    return tuple(map(str, range(len(_visible(visible)))))
+
+
+def machine_kinds(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what kinds of GPUs ``machine_devices`` names, in its order, as ``nvidia-smi -L`` says; empty: unknown.
+
+    Indices in ``CUDA_VISIBLE_DEVICES`` say nothing of a kind on a machine with several: CUDA numbers the fastest first,
+    ``nvidia-smi`` by bus, unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``.
+    """
+    listed = _listed()
+    kinds = kinds_in(listed)
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return tuple(kinds[name] for name in named_in(listed))
+    found = [_kind_of(name, kinds, environment.get("CUDA_DEVICE_ORDER", "")) for name in _visible(visible)]
+    return tuple(found) if all(found) else ()
+
+
+def kinds_in(listed: str) -> dict[str, str]:
+    """Return the kind of each UUID in what ``nvidia-smi -L`` printed; that of a MIG device begins with its GPU's."""
+    kinds, gpu = {}, ""
+    for kind, words, name in _LINE.findall(listed):
+        model = _PLACE.sub("", words).strip()
+        gpu = model if kind == "GPU" else gpu
+        kinds[name] = gpu if kind == "GPU" else f"{gpu} MIG {model}"
+    return kinds
 
 
 def named_in(listed: str) -> tuple[str, ...]:
     """Return the UUIDs in what ``nvidia-smi -L`` printed: of a GPU that is cut into MIG devices, those of these."""
     found: list[list[str]] = []
-    for kind, name in _LINE.findall(listed):
+    for kind, _, name in _LINE.findall(listed):
         if kind == "GPU":
             found.append([name])
         elif found:
             found[-1].append(name)
     return tuple(name for names in found for name in (names[1:] or names))
+
+
+def _visible(names: str) -> list[str]:
+    """Return the names in ``CUDA_VISIBLE_DEVICES`` that CUDA reads."""
+    return list(takewhile(_is_device, [name.strip() for name in names.split(",") if name.strip()]))
+
+
+def _kind_of(name: str, kinds: Mapping[str, str], order: str) -> str:
+    """Return the kind of what ``CUDA_VISIBLE_DEVICES`` names, a UUID, its beginning, or an index; empty: unknown."""
+    if not name.isdecimal():
+        return next((kind for uuid, kind in kinds.items() if uuid.startswith(name)), "")
+    gpus = [kind for uuid, kind in kinds.items() if uuid.startswith("GPU-")]
+    is_known = order == "PCI_BUS_ID" or len({*gpus}) == 1
+    return gpus[int(name)] if is_known and int(name) < len(gpus) else ""
 
 
 def _is_device(name: str) -> bool:

@@ -15,7 +15,7 @@ from asyncsearch.simulate.options import Delays, Faults, Loss, TrainingModel, Un
 from asyncsearch.simulate.quadratic import NoisyQuadratic
 from asyncsearch.simulate.random_faults import Chance
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
-from asyncsearch.simulate.result import Arrival, SimulatedIncumbent, SimulationResult
+from asyncsearch.simulate.result import Arrival, SimulatedIncumbent, SimulationResult, SizedTraining
 from asyncsearch.simulate.shared_cluster import Holding, SharedSimulation
 from asyncsearch.simulate.simulated_search import simulate
 from asyncsearch.simulate.workloads import Curves, Workload
@@ -34,6 +34,7 @@ __all__ = [
     "SimulatedIncumbent",
     "Simulation",
     "SimulationResult",
+    "SizedTraining",
     "TrainingModel",
     "Until",
     "Workload",

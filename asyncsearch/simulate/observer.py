@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from asyncsearch.actions import AnyAction, CreateTrial, MoveTrial, Promote
+from asyncsearch.actions import AnyAction, Assign, CreateTrial, MoveTrial, Promote
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Reported
 from asyncsearch.ids import TrialId
 from asyncsearch.simulate.options import Until
-from asyncsearch.simulate.result import Arrival, SimulatedIncumbent
+from asyncsearch.simulate.result import Arrival, SimulatedIncumbent, SizedTraining
 from asyncsearch.trial import TrialState
+from asyncsearch.work import Work
 
 
 class SimulationObserver:
@@ -26,6 +27,7 @@ class SimulationObserver:
     def __init__(self, state: StudyState, until: Until, most_trials: int | None) -> None:
         self.incumbents: list[SimulatedIncumbent] = []
         self.arrivals: list[Arrival] = []
+        self.sizes: list[SizedTraining] = []
         self.promotions = 0
         self.reason = ""
         """Why the simulation was halted, in words; empty: it was not."""
@@ -43,10 +45,17 @@ class SimulationObserver:
             if type(action) is MoveTrial:
                 if action.to is TrialState.PAUSED or action.to is TrialState.COMPLETED:
                     self._record_arrival(now, action.trial)
+            elif type(action) is Assign:
+                self._record_size(now, action.work)
             elif type(action) is Promote:
                 self.promotions += 1
             elif type(action) is CreateTrial and action.trial + 1 == self._most_trials:
                 self._stop(f"{self._most_trials:,} trials began before it was met; num_trials= lets more begin")
+
+    def _record_size(self, now: float, work: Work) -> None:
+        if isinstance(work.sized, str):
+            trial = work.lanes[0].stages[0].trials[0]
+            self.sizes.append(SizedTraining(now, trial, 1 + len(work.followers), work.sized))
 
     def _record_arrival(self, now: float, trial: TrialId) -> None:
         resource = self._state.trials[trial].resource

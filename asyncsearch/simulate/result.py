@@ -30,6 +30,16 @@ class Arrival(msgspec.Struct, frozen=True):
     resource: int
 
 
+class SizedTraining(msgspec.Struct, frozen=True):
+    """A trial began to train, or went on, with more workers than others have."""
+
+    at_s: float
+    trial: TrialId
+    workers: int
+    reason: str
+    """By which rule of ``autoscale=``, in words."""
+
+
 class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a simulated search went; ``print`` it. Times are virtual seconds from its beginning."""
 
@@ -47,6 +57,8 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     incumbents: tuple[SimulatedIncumbent, ...]
     """The best value so far, each time it changed, in the order of time."""
     arrivals: tuple[Arrival, ...]
+    sizes: tuple[SizedTraining, ...] = ()
+    """Which trials got more workers than others, by ``autoscale=``, in the order of time."""
     promotions: int
     max_resource: int | None
     state: StudyState

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from datetime import timedelta
@@ -12,7 +13,7 @@ from asyncsearch.driver.interrupts import interruption, interrupts_to
 from asyncsearch.driver.shared_workers import SharedWorkers, WorkerShare
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
-from asyncsearch.fair.broker import StudyJoined
+from asyncsearch.fair.broker import SPARE_S, StudyJoined
 from asyncsearch.fair.demands import Demand
 from asyncsearch.launch import chosen, require_backend
 from asyncsearch.launch.base_launcher import Launcher, Preflight
@@ -239,7 +240,12 @@ class Cluster:
 
     def _use(self, found: Preflight) -> None:
         self._found = found
-        self._workers = SharedWorkers(found.parallelism, turn_s=self._turn_s, patience_s=self._patience_s)
+        self._workers = SharedWorkers(
+            found.parallelism,
+            turn_s=self._turn_s,
+            patience_s=self._patience_s,
+            spare_s=SPARE_S if found.is_elastic else math.inf,
+        )
         self._ending.callback(self._workers.close)
 
     def _say_notes(self) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
 from asyncsearch.launch.base_launcher import Launcher
+from asyncsearch.launch.machine_devices import machine_kinds
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.report.formatting import many
 
@@ -104,6 +106,33 @@ def workers_with_devices(found: int, asked: int | None, devices: Sequence[str], 
             f"{len(devices)}: run with parallelism={room}, or lower devices_per_trial=."
         )
     return min(found, room)
+
+
+def require_equal_kinds(devices: Sequence[str] | None, per_worker: float | None, gang: Gang | None, count: int) -> None:
+    """Refuse workers that would train a trial together on GPUs of different kinds of this machine.
+
+    Args:
+        devices: as ``with_devices`` returns them.
+        per_worker: as in ``devices_for``.
+        gang: of the study.
+        count: number of workers.
+
+    Raises:
+        UsageError: ``nvidia-smi -L`` says that they are of different kinds.
+    """
+    if gang is None or devices is None or per_worker is None:
+        return
+    kinds = machine_kinds(os.environ)
+    if len(kinds) != len(devices):
+        return
+    seen = [devices_of(worker, kinds, per_worker) for worker in range(count)]
+    other = next((worker for worker in range(count) if seen[worker] != seen[0]), None)
+    if other is not None:
+        raise UsageError(
+            f"The workers that train a trial together would have unequal devices: worker-0 {' and '.join(seen[0])}, "
+            f"worker-{other} {' and '.join(seen[other])} (nvidia-smi -L). Each step would take as long as on the "
+            "slowest: name GPUs of one kind in CUDA_VISIBLE_DEVICES, or leave out workers_per_trial= and autoscale=."
+        )
 
 
 def many_devices(per_worker: float) -> str:

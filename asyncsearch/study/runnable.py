@@ -55,7 +55,13 @@ from asyncsearch.store.scratch import sweep_machine
 from asyncsearch.study import kept_functions, trial_dirs
 from asyncsearch.study.background import begun
 from asyncsearch.study.definition import StudyDefinition, pickled, require_same
-from asyncsearch.study.devices_option import devices_of, many_devices, require_own_devices, with_devices
+from asyncsearch.study.devices_option import (
+    devices_of,
+    many_devices,
+    require_equal_kinds,
+    require_own_devices,
+    with_devices,
+)
 from asyncsearch.study.gang_option import require_workers, useful_workers, workers_for
 from asyncsearch.study.results import ReadState
 from asyncsearch.study.run import Search, run_search
@@ -149,6 +155,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                 if room < found.parallelism:  # each of fewer workers has more cores
                     found = launcher.check(room)
                 preflight = msgspec.structs.replace(found, parallelism=workers_for(what.gang, room))
+                require_equal_kinds(devices, what.devices, what.gang, preflight.parallelism)
                 launcher.warm_up(preflight.parallelism)
             # Beside the store's writes, which come before workers need it; no process is forked from here on.
             is_remote = launcher.transport is None

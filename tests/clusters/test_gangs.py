@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from asyncsearch import Study
 from tests.clusters.gang_search import KILLED, UNITS, make_study
-from tests.clusters.tools import SMALL, TWO_EXECUTORS, Machine, Submitted
+from tests.clusters.tools import ELASTIC, SMALL, TWO_EXECUTORS, Machine, Submitted
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -33,10 +34,11 @@ def require_what_one_worker_reaches(search: Submitted, folder: Path, alone: Stud
         assert failures == "0"
 
 
+@pytest.mark.parametrize("allocation", [TWO_EXECUTORS, ELASTIC], ids=["fixed", "dynamic allocation"])
 def test_gangs_of_two_executors_reach_what_one_worker_does_and_outlive_a_rank(
-    machine: Machine, two_workers: str, hdfs: str, tmp_path: Path, alone: Study
+    machine: Machine, two_workers: str, hdfs: str, tmp_path: Path, alone: Study, allocation: Sequence[str]
 ) -> None:
-    options = (*SMALL, *TWO_EXECUTORS)
+    options = (*SMALL, *allocation)
     store = f"{hdfs}/{tmp_path.name}"
     search = machine.submit("submit_standalone.sh", tmp_path, *options, SEARCH, tmp_path, store)
     require_what_one_worker_reaches(search, tmp_path, alone)

@@ -7,22 +7,10 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import Study
-from tests.clusters.tools import SEARCH, SMALL, Machine, Submitted, require_whole
+from tests.clusters.tools import ELASTIC, SEARCH, SMALL, Machine, Submitted, require_whole
 from tests.faults.accounts import losses, tell, wasted
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
-ELASTIC = [
-    word
-    for setting in (
-        "spark.dynamicAllocation.enabled=true",
-        "spark.dynamicAllocation.shuffleTracking.enabled=true",
-        "spark.dynamicAllocation.maxExecutors=3",
-        "spark.executor.cores=1",
-        "spark.decommission.enabled=true",
-    )
-    for word in ("--conf", setting)
-]
 
 
 def executors(search: Submitted) -> set[str]:

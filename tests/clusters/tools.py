@@ -29,6 +29,19 @@ SMALL = ("--executor-memory", "512m", "--driver-memory", "512m")
 TWO_EXECUTORS = ("--conf", "spark.executor.instances=2")
 """Lets a search on a standalone cluster wait for the second executor, however long a busy machine takes to start it."""
 
+ELASTIC = [
+    word
+    for setting in (
+        "spark.dynamicAllocation.enabled=true",
+        "spark.dynamicAllocation.shuffleTracking.enabled=true",
+        "spark.dynamicAllocation.maxExecutors=3",
+        "spark.executor.cores=1",
+        "spark.decommission.enabled=true",
+    )
+    for word in ("--conf", setting)
+]
+"""Options of dynamic allocation, with executors of one slot."""
+
 
 class Unit(NamedTuple):
     """A trained unit, as the trial has noted it."""

@@ -78,8 +78,9 @@ def test_a_search_is_shorter_and_takes_at_most_one_over_the_efficiency_of_worker
     alone, together = search(scheduler, None), search(scheduler, Autoscale(0.75))
     assert together.is_complete
     assert together.wall_s < alone.wall_s
-    pauses = 1.1  # what starting gangs takes besides training
-    assert together.busy_s <= alone.busy_s / 0.75 * pauses
+    assert together.busy_s <= alone.busy_s / 0.75
+    assert max(one.workers for one in together.sizes) > 1
+    assert alone.sizes == ()
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -115,6 +116,14 @@ def played(state: StudyState, trials: int, workers: int) -> Recorded:
         delays=DELAYS,
         training=TrainingModel(gang_speedup=CURVE),
     )
+
+
+def test_a_simulation_says_which_trials_got_more_workers_when_and_why() -> None:
+    result = search(ASHA(max_resource=27), Autoscale(0.75))
+    assert all(0 < one.at_s < result.wall_s for one in result.sizes)
+    assert all(one.reason.startswith(f"{one.workers} workers: ") for one in result.sizes)
+    assert [one.at_s for one in result.sizes] == sorted(one.at_s for one in result.sizes)
+    assert {one.trial for one in result.sizes} <= {one.trial for one in result.arrivals if one.resource > 1}
 
 
 def test_trials_that_wait_get_workers_before_any_gets_more() -> None:

@@ -86,6 +86,22 @@ def test_workers_that_nobody_else_needs_are_not_asked_back() -> None:
     assert world.broker.share_of("a") == 4
 
 
+def test_where_others_use_the_cluster_besides_a_study_gives_back_what_it_has_not_needed_for_long() -> None:
+    world = World(4, spare_s=10.0)
+    world.join("a", 4)
+    world.pass_time(10.0)
+    world.needs["a"] = 1
+    world.report("a")
+    world.pass_time(10.5)  # a second of them for the need to count
+    assert world.broker.share_of("a") == 4
+    world.pass_time(6.0)
+    assert (world.broker.share_of("a"), world.held()) == (1, {"a": 1})
+    world.needs["a"] = 3
+    world.report("a")
+    world.pass_time(0.5)
+    assert world.held() == {"a": 3}
+
+
 def test_what_is_not_given_back_at_a_boundary_is_asked_for_at_the_end_of_the_unit() -> None:
     world = World(2, stage_s=10_000.0, patience_s=60.0)
     world.join("a", 2)

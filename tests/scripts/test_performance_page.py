@@ -38,3 +38,23 @@ def test_a_time_beyond_its_baseline_misses_its_goal_by_itself(page: Any) -> None
     figure = {"name": "executor_beyond_s", "value": 1.2, "unit": "s", "baseline": 30.0, "ratio": 0.04}
     assert "**1.2 s** | <= 1 |" in page.row("recovery", figure)
     assert "| -0.2 s | <= 1 |" in page.row("recovery", figure | {"value": -0.2})
+
+
+def test_a_goal_of_the_ratio_is_held_against_the_ratio(page: Any) -> None:
+    figure = {"name": "throughput", "value": 0.5, "unit": "units/s", "baseline": 0.52, "ratio": 0.962}
+    assert "| 0.5 units/s | ratio >= 0.98 | 0.52 | **0.962** |" in page.row("fair", figure)
+    assert "| ratio >= 0.98 | 0.5 | 1 |" in page.row("fair", figure | {"baseline": 0.5, "ratio": 1.0})
+
+
+def test_a_kept_output_is_read_and_one_that_fails_costs_its_own_rows_only(
+    page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "gang.txt").write_text('[{"name": "g", "value": 1.0, "unit": "s", "baseline": 1.0, "ratio": 1.0}]\n')
+
+    def fail(name: str) -> None:
+        raise page.BenchmarkError(name)
+
+    monkeypatch.setattr(page, "run", fail)
+    assert page.write_each({"fair": None, "gang": None}, tmp_path) == 1
+    assert [name for name, rows in page.rows_before().items() if rows] == ["gang"]
+    assert not (tmp_path / "fair.txt").exists()

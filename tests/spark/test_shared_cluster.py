@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from asyncsearch import ASHA, Cluster, Study, uniform
+from asyncsearch import ASHA, FIFO, Cluster, Study, uniform
 from asyncsearch.actions import DismissWorker
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
@@ -62,3 +63,63 @@ def test_three_studies_take_turns_on_two_slots_and_their_jobs_are_in_the_pool_of
     assert given_back
     assert context._jsc.sc().getPoolForName("team").isDefined()
     assert not context.statusTracker().getActiveJobsIds()
+
+
+PATIENCE_S = 300.0
+
+
+def await_file(path: Path) -> None:
+    """Wait for a file, in this process or in a task."""
+    for _ in range(int(20 * PATIENCE_S)):
+        if path.exists():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError(f"there is no {path.name}")
+
+
+def in_pool(context: Any, pool: str, call: Callable[[], Any]) -> threading.Thread:
+    """Call in a thread whose jobs are in a pool."""
+
+    def run() -> None:
+        context.setLocalProperty(POOL, pool)
+        call()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_search_gets_a_slot_before_the_waiting_tasks_of_a_job_in_another_pool_and_both_go_on(
+    tmp_path: Path, session: Any
+) -> None:
+    context, folder = session.sparkContext, tmp_path
+
+    def task(number: int) -> None:
+        (folder / f"begun-{number}").touch()
+        await_file(folder / f"go-{number}")
+
+    def waits(trial: Any) -> None:
+        (folder / "trains").touch()
+        await_file(folder / "go-trial")
+        trial.report(loss=1.0)
+
+    study = Study(
+        waits, space={"x": uniform(0.0, 1.0)}, metric="loss", mode="min", scheduler=FIFO(), store=tmp_path / "study"
+    )
+    job = in_pool(context, "jobs", lambda: context.parallelize(range(4), 4).foreach(task))
+    for number in (0, 1):
+        await_file(folder / f"begun-{number}")
+    search = in_pool(context, "searches", lambda: study.run(num_trials=1, parallelism=1, display="none"))
+    while len(context.statusTracker().getActiveJobsIds()) < 2:
+        threading.Event().wait(0.05)
+    (folder / "go-0").touch()
+    await_file(folder / "trains")
+    assert not (folder / "begun-2").exists(), "by FIFO the earlier job would have had the slot"
+    for number in (1, 2, 3):
+        (folder / f"go-{number}").touch()
+    job.join(PATIENCE_S)
+    assert not job.is_alive(), "the job goes on in the other slot"
+    assert search.is_alive()
+    (folder / "go-trial").touch()
+    search.join(PATIENCE_S)
+    assert study.trials[0].state is TrialState.COMPLETED

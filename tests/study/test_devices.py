@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import FIFO, Autoscale, Cluster, Study, choice
+from asyncsearch import FIFO, Autoscale, Cluster, Gang, Study, choice
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
-from asyncsearch.launch.machine_devices import machine_devices, named_in
+from asyncsearch.launch.machine_devices import kinds_in, machine_devices, machine_kinds, named_in
 from asyncsearch.launch.spark.device_settings import TASK, require_devices
 from asyncsearch.searchers.grid import GridSearch
-from asyncsearch.study.devices_option import devices_for, devices_of, room_on
+from asyncsearch.study.devices_option import devices_for, devices_of, require_equal_kinds, room_on
 
 LISTED = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)
@@ -115,6 +115,59 @@ def test_another_part_than_spark_gives_is_refused(amount: str) -> None:
         require_devices(lambda *_: amount, 1 / 3)
 
 
+MIXED = "GPU 0: NVIDIA T4 (UUID: GPU-aa11)\nGPU 1: NVIDIA H200 (UUID: GPU-bb22)\nGPU 2: NVIDIA H200 (UUID: GPU-cc33)\n"
+
+
+def show(folder: Path, patch: pytest.MonkeyPatch, listed: str, visible: str | None = None) -> None:
+    """Let ``nvidia-smi -L`` list GPUs."""
+    tool = folder / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\ncat <<END\n{listed}END\n")
+    tool.chmod(0o755)
+    patch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
+    patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        patch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+
+def test_a_mig_device_is_of_another_kind_than_its_gpu() -> None:
+    gpu = "NVIDIA A100-SXM4-40GB"
+    assert [*kinds_in(LISTED).values()] == [gpu, f"{gpu} MIG 3g.20gb", f"{gpu} MIG 3g.20gb", gpu]
+
+
+@pytest.mark.parametrize(
+    ("visible", "order", "kinds"),
+    [
+        (None, "", ["NVIDIA T4", "NVIDIA H200", "NVIDIA H200"]),
+        ("GPU-cc,GPU-aa11", "", ["NVIDIA H200", "NVIDIA T4"]),
+        ("2,0", "PCI_BUS_ID", ["NVIDIA H200", "NVIDIA T4"]),
+        ("2,0", "", []),
+        ("3", "PCI_BUS_ID", []),
+    ],
+)
+def test_the_kind_of_a_device_is_told_only_where_its_name_tells_which_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, order: str, kinds: list[str]
+) -> None:
+    show(tmp_path, monkeypatch, MIXED, visible)
+    assert [*machine_kinds({**os.environ, "CUDA_DEVICE_ORDER": order})] == kinds
+
+
+@pytest.mark.parametrize("how", [{"workers_per_trial": 2, "devices_per_trial": 2}, {"devices_per_trial": 1}])
+def test_gpus_of_different_kinds_for_one_trial_are_refused_before_a_worker_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
+) -> None:
+    show(tmp_path, monkeypatch, MIXED)
+    made = study(tmp_path / "s", distributed, **({"autoscale": Autoscale()} | how))
+    with pytest.raises(UsageError, match="worker-0 NVIDIA T4, worker-1 NVIDIA H200"):
+        made.run(1, parallelism=2, display="none")
+    assert not (tmp_path / "s" / "s").exists()
+
+
+def test_equal_gpus_of_a_machine_with_others_are_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    show(tmp_path, monkeypatch, MIXED, "GPU-bb22,GPU-cc33")
+    require_equal_kinds(machine_devices(os.environ), 1, Gang(2), 2)
+
+
 def test_each_worker_process_sees_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,7")
     os.mkfifo(tmp_path / "pipe")
@@ -123,12 +176,7 @@ def test_each_worker_process_sees_its_device(tmp_path: Path, monkeypatch: pytest
 
 
 def test_two_workers_share_a_device_that_the_machine_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    tool = tmp_path / "bin" / "nvidia-smi"
-    tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: GPU-5d5ba0d6)'\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
+    show(tmp_path, monkeypatch, "GPU 0: NVIDIA H200 (UUID: GPU-5d5ba0d6)\n")
     study(tmp_path / "s", devices_per_trial=0.5).run(parallelism=2, display="none")
     assert lines(tmp_path) == {"GPU-5d5ba0d6 0.5"}
 
@@ -214,8 +262,6 @@ def test_the_devices_of_a_machine_are_given_by_one_study(tmp_path: Path, monkeyp
 
 
 def test_whole_devices_are_for_each_worker_of_a_trial() -> None:
-    from asyncsearch import Gang
-
     assert devices_for(4, Gang(2)) == 2
     assert devices_for(4, None) == 4
     assert devices_for(None, Gang(2)) is None
