@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.graphed_passes import Recorder
+from asyncsearch.packing.graphed_passes import OperationRecorder
 from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
@@ -30,7 +30,7 @@ class Pack:
     left: list[Member]
     """Those that have left, the first to leave first."""
 
-    def __init__(self, members: Sequence[Member], recorder: Recorder | None = None) -> None:
+    def __init__(self, members: Sequence[Member], recorder: OperationRecorder | None = None) -> None:
         """Take members in.
 
         Args:
