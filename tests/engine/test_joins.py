@@ -307,8 +307,9 @@ def test_promotions_get_lanes_before_new_trials_in_new_packs_and_in_full_ones(pa
 
     def watch(now: float, event: Any, actions: Any) -> None:
         nonlocal given
-        if only(list(actions), CreateTrial):
-            assert state.scheduler.next_promotion() is None
+        asked = [isinstance(one, CreateTrial) for one in actions if isinstance(one, CreateTrial | Promote)]
+        assert asked == sorted(asked), "a trial was created before a promotion that was due"
+        assert not any(asked) or state.scheduler.next_promotion() is None
         lanes = [lane for one in only(list(actions), Assign) for lane in one.work.lanes]
         lanes += [one.added for one in only(list(actions), AddLane)]
         if any(lane.stages[0].start == 0 for lane in lanes):
