@@ -63,8 +63,8 @@ class KnownPacks(msgspec.Struct):
     @property
     def has_been_packed(self) -> bool:
         """Whether this study has packed some, or has tried to."""
-        is_told = bool(self.seconds or self.refusal or self.device or self.memory or self.fits)
-        return bool(self.units) or (is_told and not self.timed_by)
+        is_known = bool(self.seconds or self.refusal or self.device or self.memory or self.fits)
+        return bool(self.units) or (is_known and not self.timed_by)
 
     def observe(self, lanes: int, unit_s: float, units: int) -> None:
         """Take in how long units of one training took beside others; 1: alone."""

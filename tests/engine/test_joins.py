@@ -295,8 +295,30 @@ def test_a_due_promotion_begins_within_a_unit_of_any_pack_with_room(
     assert end is not None
     assert end.is_complete
     assert len(state.trials) == 40
-    # The rest of a unit, and the unit that is then reported.
+    # The rest of a unit, after which it begins, and its own first unit, after which it is seen here.
     assert max(delays, default=0.0) <= 2.0 + 1e-6
+
+
+@pytest.mark.parametrize("pack", [2, 4, 16])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_promotions_get_lanes_before_new_trials_in_new_packs_and_in_full_ones(pack: int, workers: int) -> None:
+    state = packed_state(ASHA(max_resource=27), pack=pack)
+    given = 0
+
+    def watch(now: float, event: Any, actions: Any) -> None:
+        nonlocal given
+        asked = [isinstance(one, CreateTrial) for one in actions if isinstance(one, CreateTrial | Promote)]
+        assert asked == sorted(asked), "a trial was created before a promotion that was due"
+        assert not any(asked) or state.scheduler.next_promotion() is None
+        lanes = [lane for one in only(list(actions), Assign) for lane in one.work.lanes]
+        lanes += [one.added for one in only(list(actions), AddLane)]
+        if any(lane.stages[0].start == 0 for lane in lanes):
+            given += 1
+            assert not any(batch.is_urgent for batch in state.plan.ready_batches(99))
+
+    simulation = Simulation(state, Even(), workers=workers, training=TOGETHER, watch=watch)
+    assert simulation.run(60) is not None
+    assert given > 60 / pack / workers / 4
 
 
 @pytest.mark.parametrize("scheduler", PACKED_SCHEDULERS)

@@ -67,5 +67,5 @@ def test_it_is_named_after_its_function_or_its_class() -> None:
 
 @pytest.mark.parametrize("strategy", ["best", None, 3, Greedy])
 def test_what_is_neither_a_known_name_nor_a_function_is_refused(strategy: Any) -> None:
-    with pytest.raises(UsageError, match="is not known: write one of 'plan', .* or a function of a PackChoice"):
+    with pytest.raises(UsageError, match=r"is not known: write one of 'plan', .* or a function of a PackChoice"):
         Packing(2, strategy)

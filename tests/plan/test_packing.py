@@ -124,6 +124,17 @@ def test_ready_batches_are_those_that_workers_would_get_one_after_another() -> N
     assert plan.next_batch() is None
 
 
+def test_the_order_of_plan_is_that_of_the_measured_cost_where_trials_share_stages() -> None:
+    plan = SearchPlan()
+    for trial, node in enumerate("abc"):
+        ask(plan, trial, f"0{node}", 4)
+    for node, seconds in (("0a", 1.0), ("0b", 3.0), ("0c", 2.0)):
+        plan.set_cost(NodeKey(node), seconds)
+    first, *others = [PackCandidate(batch, {}, "") for batch in plan.ready_batches(9)]
+    assert first.trial == 1
+    assert chosen("plan", first, *others) == [2, 0]
+
+
 def test_ready_batches_have_no_stage_in_common_so_that_all_can_begin() -> None:
     plan = SearchPlan()
     for trial, steps in enumerate(("0a", "0b/3c", "0b/3d", "0e", "0f")):

@@ -30,7 +30,8 @@ def in_pairs(choice: PackChoice) -> list[PackCandidate]:
 
 
 def study(store: Path, trainable: Any = Grouped, **options: Any) -> Study:
-    settings = {"scheduler": FIFO(max_resource=2), "backend": "inline", "pack": 4, "space": SPACE} | options
+    settings: dict[str, Any] = {"scheduler": FIFO(max_resource=2), "backend": "inline", "pack": 4, "space": SPACE}
+    settings |= options
     return Study(trainable, metric="loss", mode="min", store=store, **settings)
 
 
