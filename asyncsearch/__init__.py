@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from asyncsearch.errors import AsyncSearchError as AsyncSearchError
     from asyncsearch.plan.autoscale import Autoscale as Autoscale
     from asyncsearch.plan.gangs import Gang as Gang
+    from asyncsearch.plan.pack_strategies import PackCandidate as PackCandidate
+    from asyncsearch.plan.pack_strategies import PackChoice as PackChoice
     from asyncsearch.report.plots.plots import plot_history as plot_history
     from asyncsearch.report.plots.plots import plot_rungs as plot_rungs
     from asyncsearch.report.plots.workers import plot_timeline as plot_timeline
@@ -63,6 +65,7 @@ _HOMES = {
         "asyncsearch.errors": "AsyncSearchError",
         "asyncsearch.plan.autoscale": "Autoscale",
         "asyncsearch.plan.gangs": "Gang",
+        "asyncsearch.plan.pack_strategies": "PackCandidate PackChoice",
         "asyncsearch.report.plots.plots": "plot_history plot_rungs",
         "asyncsearch.report.plots.workers": "plot_timeline",
         "asyncsearch.report.what_if.worker_counts": "what_if",

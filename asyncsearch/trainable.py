@@ -279,6 +279,11 @@ class Trainer:
     """
 
     trial: TrialContext
+    pack_by: Sequence[str] | None = None
+    """With ``pack=``: names of the hyper-parameters in which trials must agree to train as one computation. None: all
+    whose values are neither floats nor sequences. Name those that decide how the model is built, and ``batch_size``
+    where batches of several sizes cannot be padded; a warm-up or a seed need not be named. It decides which trials are
+    packed."""
 
     def setup(self, hp: Params) -> None:
         """Build model, optimizer and data.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
+from asyncsearch.ablation.left_out import fits
 from asyncsearch.errors import UsageError
 
 _SPARK_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
@@ -19,14 +20,14 @@ def without(data: Any, dropped: Collection[str], filled: Collection[str], consta
 
     Args:
         data: a frame, a mapping of arrays, an array of rows, or a tuple that begins with one of these.
-        dropped: columns to leave out.
-        filled: columns whose values become one constant.
+        dropped: columns to leave out, or patterns of their names.
+        filled: columns whose values become one constant, or patterns of their names.
         constants: the constants of earlier data, which this adds to.
     """
     if isinstance(data, tuple):
         return (without(data[0], dropped, filled, constants), *data[1:])
     if isinstance(data, Mapping):
-        _require([*map(str, data)], dropped, filled)
+        dropped, filled = _chosen([*map(str, data)], dropped, filled)
         kept = {name: part for name, part in data.items() if str(name) not in dropped}
         return kept | {name: _constant(data[name], str(name), constants) for name in kept if str(name) in filled}
     kinds = {base.__module__.partition(".")[0] for base in type(data).__mro__}
@@ -48,7 +49,7 @@ def _of_pandas(data: Any, dropped: Collection[str], filled: Collection[str], con
     A column of labels that occur twice, as of a join, is dropped or filled as often.
     """
     texts = [str(label) for label in data.columns]
-    _require(texts, dropped, filled)
+    dropped, filled = _chosen(texts, dropped, filled)
     found = data.loc[:, [text not in dropped for text in texts]].copy()
     for place, text in enumerate(text for text in texts if text not in dropped):
         if text in filled:
@@ -68,7 +69,7 @@ def _of_array(data: Any, dropped: Collection[str], filled: Collection[str], cons
     """Return an array, of numpy or torch, without columns, which are numbers along its last axis."""
     width = data.shape[-1]
     names = [str(number) for number in range(width)]
-    _require(names, dropped, filled)
+    dropped, filled = _chosen(names, dropped, filled)
     kept = [number for number, name in enumerate(names) if name not in dropped]
     found = data[..., kept]  # a copy, both in numpy and in torch
     for name in filled:
@@ -81,7 +82,7 @@ def _of_array(data: Any, dropped: Collection[str], filled: Collection[str], cons
 
 
 def _of_spark(data: Any, dropped: Collection[str], filled: Collection[str], constants: dict[str, Any]) -> Any:
-    _require(data.columns, dropped, filled)
+    dropped, filled = _chosen(data.columns, dropped, filled)
     types = dict(data.dtypes)
     for name in filled:
         if name not in constants:
@@ -144,10 +145,23 @@ def _constant(part: Any, name: str, constants: dict[str, Any]) -> Any:
     return found if isinstance(part, np.ndarray) or not hasattr(part, "new_tensor") else part.new_tensor(found)
 
 
-def _require(known: Collection[str], dropped: Collection[str], filled: Collection[str]) -> None:
-    unknown = next((name for name in (*dropped, *filled) if name not in known), None)
+def _chosen(
+    known: Sequence[str], dropped: Collection[str], filled: Collection[str]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names of the columns to leave out and to fill."""
+    found = _named(known, dropped), _named(known, filled)
+    if all(name in found[0] for name in known):
+        raise UsageError("Every column of the data would be left out: leave features out one by one, or fill=True.")
+    return found
+
+
+def _named(known: Sequence[str], patterns: Collection[str]) -> Sequence[str]:
+    """Return the columns that patterns fit; a pattern that is the name of a column is that column alone."""
+    found = dict.fromkeys(
+        name for pattern in patterns for name in ([pattern] if pattern in known else known) if fits(name, pattern)
+    )
+    unknown = next((one for one in patterns if one not in known and not any(fits(name, one) for name in known)), None)
     if unknown is not None:
         shown = ", ".join(map(repr, list(known)[:8])) + (", ..." if len(known) > 8 else "")
         raise UsageError(f"The data has no column {unknown!r}: it has {shown}. Correct Ablation(features=[...]).")
-    if all(name in dropped for name in known):
-        raise UsageError("Every column of the data would be left out: leave features out one by one, or fill=True.")
+    return [*found]

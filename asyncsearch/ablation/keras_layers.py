@@ -108,7 +108,8 @@ def without(net: keras.Model, patterns: Sequence[str], inputs: Sequence[Any] = (
         random.setstate(state)
     for layer in copy.layers:
         if layer.name in layers and layer.name not in left_out:
-            layer.set_weights(layers[layer.name].get_weights())
+            for mine, its in zip(layer.variables, layers[layer.name].variables, strict=True):
+                mine.assign(its)  # not set_weights(), which leaves out the seeds of Dropout
     return copy
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
+from asyncsearch.ablation.left_out import fits
 from asyncsearch.errors import UsageError
 
 _SHOWN = 12
@@ -17,11 +17,7 @@ def chosen(names: Sequence[str], patterns: Sequence[str], model: str) -> list[st
         UsageError: a pattern names none; says which there are.
     """
     for pattern in patterns:
-        if not any(_fits(name, pattern) for name in names):
+        if not any(fits(name, pattern) for name in names):
             shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
             raise UsageError(f"{model} has no layer {pattern!r}: it has {shown}. Correct Ablation(layers=[...]).")
-    return [name for name in names if any(_fits(name, pattern) for pattern in patterns)]
-
-
-def _fits(name: str, pattern: str) -> bool:
-    return name == pattern or fnmatchcase(name, pattern)
+    return [name for name in names if any(fits(name, pattern) for pattern in patterns)]

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from asyncsearch.ablation import own_functions
 from asyncsearch.errors import UsageError
 
 PARAMETER = "ablated"
 """Name of the parameter that holds what a trial lacks."""
 NOTHING = "nothing"
 """Its value in the base, with which the others are compared."""
-KINDS = ("feature", "filled", "layer", "custom")
-"""Kinds of components: columns that are dropped, columns whose values become one constant, layers, one's own."""
+KINDS = ("feature", "filled", "layer", "custom", "data", "model")
+"""Kinds of components: columns that are dropped, columns whose values become one constant, layers, what the code asks
+for by its name, and what a function of the user's own makes of the data or of the network."""
+OWN_KINDS = ("data", "model")
+"""Those whose name is the digest of a function."""
+_WITH_PATTERNS = ("feature", "filled", "layer")
 
 _ESCAPES = (("%", "%25"), ("+", "%2B"), (":", "%3A"), ("=", "%3D"))
 
@@ -26,9 +32,23 @@ class Component(NamedTuple):
 
     kind: str
     name: str
+    """Of a column or a layer, or a pattern of names; the user's own; the digest of a function."""
+    label: str = ""
+    """What the user calls it; empty: by its name, or by the label of the whole."""
 
     def __str__(self) -> str:
-        return {"filled": "feature"}.get(self.kind, self.kind) + f" {self.name}" if self.kind != "custom" else self.name
+        if self.label or self.kind == "custom":
+            return self.label or self.name
+        return {"filled": "feature"}.get(self.kind, self.kind) + f" {self.name}"
+
+    @property
+    def text(self) -> str:
+        """The component in the value of the parameter."""
+        return ":".join([self.kind, *map(_escaped, (self.name, self.label) if self.label else (self.name,))])
+
+    def has(self, name: str) -> bool:
+        """Return whether a name stands for the component, or for one of those that its pattern fits."""
+        return name in (self.name, self.label) or (self.kind in _WITH_PATTERNS and fits(name, self.name))
 
 
 class Ablated(NamedTuple):
@@ -44,7 +64,7 @@ class Ablated(NamedTuple):
     @property
     def value(self) -> str:
         """The value of the parameter."""
-        text = "+".join(f"{one.kind}:{_escaped(one.name)}" for one in self.components)
+        text = "+".join(one.text for one in self.components)
         return f"{_escaped(self.label)}={text}" if self.label else text or NOTHING
 
     @classmethod
@@ -59,8 +79,8 @@ class Ablated(NamedTuple):
         try:
             label, _, rest = value.rpartition("=")
             pairs = [text.split(":") for text in rest.split("+")]
-            components = tuple(Component(kind, _unescaped(name)) for kind, name in pairs)
-        except (AttributeError, ValueError):
+            components = tuple(Component(kind, *map(_unescaped, names)) for kind, *names in pairs)
+        except (AttributeError, TypeError, ValueError):
             label, components = "", ()
         if not components or any(one.kind not in KINDS for one in components):
             raise UsageError(
@@ -85,8 +105,12 @@ class TrialAblation:
         return str(self.ablated)
 
     def keeps(self, name: str) -> bool:
-        """Return whether a component is there: False where it, by this name and of any kind, is left out."""
-        return all(one.name != name for one in self.ablated.components)
+        """Return whether a component is there: False where it is left out.
+
+        Args:
+            name: of a component or a group in ``Ablation(...)``, or of a column or a layer that a pattern there fits.
+        """
+        return name != self.ablated.label and not any(one.has(name) for one in self.ablated.components)
 
     def data(self, frame: Any) -> Any:
         """Return data without the features that are left out; data that lacks nothing is returned as it is.
@@ -95,16 +119,17 @@ class TrialAblation:
             frame: a pandas or Spark DataFrame, a mapping of names to arrays, an array with samples as rows and columns
                 by number, or a tuple whose first element is one of these, as ``(x, y)``. A feature that is filled
                 keeps its place, and all its values are the mean, or the most frequent one, of the first data given.
+                A function in ``Ablation(features={...})`` gets what columns have been left out of, of any kind.
 
         Raises:
             UsageError: the data has no such feature, or is of another kind.
         """
         dropped, filled = self._names("feature"), self._names("filled")
-        if not dropped and not filled:
-            return frame
-        # By name: it is needed in ablation studies alone.
-        columns = importlib.import_module("asyncsearch.ablation.columns")
-        return columns.without(frame, dropped, filled, self._constants)
+        if dropped or filled:
+            # By name: it is needed in ablation studies alone.
+            columns = importlib.import_module("asyncsearch.ablation.columns")
+            frame = columns.without(frame, dropped, filled, self._constants)
+        return self._changed("data", frame)
 
     def model(self, net: Any, *inputs: Any) -> Any:
         """Return a network without the layers that are left out; one that lacks nothing is returned as it is.
@@ -114,15 +139,17 @@ class TrialAblation:
 
         Args:
             net: a ``torch.nn.Module``, which is changed, or a sequential or functional ``keras.Model``, which is copied
-                with its weights.
+                with its weights. A function in ``Ablation(layers={...})`` gets what layers have been left out of, of
+                any kind.
             inputs: what the network is called with, for a few samples: needed where the shapes cannot be told without.
 
         Raises:
             UsageError: there is no such layer, or nothing fits in its place.
         """
         layers = self._names("layer")
-        if not layers:
-            return net
+        return self._changed("model", self._without(net, layers, inputs) if layers else net)
+
+    def _without(self, net: Any, layers: list[str], inputs: tuple[Any, ...]) -> Any:
         bases = {base.__module__.partition(".")[0] for base in type(net).__mro__}
         home = next((home for name, home in _HOMES.items() if name in bases), None)
         if home is None:
@@ -132,6 +159,14 @@ class TrialAblation:
             )
         return importlib.import_module(home).without(net, layers, inputs)
 
+    def _changed(self, kind: str, given: Any) -> Any:
+        """Return what the user's own functions make of data or of a network."""
+        for one in self.ablated.components:
+            if one.kind == kind:
+                words = one.label or self.ablated.label
+                given = own_functions.called(one.name, words, given)
+        return given
+
     def _names(self, kind: str) -> list[str]:
         return [one.name for one in self.ablated.components if one.kind == kind]
 
@@ -140,6 +175,11 @@ _HOMES: Mapping[str, str] = {
     "torch": "asyncsearch.ablation.torch_layers",
     "keras": "asyncsearch.ablation.keras_layers",
 }
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Return whether a name is the one given, or fits the pattern: ``*`` is any text, ``?`` any letter."""
+    return name == pattern or fnmatchcase(name, pattern)
 
 
 def _escaped(text: str) -> str:

@@ -13,7 +13,7 @@ from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.log_lines import LogBuffer
 from asyncsearch.events import CheckpointFailed, Outcome, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, trial_name
-from asyncsearch.plan.packing import group_of
+from asyncsearch.plan.pack_groups import group_of
 from asyncsearch.rpc.messages import RankFailed
 from asyncsearch.runner.failures import with_last_lines
 from asyncsearch.runner.protocol import Amendment, GangSeat, Note, PackFindings

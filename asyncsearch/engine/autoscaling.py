@@ -28,7 +28,7 @@ from asyncsearch.plan.autoscale import (
 )
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.plan.gangs import Gang
-from asyncsearch.plan.packing import group_of
+from asyncsearch.plan.pack_groups import group_of
 from asyncsearch.trial import UNBOUNDED
 
 

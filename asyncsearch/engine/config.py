@@ -53,6 +53,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     shared_as: str = ""
     """Name under which studies of one version share their training; empty: this study shares with no other."""
+    pack_by: tuple[str, ...] | None = None
+    """Names of the hyper-parameters that tell which trials are alike; None: all but floats and sequences."""
     defaults: dict[str, Any] = {}
     """Values of parameters that the space lacks and the spaces of other studies may have; part of every key."""
 

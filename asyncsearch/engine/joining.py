@@ -15,9 +15,11 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.filling import create_next, lane_for, promote_next
 from asyncsearch.engine.packs import candidates, fair_lanes, is_rising, may_be_packed, most_joined
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.stopping import Emit
+from asyncsearch.engine.stopping import Emit, stop_run
+from asyncsearch.errors import UsageError
 from asyncsearch.ids import Lease
-from asyncsearch.plan.packing import PackCandidate, PackChoice, Packing, joiners
+from asyncsearch.plan.pack_strategies import PackCandidate, PackChoice
+from asyncsearch.plan.packing import Packing, joiners
 
 _MOST_GIVEN = 256
 """Lanes after which a lease, or four times as many as it has at once, gets no more: a process that never ends leaks."""
@@ -36,7 +38,17 @@ class Room(NamedTuple):
 
 
 def join(state: StudyState, packing: Packing, emit: Emit) -> None:
-    """Let what is due join the packs with room, then new trials; nothing joins while a worker is free."""
+    """Let what is due join the packs with room, then new trials; nothing joins while a worker is free.
+
+    A strategy of the user's own that fails ends the run.
+    """
+    try:
+        _join_all(state, packing, emit)
+    except UsageError as error:
+        stop_run(state, str(error), "UsageError", emit)
+
+
+def _join_all(state: StudyState, packing: Packing, emit: Emit) -> None:
     creations = None
     while state.run is not None and not state.stopping and state.pool.first_idle() is None:
         rooms = _rooms(state, packing)

@@ -129,7 +129,7 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     if event.resource <= attempt.resource:
         return []
     state.times.seen_s = now
-    if state.plan.is_shared or is_scaled(state):
+    if state.plan.is_shared or state.packing is not None or is_scaled(state):
         _measure(state, attempt, event.resource, now)
     subscribers = state.subscribers(attempt, event.resource)
     _progress(attempt, event.resource, subscribers)
@@ -183,6 +183,8 @@ def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> 
     units = resource - attempt.resource
     if attempt.last_s is not None:
         seconds = note_unit(state, attempt, (now - attempt.last_s) / units)
+        if state.packing is not None:
+            packs_of(state, attempt).observe(attempt.peers, seconds, units)
         if attempt.peers > 1:
             seconds = packs_of(state, attempt).alone_s(seconds, attempt.peers)
         if state.plan.is_shared:

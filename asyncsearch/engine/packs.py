@@ -13,7 +13,9 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch
-from asyncsearch.plan.packing import KnownPacks, PackCandidate, PackChoice, Packing, group_of, mates, may_join
+from asyncsearch.plan.pack_groups import grouping_by
+from asyncsearch.plan.pack_strategies import PackCandidate, PackChoice
+from asyncsearch.plan.packing import KnownPacks, Packing, mates, may_join
 
 _WINDOW = 4
 """For each training of a pack so many are looked at."""
@@ -116,7 +118,7 @@ def packs_measured(state: StudyState, lease: Lease) -> tuple[str, KnownPacks] | 
 
 def _group_of(state: StudyState, attempt: Attempt) -> str:
     params = state.trials[attempt.batch.stages[0].trials[0]].params
-    return group_of(params) if state.packing is None else state.packing.group(params)
+    return (grouping_by(state.config.pack_by) if state.packing is None else state.packing.group)(params)
 
 
 def _share(state: StudyState, limit: int) -> int:
@@ -154,7 +156,7 @@ def _units_left(state: StudyState) -> float:
     if to_begin is None:
         return math.inf
     units = to_begin * (state.scheduler.first_target(TrialId(0)) or 1)
-    structures = sum(1 for packs in state.packs.values() if packs.units or not packs.timed_by)
+    structures = sum(1 for packs in state.packs.values() if packs.has_been_packed)
     return units / max(1, structures) / max(1, len(state.pool.slots))
 
 

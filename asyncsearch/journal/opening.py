@@ -82,6 +82,10 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether trials may share training."""
     can_evaluate: bool = False
     """Whether the trainable can evaluate a checkpoint without training."""
+    pack_by: tuple[str, ...] | None = None
+    """Names of the hyper-parameters that tell which trials are alike; None: all but floats and sequences."""
+    pack_opt: str = ""
+    """How the trials of a pack are chosen; empty: each trains alone."""
     asyncsearch: str = ""
     """Version of asyncsearch that created the study."""
     created_s: float = 0.0
@@ -127,6 +131,7 @@ def config_of(study: StudyFile) -> EngineConfig:
         keep_checkpoints=study.keep_checkpoints,
         share=study.share,
         can_evaluate=study.can_evaluate,
+        pack_by=study.pack_by,
         shared_as=study.trainable if study.shared else "",
         defaults=study.defaults,
     )

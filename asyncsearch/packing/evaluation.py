@@ -43,6 +43,8 @@ def _has_defaults(trainers: Sequence[Any], equal: EqualData) -> bool:
     kind = type(trainers[0])
     if any(getattr(kind, name) is not getattr(TorchTrainer, name) for name in _DEFAULTS):
         return False
+    if any(name in vars(trainer) for trainer in trainers for name in (*_DEFAULTS, "loss")):
+        return False
     return len({equal.number(trainer._validation_data) for trainer in trainers}) == 1 and _is_known(trainers[0])
 
 

@@ -35,7 +35,7 @@ _MOST_MOVES = 8
 """After so many recordings the tensors of the member move too often."""
 
 
-class Recorder(Protocol):
+class OperationRecorder(Protocol):
     """Records what a device does."""
 
     device_type: str
@@ -77,7 +77,7 @@ class GraphedPasses:
     words: str
     """Why no graph is used; empty: one may be."""
 
-    def __init__(self, member: Member, recorder: Recorder, run: Callable[[Any], Any]) -> None:
+    def __init__(self, member: Member, recorder: OperationRecorder, run: Callable[[Any], Any]) -> None:
         """Begin without a recording.
 
         Args:
@@ -194,7 +194,7 @@ class GraphedPasses:
         return places, tuple(layer.training for layer in model.modules())
 
 
-def _refusal(member: Member, recorder: Recorder) -> str:
+def _refusal(member: Member, recorder: OperationRecorder) -> str:
     tensors = list(member.model.parameters())
     if member.precision is not None or member.scaler is not None:
         return "its precision is mixed"

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from asyncsearch.packing.graphed_passes import GraphedPasses, Recorder
+from asyncsearch.packing.graphed_passes import GraphedPasses, OperationRecorder
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.mixed_precision import autocast_of
 from asyncsearch.packing.sample_masks import first_samples
@@ -18,7 +18,7 @@ from asyncsearch.packing.sample_masks import first_samples
 class LoneMember:
     """Has the interface of a ``MemberStack`` with one member; its state is in its own model and optimizer."""
 
-    def __init__(self, member: Member, recorder: Recorder | None = None) -> None:
+    def __init__(self, member: Member, recorder: OperationRecorder | None = None) -> None:
         """Begin in the state of the member.
 
         Args:

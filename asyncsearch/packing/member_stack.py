@@ -17,6 +17,7 @@ from asyncsearch.packing.refusals import padding_refusal
 from asyncsearch.packing.sample_masks import batch_length, first_samples, stacked_batches
 from asyncsearch.packing.stack_stepper import StackStepper
 from asyncsearch.packing.stacked_model import StackedModel
+from asyncsearch.packing.structure import is_equal
 from asyncsearch.packing.vmap_errors import in_words
 
 
@@ -30,6 +31,8 @@ class MemberStack:
     stepper: StackStepper | None = None
     """Computes the steps in place of ``train``; None: they are never compiled."""
     _scales: GradientScales | None = None
+    is_tried = False
+    """Whether somebody has seen that members of this structure can be trained as one computation."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members: list[Member] = []
@@ -87,8 +90,11 @@ class MemberStack:
             self._scales.take(row)
 
     def is_outdated(self) -> bool:
-        """Return whether a model has other trained parameters or modes than when it joined."""
-        return any(self._seen[member] != _plan(member) for member in self.members)
+        """Return whether a model has other trained parameters or modes than when it joined, or members differ now."""
+        terms = [member.must_equal for member in self.members]
+        return any(self._seen[member] != _plan(member) for member in self.members) or not all(
+            is_equal(terms[0], other) for other in terms[1:]
+        )
 
     def step(self, batches: Sequence[Any]) -> Any:
         """Train each member by one step, and return their losses, (K,).
@@ -178,6 +184,7 @@ class MemberStack:
     def _changed(self, members: list[Member]) -> None:
         self.members = members
         self._seen = {member: self._seen.get(member) or _plan(member) for member in members}
+        self._model.take_losses(members[0])
         self._model.masks.models = [member.model for member in members]
         self._model.masks.generators = [member.generator for member in members]
         self._viewed = None

@@ -223,8 +223,10 @@ class OptimizerRows:
 
     def _clip(self, matrix: Any, limits: OptionValues) -> None:
         """Clip as ``torch.nn.utils.clip_grad_norm_`` does, each row by its own norm."""
-        norms = torch.linalg.vector_norm(matrix, dim=1, keepdim=True)
-        matrix.mul_((self._column(limits) / (norms + 1e-6)).clamp_(max=1.0))
+        norms, most = torch.linalg.vector_norm(matrix, dim=1, keepdim=True), self._column(limits)
+        factors = (most / (norms + 1e-6)).clamp_(max=1.0)
+        # Infinite by infinite is no number: a norm may overflow where no gradient does.
+        matrix.mul_(torch.where(most.isinf(), 1.0, factors))
 
     def _split(self, used: tuple[bool, ...]) -> list[Block]:
         def sort(number: int) -> tuple[Any, ...]:

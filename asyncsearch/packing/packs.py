@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.graphed_passes import Recorder
+from asyncsearch.packing.graphed_passes import OperationRecorder
 from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
@@ -30,7 +30,7 @@ class Pack:
     left: list[Member]
     """Those that have left, the first to leave first."""
 
-    def __init__(self, members: Sequence[Member], recorder: Recorder | None = None) -> None:
+    def __init__(self, members: Sequence[Member], recorder: OperationRecorder | None = None) -> None:
         """Take members in.
 
         Args:
@@ -40,6 +40,7 @@ class Pack:
         self.members, self.left = [], []
         self._recorder = recorder
         self._groups: list[MemberStack | LoneMember] = []
+        self._streams_of: dict[MemberStack | LoneMember, Any] = {}
         self._unfit: dict[Member, str] = {}
         self._unlike: dict[Member, str] = {}
         self._is_free = False
@@ -150,9 +151,13 @@ class Pack:
         found = self._member(member)
         self._group_of(found).load(found)
 
-    def regroup(self) -> None:
-        """See again who is like whom, where parameters were frozen or modes of layers changed since they joined."""
-        if any(isinstance(group, MemberStack) and group.is_outdated() for group in self._groups):
+    def regroup(self, *, anew: bool = False) -> None:
+        """See again who is like whom, where something has changed since members joined.
+
+        Args:
+            anew: also where no group has members that differ now, so that groups that are alike become one.
+        """
+        if anew or any(group.is_outdated() for group in self.stacks()):
             self.sync()
             self._groups, self._unfit, self._unlike = [], {}, {}
             self._place(self.members)
@@ -166,6 +171,10 @@ class Pack:
             if not is_finite
         }
         return [member for member in self.members if member in infinite]
+
+    def unfit(self) -> dict[Member, str]:
+        """Return the members that train by themselves whomever they are with, and why."""
+        return {member: self._unfit[member] for member in self.members if member in self._unfit}
 
     def describe(self) -> list[str]:
         """Return sentences about what trains as one computation, and why the rest does not."""
@@ -193,15 +202,34 @@ class Pack:
     def __exit__(self, *_: object) -> None:
         self.free()
 
-    def _step(self, batches: list[Any]) -> Any:
+    def step_possible(self, batches: Sequence[Any]) -> list[tuple[list[Member], str]]:
+        """Train as ``step_each`` does each member for which that is possible.
+
+        Returns:
+            Those that could not be trained as one computation, and why. They have left the pack, and their own models
+            and optimizers are as they were when they were written last.
+        """
+        failed: list[tuple[MemberStack, str]] = []
+        is_one = all(batch is batches[0] for batch in batches)
+        self._step([self._moved(batch) for batch in (batches[:1] if is_one else batches)], failed)
+        return [(group.members, words) for group, words in failed]
+
+    def _step(self, batches: list[Any], failed: list[tuple[MemberStack, str]] | None = None) -> Any:
         self._require_open()
         if not self.members:
             raise UsageError("The pack has no member: let some join, or make a new pack.")
         found: list[tuple[list[Member], Any]] = []
         for group, stream in self._streams():
-            with stream:
-                found.append((group.members, group.step(self._chosen(batches, group.members))))
+            try:
+                with stream:
+                    found.append((group.members, group.step(self._chosen(batches, group.members))))
+            except UsageError as error:
+                if failed is None or not isinstance(group, MemberStack):
+                    raise
+                failed.append((group, str(error).rstrip(".")))
         self._last = found
+        for group, _ in failed or ():
+            self._drop(group)
         result = self._in_order(found)
         self._let_out([one for one in self.members if one.steps is not None and one.taken >= one.steps])
         return result
@@ -215,7 +243,14 @@ class Pack:
             batches = [batches[places[member]] for member in members]
         return batches[:1] if all(batch is batches[0] for batch in batches) else batches
 
+    def _drop(self, group: MemberStack) -> None:
+        """Let the members of a group out without writing their state."""
+        self._groups = [one for one in self._groups if one is not group]
+        self.members = [one for one in self.members if one not in group.members]
+
     def _in_order(self, found: list[tuple[list[Member], Any]]) -> Any:
+        if not found:
+            return torch.empty(0)
         if len(found) == 1 and found[0][0] == self.members:
             return found[0][1]
         losses = {member: loss for members, row in found for member, loss in zip(members, row.unbind(), strict=True)}
@@ -247,12 +282,14 @@ class Pack:
             for group in self._groups:
                 yield group, contextlib.nullcontext()
             return
-        current, streams = torch.cuda.current_stream(device), []
-        for group in self._groups:
-            streams.append(torch.cuda.Stream(device))
-            streams[-1].wait_stream(current)
-            yield group, torch.cuda.stream(streams[-1])
-        for stream in streams:
+        # What a stream has freed is kept for this stream: with new ones, each step would take new memory.
+        known = self._streams_of
+        self._streams_of = {group: known.get(group) or torch.cuda.Stream(device) for group in self._groups}
+        current = torch.cuda.current_stream(device)
+        for group, stream in self._streams_of.items():
+            stream.wait_stream(current)
+            yield group, torch.cuda.stream(stream)
+        for stream in self._streams_of.values():
             current.wait_stream(stream)
 
     def _place(self, members: Sequence[Member]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,7 @@ from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.refusals import conflict, refusal
+from asyncsearch.packing.stacked_model import copied
 from asyncsearch.packing.structure import difference_between
 
 _STEPS = 2
@@ -47,15 +47,19 @@ def why_not(members: Sequence[Member], batch: Any = None) -> str | None:
 
 
 def _tried(members: Sequence[Member], batch: Any) -> str | None:
+    try:
+        return _compared(members, batch)
+    except UsageError as error:
+        return str(error).rstrip(".")
+
+
+def _compared(members: Sequence[Member], batch: Any) -> str | None:
     alone = [LoneMember(_copy(member)) for member in members]
     together = MemberStack([_copy(member) for member in members])
     for _ in range(_STEPS):
         with torch.random.fork_rng(devices=[]):
             expected = torch.cat([one.step([batch]) for one in alone])
-        try:
-            found = together.step([batch])
-        except UsageError as error:
-            return str(error).rstrip(".")
+        found = together.step([batch])
         words = _first_difference(expected, found, _LOOSE if members[0].precision else 0.0)
         if words is not None:
             return words
@@ -79,7 +83,7 @@ def _first_difference(expected: Any, found: Any, least: float) -> str | None:
 
 
 def _copy(member: Member) -> Member:
-    model, optimizer, scaler = copy.deepcopy((member.model, member.optimizer, member.scaler))
+    model, optimizer, scaler = copied(member.model, (member.model, member.optimizer, member.scaler))
     if scaler is not None and scaler.is_enabled():
         # By a large scale, both may skip their steps, which would not show whether an update is right.
         scaler.load_state_dict(scaler.state_dict() | {"scale": min(scaler.get_scale(), _SCALE)})

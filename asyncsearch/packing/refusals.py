@@ -26,9 +26,8 @@ _LAYERS = (
 
 def refusal(member: Member) -> str | None:
     """Return why a member cannot be trained with any others as one computation; None if nothing is seen."""
-    for words in (*_model_refusals(member.model), *_optimizer_refusals(member), *precision_refusals(member)):
-        return words
-    return None
+    found = (*_model_refusals(member.model), *_optimizer_refusals(member), *precision_refusals(member))
+    return next(iter(found), None) or member.by_itself or None
 
 
 def conflict(members: Sequence[Member]) -> str | None:
@@ -38,16 +37,21 @@ def conflict(members: Sequence[Member]) -> str | None:
 
 def padding_refusal(member: Member, sizes: Sequence[int]) -> str | None:
     """Return why members like this one cannot have batches of these different sizes; None if they can."""
-    differ = f"The batches of the members have {min(sizes)} to {max(sizes)} samples, and"
+    words = padding_trap(member)
+    return words and f"The batches of the members have {min(sizes)} to {max(sizes)} samples, and {words}."
+
+
+def padding_trap(member: Member) -> str | None:
+    """Return what would let the padding of a batch count, and what to change; None: nothing."""
     if member.loss is not cross_entropy and member.sample_losses is None:
         return (
-            f"{differ} a mean loss cannot leave out padding: give sample_losses(model, batch), which returns one loss "
-            "for each sample."
+            "a mean loss cannot leave out padding: give sample_losses(model, batch), which returns one loss for each "
+            "sample"
         )
     for name, module in member.model.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
             kind = type(module).__name__
-            return f"{differ} layer {name!r}, a {kind}, mixes samples, padding too: pack members of one batch size."
+            return f"layer {name!r}, a {kind}, mixes samples, padding too: pack members of one batch size"
     return None
 
 

@@ -18,7 +18,7 @@ _IGNORED = -100
 def batch_length(batch: Any) -> int:
     """Return the number of samples: the length of the first tensor."""
     for leaf in _pytree.tree_leaves(batch):
-        if isinstance(leaf, torch.Tensor) and leaf.dim():
+        if _has_samples(leaf):
             return len(leaf)
     raise UsageError(f"A batch of type {type(batch).__name__} has no tensor with samples: give tensors, as in (x, y).")
 
@@ -44,11 +44,34 @@ def _stacked(parts: Sequence[Any], sizes: list[int], most: int) -> Any:
         if any(part != parts[0] for part in parts):
             raise UsageError(f"The batches of the members differ in {parts[0]!r}, which is no tensor: make it one.")
         return parts[0]
-    if not parts[0].dim():
-        return torch.stack(list(parts))
+    _require_one_kind(parts, sizes)
     return torch.stack(
-        [_padded(part, most) if len(part) == size else part for part, size in zip(parts, sizes, strict=True)]
+        [
+            _padded(part, most) if part.dim() and len(part) == size else part
+            for part, size in zip(parts, sizes, strict=True)
+        ]
     )
+
+
+def _require_one_kind(parts: Sequence[Any], sizes: list[int]) -> None:
+    kinds = [_kind_of(part, size) for part, size in zip(parts, sizes, strict=True)]
+    other = next((kind for kind in kinds if kind != kinds[0]), None)
+    if other is not None:
+        raise UsageError(
+            f"The batches of the members differ in what a sample is, {kinds[0]} and {other}: give all members tensors "
+            "of one shape and dtype, or make a pack for each kind of data."
+        )
+
+
+def kinds_of(batch: Any) -> Any:
+    """Return a batch with the kind of each tensor, its dtype and the shape of a sample, in the place of the tensor."""
+    size = next((len(leaf) for leaf in _pytree.tree_leaves(batch) if _has_samples(leaf)), 0)
+    return _pytree.tree_map(lambda leaf: _kind_of(leaf, size) if isinstance(leaf, torch.Tensor) else leaf, batch)
+
+
+def _kind_of(tensor: Any, size: int) -> str:
+    has_samples = tensor.dim() > 0 and len(tensor) == size
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape[1:] if has_samples else tensor.shape)}"
 
 
 def _padded(part: Any, most: int) -> Any:

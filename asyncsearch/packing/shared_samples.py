@@ -48,6 +48,25 @@ class PackedUnit:
         self.start, self.size = trainer.samples, trainer._unit_samples
         self.batch_size = trainer._checked_batch_size(trainer._size, self.size)
         self.states = seeds.seed(trainer, member)
+        self.steps, self.scaler = trainer.steps, trainer.scaler.state_dict()
+        self.is_moved = False
+        """Whether the trainer's own model and optimizer are no longer as at the beginning of the unit."""
+
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        """What determines the sizes of the batches."""
+        size = self.trainer._size
+        return self.batch_size, self.start % size, self.size, size, self.trainer.drop_last
+
+    def train_alone(self) -> None:
+        """Train the unit from its beginning as the trainer does without a pack."""
+        trainer = self.trainer
+        trainer.steps = self.steps
+        trainer.scaler.load_state_dict(self.scaler)
+        pack = vars(trainer).pop("_pack", None)  # which it would leave
+        trainer.train()
+        if pack is not None:
+            trainer._pack = pack
 
     def read(self, indices: Indices) -> Any:
         """Return a batch on the device."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.func import functional_call, vmap
@@ -19,6 +19,7 @@ from asyncsearch.packing.sample_masks import cross_entropy_sums, masked_mean, st
 from asyncsearch.packing.stacked_layers import NORMS, OtherRankError, StackedLayer, computed, stacked_layers
 
 nn: Any = torch.nn
+T = TypeVar("T")
 _FEWEST = 64
 """Samples that are evaluated at once, at least."""
 
@@ -28,14 +29,18 @@ class StackedModel:
 
     def __init__(self, member: Member) -> None:
         self.masks = DropoutMasks()
-        self._loss, self._sample_losses = member.loss, member.sample_losses
+        self.take_losses(member)
         # Calls with other weights, and what forward may keep, must not reach the user's model.
-        self._template = _copied(member.model)
+        self._template = copied(member.model, member.model)
         self._whole = stacked_layers(self._template, "")
         self._caller = _Caller(self._template)
         self._values: dict[str, Any] = {}
         self._index: Any = None
         self._replace(self._template, "")
+
+    def take_losses(self, member: Member) -> None:
+        """Compute the losses of a member from now on: that of one that has left may read values of its own."""
+        self._loss, self._sample_losses = member.loss, member.sample_losses
 
     def losses(self, values: dict[str, Any], batch: Any, is_shared: bool, sizes: Sequence[int] | None) -> Any:
         """Return the loss of each member, (K,).
@@ -159,9 +164,10 @@ class StackedModel:
         return forward
 
 
-def _copied(model: Any) -> Any:
+def copied(model: Any, what: T) -> T:
+    """Return a deep copy of a model, or of what it is a part of."""
     try:
-        return copy.deepcopy(model)
+        return copy.deepcopy(what)
     except Exception as error:
         raise UsageError(
             f"A {type(model).__name__} cannot be copied, which a pack does once ({type(error).__name__}: {error}): "

@@ -39,6 +39,13 @@ def _differences(one: Member, other: Member) -> Iterator[str]:
     for name in ("loss", "sample_losses"):
         if not is_same(_unbound(getattr(one, name)), _unbound(getattr(other, name))):
             yield f"they have different functions {name}"
+    yield from _term_differences(one.must_equal, other.must_equal)
+
+
+def _term_differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
+    for words in {**mine, **theirs}:
+        if words not in mine or words not in theirs or not is_equal(mine[words], theirs[words]):
+            yield f"{words} is {_short(mine.get(words))} in one and {_short(theirs.get(words))} in the other"
 
 
 def _module_differences(name: str, one: Any, other: Any) -> Iterator[str]:
@@ -115,6 +122,29 @@ def is_same(one: Any, other: Any) -> bool:
         return bool(one == other)
     except Exception:
         return False
+
+
+def is_equal(one: Any, other: Any) -> bool:
+    """Return whether two values mean the same: as ``is_same``, with all that is in modules."""
+    if one is other:
+        return True
+    if isinstance(one, torch.nn.Module) and isinstance(other, torch.nn.Module):
+        return _is_equal_module(one, other)
+    if type(one) is type(other) and isinstance(one, Mapping):
+        return list(one) == list(other) and all(is_equal(one[key], other[key]) for key in one)
+    if type(one) is type(other) and isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(is_equal, one, other))
+    return is_same(one, other)
+
+
+def _is_equal_module(one: Any, other: Any) -> bool:
+    mine, theirs = dict(one.named_modules()), dict(other.named_modules())
+    if list(mine) != list(theirs):
+        return False
+    if any(True for name in mine for _ in _module_differences(name, mine[name], theirs[name])):
+        return False
+    tensors = [[*module.parameters(), *module.buffers()] for module in (one, other)]
+    return len(tensors[0]) == len(tensors[1]) and all(map(is_same, *tensors))
 
 
 def _captured(function: types.FunctionType) -> list[Any]:

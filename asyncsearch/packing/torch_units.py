@@ -6,7 +6,9 @@ Pseudocode of a unit::
     while a trainer has batches left:
         trainers that have none leave until the end of the unit
         each applies its values at this fraction of the unit to its optimizer
+        before the first step: alike ones become one computation, as ``unit_terms`` says
         one step of the pack, on a batch that is read once for all who see the same samples
+    those that could not be computed together after all train their unit by themselves, from its beginning
     the state of each is in its own ``net`` and ``opt`` again, so ``evaluate`` and ``save`` are those of the trainer
 """
 
@@ -20,17 +22,20 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import PackCompiled
 from asyncsearch.packing.evaluation import metrics_together
 from asyncsearch.packing.graphed_passes import CudaGraphs
+from asyncsearch.packing.loss_reads import has_default_loss
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
-from asyncsearch.packing.refusals import padding_refusal
 from asyncsearch.packing.shared_samples import EqualData, PackedUnit, SampleLine, UnitSeeds, sample_lines
 from asyncsearch.packing.trainer_refusals import member_of, why_not_together
 from asyncsearch.packing.unit_compiler import UnitCompiler
-from asyncsearch.trainers.torch import TorchTrainer
+from asyncsearch.packing.unit_terms import UnitTerms
 
 
 class PackedTrainers:
     """Trainers that train together. Each was set up, and loaded where it continues; its own interface stays usable."""
+
+    has_stepped = False
+    """Whether a step was made since somebody has set it to false."""
 
     def __init__(self, trainers: Sequence[Any]) -> None:
         """Take trainers in.
@@ -46,6 +51,7 @@ class PackedTrainers:
         self._pack = Pack([], CudaGraphs() if _may_record(trainers) else None)
         self._equal = EqualData()
         self._compiling = UnitCompiler()
+        self._terms = UnitTerms(self._pack, type(trainers[0]))
         self.join(*trainers)
 
     def join(self, *trainers: Any) -> None:
@@ -69,14 +75,15 @@ class PackedTrainers:
         """Train each trainer by one unit; afterwards ``evaluate`` and ``save`` of each are as after its own unit."""
         seeds = UnitSeeds()
         units = [PackedUnit(trainer, self._members[id(trainer)], seeds) for trainer in self.trainers]
-        _require_padding(units)
-        self._pack.regroup()
-        self._compiling.begin(self._pack, self.trainers)
-        self._step_through(sample_lines(units, self._equal))
+        failed = self._step_through(units)
         self._pack.sync()
         self._compiling.unit_over(self._pack, units)
         for unit in units:
-            unit.trainer.samples = unit.start + unit.size
+            if unit in failed:
+                unit.train_alone()
+                self._pack.join(unit.member)
+            else:
+                unit.trainer.samples = unit.start + unit.size
 
     def evaluate(self) -> list[Mapping[str, Any]]:
         """Return the metrics of each trainer after a unit, as its own ``evaluate`` does, within rounding."""
@@ -86,24 +93,33 @@ class PackedTrainers:
         """Return the compiled step that the last unit used; None: it used none."""
         return self._compiling.used(self._pack)
 
+    def unfit(self) -> list[tuple[Any, str]]:
+        """Return the trainers that train by themselves whomever they are with, and why; known after a unit."""
+        words = self._pack.unfit()
+        own = [(trainer, words.get(self._members[id(trainer)])) for trainer in self.trainers]
+        return [(trainer, reason) for trainer, reason in own if reason is not None]
+
     def describe(self) -> list[str]:
         """Return sentences about what trains as one computation, and why the rest does not."""
         return self._pack.describe()
 
-    def _step_through(self, lines: list[SampleLine]) -> None:
-        running, waiting = lines, list[Member]()
-        while left := [line for line in running if line.advance()]:
+    def _step_through(self, units: Sequence[PackedUnit]) -> list[PackedUnit]:
+        """Make the steps of a unit; return the units of those that could not be computed together."""
+        running, waiting, failed = sample_lines(units, self._equal), list[Member](), list[PackedUnit]()
+        is_first = True
+        while left := [line for line in running if line.units and line.advance()]:
             over = [unit.member for line in running if line not in left for unit in line.units]
             self._pack.leave_together(over)
             waiting += over
             running = left
             for line in running:
                 self._follow(line)
-            self._step(running)
+            failed += self._step(running, units if is_first else ())
+            is_first = False
             for line in running:
-                for unit in line.units:
-                    unit.trainer.steps += 1
+                line.units = [unit for unit in line.units if unit not in failed]
         self._pack.join(*waiting)
+        return failed
 
     def _follow(self, line: SampleLine) -> None:
         """Apply the values at this fraction of the unit; only those that are sequences change after its beginning."""
@@ -115,31 +131,41 @@ class PackedTrainers:
             unit.member.clip_grad_norm = trainer._largest_norm()
             if trainer.opt is not unit.member.optimizer:
                 # Another class of optimizer, which begins with an empty state.
-                unit.member = self._replace(trainer)
+                unit.member, unit.is_moved = self._replace(trainer), line.fraction > 0
 
-    def _step(self, lines: Sequence[SampleLine]) -> None:
-        found = [(unit.member, batch) for line in lines for unit, batch in zip(line.units, line.batches(), strict=True)]
-        batches = dict(found)
-        self._pack.step_each([batches[member] for member in self._pack.members])
+    def _step(self, lines: Sequence[SampleLine], first: Sequence[PackedUnit]) -> list[PackedUnit]:
+        """Make a step of the units of some lines, the first one of some units; return those that have failed."""
+        found = [(unit, batch) for line in lines for unit, batch in zip(line.units, line.batches(), strict=True)]
+        batches = {unit.member: batch for unit, batch in found}
+        if first:
+            self._terms.begin(first, batches)
+            self._compiling.begin(self._pack, self.trainers)
+        self.has_stepped = True
+        traps = self._pack.step_possible([batches[member] for member in self._pack.members])
+        for unit, _ in found:
+            unit.trainer.steps += 1
+        for members, words in traps:
+            self._terms.note_trap(members, words)
+        failed = [(unit, words) for unit, _ in found for members, words in traps if unit.member in members]
+        for unit, words in failed:
+            if unit.is_moved:
+                raise UsageError(f"{words}.")
+        return [unit for unit, _ in failed]
 
     def _replace(self, trainer: Any) -> Member:
         """Let a trainer go on with the optimizer that it has now, and the weights and generator of the pack."""
         former = self._members[id(trainer)]
         self._pack.leave(former)
-        member = self._members[id(trainer)] = replace(member_of(trainer), generator=former.generator)
+        member = self._members[id(trainer)] = replace(
+            member_of(trainer),
+            generator=former.generator,
+            must_equal=former.must_equal,
+            by_itself=former.by_itself,
+        )
         self._pack.join(member)
         return member
 
 
 def _may_record(trainers: Sequence[Any]) -> bool:
     """Return whether passes may be graphs: a loss that reads a value which changes would go on with the first one."""
-    is_default = type(trainers[0]).loss is TorchTrainer.loss
-    return all(one.cuda_graphs and (is_default or not one.trial.has_sequences) for one in trainers)
-
-
-def _require_padding(units: Sequence[PackedUnit]) -> None:
-    """Refuse batches of different sizes before a step where they cannot be padded."""
-    sizes = {(u.batch_size, u.start % u.trainer._size, u.size, u.trainer._size, u.trainer.drop_last) for u in units}
-    words = padding_refusal(units[0].member, sorted({size[0] for size in sizes})) if len(sizes) > 1 else None
-    if words is not None:
-        raise UsageError(words)
+    return all(one.cuda_graphs and (has_default_loss(one) or not one.trial.has_sequences) for one in trainers)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.events import PackCompiled
+from asyncsearch.events import MEMORY_KINDS, PackCompiled
 from asyncsearch.packing.torch_units import PackedTrainers
 from asyncsearch.packing.trainer_refusals import why_not_together
+from asyncsearch.trainable import TrialInterrupted
 
 _refused: dict[type, str] = {}
 """Trainer classes that were last trained one after another, with the reason."""
-_probed: dict[type, str | None] = {}
-"""Trainer classes of which copies were trained in this process, with what keeps them from being packed."""
-
+_said: set[tuple[type, str]] = set()
+"""What was said in this process."""
 _compiled: dict[type, PackCompiled | None] = {}
 """Trainer classes that have trained together in this process, with the compiled step that their last pack used."""
 
@@ -24,9 +25,21 @@ def train_pack(trainers: Sequence[Any]) -> None:
     """Train one unit of each trainer; one that was not among those of the last call joins, one that was leaves."""
     pack = _pack_of(trainers)
     if pack is None:
-        for trainer in trainers:
-            trainer.train()
+        _train_in_turn(trainers)
         return
+    try:
+        _train(pack, trainers)
+    except UsageError as error:
+        if pack.has_stepped:
+            raise
+        _refuse(type(trainers[0]), str(error).rstrip("."))
+        for trainer in trainers:  # whose own models and optimizers are as before the unit
+            trainer._pack = None
+        _train_in_turn(trainers)
+
+
+def _train(pack: PackedTrainers, trainers: Sequence[Any]) -> None:
+    pack.has_stepped = False
     gone = [one for one in pack.trainers if not _is_among(one, trainers)]
     if gone:
         pack.leave(*gone)
@@ -37,7 +50,23 @@ def train_pack(trainers: Sequence[Any]) -> None:
     for trainer in new:
         trainer._pack = pack
     pack.train()
+    _note_refusals(pack)
     _compiled[type(trainers[0])] = pack.compiled()
+
+
+def _train_in_turn(trainers: Sequence[Any]) -> None:
+    """Train a unit of each by itself; an error is that of its trainer, so its ``evaluate`` raises it."""
+    for trainer in trainers:
+        try:
+            trainer.train()
+        except Exception as error:
+            if isinstance(error, TrialInterrupted) or type(error).__name__ in MEMORY_KINDS:
+                raise
+            trainer.evaluate = functools.partial(_raise, error)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def refusal_of(kind: type) -> str:
@@ -88,20 +117,37 @@ def _pack_of(trainers: Sequence[Any]) -> PackedTrainers | None:
 
 
 def _made(trainers: Sequence[Any]) -> PackedTrainers | None:
-    kind = type(trainers[0])
-    if kind not in _probed:
-        _probed[kind] = why_not_together(trainers, probe=True)
-        if _probed[kind] is not None:
-            sys.stderr.write(f"asyncsearch: these trainings are not packed: {_probed[kind]}.\n")
-    _refused[kind] = _probed[kind] or ""
-    if _probed[kind] is not None:
-        return None
+    words = why_not_together(trainers)
     try:
-        return PackedTrainers(trainers)
+        if words is None:
+            return PackedTrainers(trainers)
     except UsageError as error:
-        _refused[kind] = str(error)
-        sys.stderr.write(f"asyncsearch: {error}\n")
-        return None
+        words = str(error).rstrip(".")
+    _refuse(type(trainers[0]), words)
+    return None
+
+
+def _refuse(kind: type, words: str) -> None:
+    _refused[kind] = words
+    _say(kind, f"these trainings are not packed: {words}.")
+
+
+def _note_refusals(pack: PackedTrainers) -> None:
+    """Say who trains by itself. It is a refusal where nobody could train with any other, and not where two differ."""
+    kind, unfit = type(pack.trainers[0]), pack.unfit()
+    if len(unfit) == len(pack.trainers):
+        _refuse(kind, unfit[0][1])
+        return
+    _refused[kind] = ""
+    for trainer, words in unfit:
+        _say(kind, f"{trainer.trial.name} trains by itself in its pack: {words}.", words)
+
+
+def _say(kind: type, text: str, words: str = "") -> None:
+    """Say it once in a process; ``words``: what is new in it."""
+    if (kind, words or text) not in _said:
+        _said.add((kind, words or text))
+        sys.stderr.write(f"asyncsearch: {text}\n")
 
 
 def _is_among(trainer: Any, others: Sequence[Any]) -> bool:

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from asyncsearch.packing.loss_reads import has_default_loss
 from asyncsearch.packing.member import Member, cross_entropy
-from asyncsearch.packing.probe import why_not
+from asyncsearch.packing.refusals import conflict
 from asyncsearch.trainers.torch import TorchTrainer
 
 _OWN_METHODS = ("step", "train", "autocast", "_train_batch", "_fetched", "_batch", "_moved")
 """What a pack does itself: an overridden one would not be called as its author expects."""
 _INSTEAD = {"autocast": "set precision to 'float16' or 'bfloat16', or enter torch.autocast in loss()"}
 """What to do in place of some of them."""
-_MOST_TRIED = 4
-"""Members of which copies are trained: more of them would find nothing else."""
 
 
-def why_not_together(trainers: Sequence[Any], *, probe: bool = False) -> str | None:
-    """Return why trainers cannot be packed, and the line to change; None if they can.
+def why_not_together(trainers: Sequence[Any]) -> str | None:
+    """Return why trainers cannot be in one pack, alike or not, and the line to change; None if they can.
 
     Args:
         trainers: set up, and loaded.
-        probe: also train copies by two steps, which finds what ``forward`` and ``loss`` do.
     """
     first = trainers[0]
     for trainer in trainers:
@@ -35,15 +32,7 @@ def why_not_together(trainers: Sequence[Any], *, probe: bool = False) -> str | N
             return f"{type(trainer).__name__} is no TorchTrainer: derive from asyncsearch.TorchTrainer"
         if type(trainer) is not type(first):
             return f"{type(first).__name__} and {type(trainer).__name__} are different classes"
-    words = _class_refusal(first)
-    if words is not None:
-        return words
-    members = [member_of(trainer) for trainer in trainers]
-    words = why_not(members)
-    if words is not None or not probe:
-        return words
-    batch = first._moved(first._batch(first._train_data, np.arange(min(first._size, first.batch_size))))
-    return _loss_refusal(trainers, batch) or why_not(members[:_MOST_TRIED], batch)
+    return _class_refusal(first) or conflict([member_of(trainer) for trainer in trainers])
 
 
 def _class_refusal(trainer: Any) -> str | None:
@@ -60,42 +49,9 @@ def _class_refusal(trainer: Any) -> str | None:
     return None
 
 
-def _loss_refusal(trainers: Sequence[Any], batch: Any) -> str | None:
-    """Return words if the loss reads a hyper-parameter whose value differs: all members have the loss of the first."""
-    first = trainers[0]
-    watched = _Watched(first.hp)
-    hp, first.hp = first.hp, watched
-    try:
-        with first._untouched():
-            first.loss(first.net, batch)
-    finally:
-        first.hp = hp
-    for name in sorted(watched.read):
-        values = [trainer.hp.get(name) for trainer in trainers]
-        if any(value != values[0] for value in values):
-            return f"loss() of {type(first).__name__} reads hp[{name!r}], which differs between members: make it equal"
-    return None
-
-
-class _Watched(dict[str, Any]):
-    """Hyper-parameters that remember which were read."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        super().__init__(values)
-        self.read: set[str] = set()
-
-    def __getitem__(self, name: str) -> Any:
-        self.read.add(name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.read.add(name)
-        return super().get(name, default)
-
-
 def member_of(trainer: Any) -> Member:
     """Return a trainer's model and optimizer as a member of a pack."""
-    is_default = type(trainer).loss is TorchTrainer.loss
+    is_default = has_default_loss(trainer)
     return Member(
         trainer.net,
         trainer.opt,

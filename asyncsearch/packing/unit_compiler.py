@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from asyncsearch.events import PackCompiled
+from asyncsearch.packing.loss_reads import has_default_loss
 from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.packs import Pack
 from asyncsearch.packing.stack_stepper import StackStepper
 from asyncsearch.packing.step_compiler import compiler_of_process
-from asyncsearch.trainers.torch import TorchTrainer
 
 
 class UnitCompiler:
@@ -59,9 +59,9 @@ def _compiled_steps(pack: Pack) -> int:
 def _may_compile(trainers: Sequence[Any]) -> bool:
     first = trainers[0]
     # What is compiled has the values of the first step in it: a loss may read a hyper-parameter that changes.
-    reads_nothing = type(first).loss is TorchTrainer.loss or not any(one.trial.has_sequences for one in trainers)
+    reads_nothing = all(has_default_loss(one) or not one.trial.has_sequences for one in trainers)
     is_allowed = all(_units_to_come(one) is not None for one in trainers)
-    is_plain = first._device.type == "cpu" and first.precision is None
+    is_plain = first._device.type == "cpu" and all(one.precision is None for one in trainers)
     return bool(first.compile_packs and is_allowed and is_plain and reads_nothing and has_compiler())
 
 

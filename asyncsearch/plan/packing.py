@@ -1,63 +1,33 @@
 """Which trainings a free worker trains together, as one pack. Pure.
 
 A pack is work with several lanes, each a batch of its own. It begins with trainings that have the same units left, so
-that they end together; a strategy chooses among them. While it trains, others of the same group may join it between two
-units, wherever these are.
-
-    plan            of the same group as the first one, in the order in which free workers would get them
-    nearest         the nearest neighbours of the first one (Understanding and Optimizing Packed Neural Network
-                    Training for Hyper-Parameter Tuning, section 5): the sum, over the hyper-parameters, of the distance
-                    of their places among the values for numbers, and of 0 or 1 for everything else
-    batch_size      with the same batch size, in that order
-    random          any, drawn anew for each lease
+that they end together; a strategy of ``plan.pack_strategies`` chooses among them. While it trains, others of the same
+group may join it between two units, wherever these are.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
 from asyncsearch.errors import UsageError
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.plan.pack_curves import curve_of, units_alone
-from asyncsearch.randomness import below, generator
+from asyncsearch.plan.pack_groups import Grouping, group_of, grouping_by
+from asyncsearch.plan.pack_strategies import (
+    PackCandidate,
+    PackChoice,
+    PackStrategy,
+    choose,
+    require_strategy,
+    strategy_name,
+)
 from asyncsearch.trainers.pack_probe import FIRST_COUNTS, WARM_UP, fastest, is_rising, is_worth_timing
-from asyncsearch.trial import Params
 
 MAX_LANES = 1024
 """The most trainings that one worker may get together."""
-
-
-class PackCandidate(msgspec.Struct, frozen=True):
-    """A training that may be packed."""
-
-    batch: Batch
-    params: Params
-    """Hyper-parameters of its first stage."""
-    group: str
-    """Trainings of one group are alike: their models have one structure."""
-
-    @property
-    def interval(self) -> tuple[int, int]:
-        """The units that it trains: from, to."""
-        return self.batch.stages[0].start, self.batch.stages[-1].stop
-
-
-class PackChoice(msgspec.Struct, frozen=True):
-    """What a strategy chooses from."""
-
-    first: PackCandidate
-    """The training that the worker gets in any case."""
-    others: Sequence[PackCandidate]
-    """Those with its units left that may begin now, in the order in which free workers would get them."""
-    count: int
-    """How many of them are wanted, at most."""
-    draw: int = 0
-    """Number of the draw, for strategies that draw."""
 
 
 class KnownPacks(msgspec.Struct):
@@ -77,6 +47,8 @@ class KnownPacks(msgspec.Struct):
     """Why they train one after another, and the line to change; empty: nobody has said so."""
     units: dict[int, int] = {}
     """Lanes of a pack -> units that its lanes have trained."""
+    observed: dict[int, tuple[float, int]] = {}
+    """Trainings together -> seconds that units took, and how many units these were, without the first of each lease."""
 
     def note(self, seconds: Sequence[tuple[int, float]]) -> None:
         """Take in measured times; the least of each counts, since whatever else happens only adds to it."""
@@ -89,10 +61,36 @@ class KnownPacks(msgspec.Struct):
         return fastest(self.seconds)
 
     @property
+    def has_been_packed(self) -> bool:
+        """Whether this study has packed some, or has tried to."""
+        is_told = bool(self.seconds or self.refusal or self.device or self.memory or self.fits)
+        return bool(self.units) or (is_told and not self.timed_by)
+
+    def observe(self, lanes: int, unit_s: float, units: int) -> None:
+        """Take in how long units of one training took beside others; 1: alone."""
+        seconds, count = self.observed.get(lanes, (0.0, 0))
+        self.observed[lanes] = seconds + unit_s * units, count + units
+
+    @property
     def saved_s(self) -> float | None:
-        """About how many seconds packs have saved, by the measured times; None: nothing was measured."""
-        if not self.units or 1 not in self.seconds:
+        """About how many seconds packs have saved, as was timed or else observed; None: nothing tells it."""
+        if not self.units:
             return None
+        return self._saved_as_observed if 1 not in self.seconds else self._saved_as_timed
+
+    @property
+    def _saved_as_observed(self) -> float | None:
+        """By units that one trained alone, whatever was the reason; first units count as the others did."""
+        packed = {lanes: found for lanes, found in self.observed.items() if lanes > 1}
+        count = sum(units for _, units in packed.values())
+        if 1 not in self.observed or not count:
+            return None
+        alone_s = self.observed[1][0] / self.observed[1][1]
+        spent_s = sum(seconds / lanes for lanes, (seconds, _) in packed.items())
+        return (alone_s - spent_s / count) * sum(self.units.values())
+
+    @property
+    def _saved_as_timed(self) -> float:
         each_s = {count: spent / count for count, spent in self.seconds.items()}
         return sum(
             units * (each_s[1] - min(spent for count, spent in each_s.items() if count <= lanes))
@@ -141,42 +139,6 @@ class KnownPacks(msgspec.Struct):
         return (lanes,) if lanes <= 2 * most else (min(lanes - self.best, 2 * most), self.best)
 
 
-PackStrategy = Callable[[PackChoice], list[PackCandidate]]
-"""Chooses at most ``count`` of the others; a pure function."""
-
-
-def in_order_of_plan(choice: PackChoice) -> list[PackCandidate]:
-    """Choose trainings of the first one's group."""
-    return [other for other in choice.others if other.group == choice.first.group][: choice.count]
-
-
-def nearest_neighbours(choice: PackChoice) -> list[PackCandidate]:
-    """Choose the trainings whose hyper-parameters are nearest to the first one's."""
-    distance = distances(choice.first, choice.others)
-    nearest = sorted(range(len(distance)), key=distance.__getitem__)[: choice.count]
-    return [choice.others[index] for index in nearest]
-
-
-def of_same_batch_size(choice: PackChoice) -> list[PackCandidate]:
-    """Choose trainings with the first one's ``batch_size``."""
-    size = choice.first.params.get("batch_size")
-    return [other for other in choice.others if other.params.get("batch_size") == size][: choice.count]
-
-
-def at_random(choice: PackChoice) -> list[PackCandidate]:
-    """Choose any trainings, each equally likely."""
-    source, left = generator(0, "plan.packing", choice.draw), list(choice.others)
-    return [left.pop(below(source, len(left))) for _ in range(min(choice.count, len(left)))]
-
-
-PACK_STRATEGIES: dict[str, PackStrategy] = {
-    "plan": in_order_of_plan,
-    "nearest": nearest_neighbours,
-    "batch_size": of_same_batch_size,
-    "random": at_random,
-}
-
-
 class Packing(msgspec.Struct, frozen=True):
     """How a study packs.
 
@@ -186,9 +148,9 @@ class Packing(msgspec.Struct, frozen=True):
 
     limit: int
     """How many trainings a worker gets together, at most; 1: each alone."""
-    strategy: str = "plan"
-    """A name in ``PACK_STRATEGIES``."""
-    group: Callable[[Params], str] = msgspec.field(default_factory=lambda: group_of)
+    strategy: str | PackStrategy = "plan"
+    """A name in ``PACK_STRATEGIES``, or one of the user's own."""
+    group: Grouping = msgspec.field(default_factory=lambda: group_of)
     """Returns the group of a training from the values of its hyper-parameters; must be a pure function."""
     is_measured: bool = False
     """Whether ``limit`` is a bound only, and measured times say how many."""
@@ -201,81 +163,60 @@ class Packing(msgspec.Struct, frozen=True):
                 f"pack={self.limit!r} is not a number of trainings: write an integer from 1 to {MAX_LANES}, as in "
                 "pack=8, or pack='auto', which measures how many, or leave it out, so that each trains alone."
             )
-        _require_strategy(self.strategy)
-
-
-def _require_strategy(name: object) -> None:
-    if not isinstance(name, str) or name not in PACK_STRATEGIES:
-        raise UsageError(f"pack_opt={name!r} is not known: write one of {', '.join(map(repr, PACK_STRATEGIES))}.")
+        require_strategy(self.strategy)
 
 
 def _is_limit(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_LANES
 
 
-def packing_for(pack: int | str | None, strategy: str) -> Packing | None:
+def packing_for(
+    pack: int | str | None, strategy: str | PackStrategy, names: Sequence[str] | None = None
+) -> Packing | None:
     """Return how a study packs: so many trainings, or as many as train fastest, ``"auto"``; None: not at all.
+
+    ``names``: of the hyper-parameters that tell which trainings are alike; None: all but floats and sequences.
 
     Raises:
         UsageError: one of both is not known, or a strategy is given and nothing is packed.
     """
-    _require_strategy(strategy)
+    require_strategy(strategy)
     if pack is None:
         if strategy != "plan":
+            shown = repr(strategy) if isinstance(strategy, str) else strategy_name(strategy)
             raise UsageError(
-                f"pack_opt={strategy!r} says which trials to pack, and without pack= none are: write pack=8, too, or "
+                f"pack_opt={shown} says which trials to pack, and without pack= none are: write pack=8, too, or "
                 "pack='auto'."
             )
         return None
     if isinstance(pack, str) and pack != "auto":
         raise UsageError(f"pack={pack!r}: write a number of trials, as in pack=8, or 'auto', which measures how many.")
-    return Packing(MAX_LANES, strategy, is_measured=True) if isinstance(pack, str) else Packing(pack, strategy)
+    is_measured, group = isinstance(pack, str), grouping_by(names)
+    return Packing(MAX_LANES if isinstance(pack, str) else pack, strategy, group, is_measured)
 
 
 def mates(packing: Packing, choice: PackChoice) -> list[Batch]:
-    """Return the batches that train together with the first one; ``others`` may have other units left."""
+    """Return the batches that train together with the first one; ``others`` may have other units left.
+
+    Raises:
+        UsageError: a strategy of the user's own failed; see ``choose``.
+    """
     alike = tuple(other for other in choice.others if may_join(choice.first, other))
-    chosen = PACK_STRATEGIES[packing.strategy](msgspec.structs.replace(choice, others=alike))
+    chosen = choose(packing.strategy, msgspec.structs.replace(choice, others=alike))
     return [candidate.batch for candidate in chosen]
 
 
 def joiners(packing: Packing, choice: PackChoice) -> list[Batch]:
-    """Return the batches that join a running pack; ``first`` is of the pack, and the others' units may differ."""
+    """Return the batches that join a running pack; ``first`` is of the pack, and the others' units may differ.
+
+    Raises:
+        UsageError: a strategy of the user's own failed; see ``choose``.
+    """
     alike = tuple(other for other in choice.others if other.group == choice.first.group and may_join(other, other))
-    chosen = PACK_STRATEGIES[packing.strategy](msgspec.structs.replace(choice, others=alike))
+    chosen = choose(packing.strategy, msgspec.structs.replace(choice, others=alike))
     return [candidate.batch for candidate in chosen]
 
 
 def may_join(first: PackCandidate, other: PackCandidate) -> bool:
     """Return whether two trainings have the same units left, of which there must be at least one."""
     return first.interval == other.interval and first.interval[0] < first.interval[1]
-
-
-def group_of(params: Mapping[str, Any]) -> str:
-    """Return the group of a training whose trainable names none: the values that are neither floats nor sequences.
-
-    A number with a fraction, such as a learning rate, may differ between members of a pack. Anything else, such as a
-    width, may decide how the model is built.
-    """
-    return json.dumps({name: value for name, value in params.items() if not _may_differ(value)}, sort_keys=True)
-
-
-def _may_differ(value: object) -> bool:
-    return isinstance(value, float) or (isinstance(value, Mapping) and "sequence" in value)
-
-
-def distances(first: PackCandidate, others: Sequence[PackCandidate]) -> list[int]:
-    """Return the distance of each training's hyper-parameters from the first one's.
-
-    Numbers differ by the number of places between them among all values of the parameter here; anything else by 1.
-    """
-    found = [0] * len(others)
-    for name in sorted({name for one in (first, *others) for name in one.params}):
-        values = [one.params.get(name) for one in (first, *others)]
-        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-            place = {value: index for index, value in enumerate(sorted(set(values)))}  # type: ignore[type-var]
-            steps = [abs(place[value] - place[values[0]]) for value in values[1:]]
-        else:
-            steps = [int(value != values[0]) for value in values[1:]]
-        found = [total + step for total, step in zip(found, steps, strict=True)]
-    return found

@@ -25,7 +25,7 @@ from asyncsearch.ids import NodeKey, TrialId, trial_name, worker_name
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.packing import group_of
+from asyncsearch.plan.pack_groups import Grouping, group_of
 from asyncsearch.report.formatting import cut, duration, many, number
 from asyncsearch.report.pack_sentences import of_others_packs, of_pack
 from asyncsearch.sequences.flat_params import params
@@ -43,6 +43,7 @@ def explain(
     mode: str | None = None,
     position: str = "",
     head: str = "",
+    group: Grouping = group_of,
 ) -> str:
     """Return what happened to a trial, and why; times count from the study's first record.
 
@@ -52,8 +53,9 @@ def explain(
         position: of an unfinished trial in the words of its scheduler, which knows brackets and populations; empty:
             not available.
         head: how the trial stands, if more is known than the journal says; empty: as the journal says.
+        group: returns the group of a trial that may be packed.
     """
-    story = _Story(trial, metric)
+    story = _Story(trial, metric, group)
     for record in records:
         story.add(record)
     return story.text(mode, position, head)
@@ -62,8 +64,8 @@ def explain(
 class _Story:
     """Reads records and keeps those that concern one trial."""
 
-    def __init__(self, trial: TrialId, metric: str) -> None:
-        self._trial, self._metric = trial, metric
+    def __init__(self, trial: TrialId, metric: str, group: Grouping) -> None:
+        self._trial, self._metric, self._group = trial, metric, group
         self._began_s: float | None = None
         self._lines: list[str] = []
         self._projection = Projection()
@@ -117,7 +119,7 @@ class _Story:
                 target = "" if action.target is None else f", to be trained up to {action.target:,} first"
                 self._state, self._target = TrialState.WAITING, action.target
                 self._add_sentence(when, f"created{target}: {params(action.params) or 'no parameters'}")
-                if (timed := self._timed.get(group_of(action.params))) is not None:
+                if (timed := self._timed.get(self._group(action.params))) is not None:
                     self._add_sentence(when, of_others_packs(timed))
             case Promote(trial=self._trial):
                 self._state, self._target = TrialState.WAITING, action.to_resource

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from asyncsearch.ablation import own_functions
 from asyncsearch.ablation.left_out import NOTHING, PARAMETER, Ablated, Component
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
+from asyncsearch.sequences.function_code import code_digest
 from asyncsearch.space import Space, choice
 from asyncsearch.space.dotted_names import did_you_mean
 from asyncsearch.space.parameter_values import copy_plain
@@ -32,16 +34,19 @@ class Ablation(Searcher):
     """
 
     features: Iterable[Any] | Mapping[str, Any] = ()
-    """Columns of the data: names, or numbers for those of an array; or your name -> column, for arrays."""
-    layers: Iterable[str] = ()
+    """Columns of the data: names, or numbers for those of an array. ``"s*"`` stands for all whose names begin so, which
+    are left out together. Or your name -> column, or -> a function that gets the data and returns it without the
+    feature."""
+    layers: Iterable[str] | Mapping[str, Any] = ()
     """Names of layers: as ``named_modules()`` has them in torch, ``layer.name`` in Keras. ``"conv*"`` stands for all
-    whose names begin so, which are left out together."""
+    whose names begin so, which are left out together. Or your name -> layer, or -> a function that gets the network and
+    returns the one to train instead."""
     custom: Iterable[str] = ()
     """Names of your own, such as ``"augmentation"``: the code asks ``trial.ablation.keeps("augmentation")``."""
     groups: Mapping[str, Iterable[str]] = field(default_factory=dict)
     """Name -> names of features, layers and custom components that are left out together."""
     pairs: bool = False
-    """Whether each two components are left out together, too."""
+    """Whether each two components are left out together, too, unless they are a group."""
     fill: bool = False
     """Whether features stay in their places, with the mean (or the most frequent value) in all samples; else they are
     dropped, and the data is narrower."""
@@ -54,10 +59,10 @@ class Ablation(Searcher):
         for name in ("features", "layers", "custom", "groups"):
             if isinstance(getattr(self, name), str):
                 raise UsageError(f"{name}={getattr(self, name)!r} is a text: write a list, {name}=[...].")
-        object.__setattr__(self, "layers", tuple(self.layers))
         object.__setattr__(self, "custom", tuple(self.custom))
-        if not isinstance(self.features, Mapping):
-            object.__setattr__(self, "features", tuple(self.features))
+        for name in ("features", "layers"):
+            if not isinstance(getattr(self, name), Mapping):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         if not isinstance(self.groups, Mapping):
             raise UsageError(f"groups={self.groups!r}: write name -> list of names, groups={{'body': ['bmi', 'bp']}}.")
         text = next((members for members in self.groups.values() if isinstance(members, str)), None)
@@ -66,29 +71,26 @@ class Ablation(Searcher):
         object.__setattr__(self, "groups", {str(name): tuple(members) for name, members in self.groups.items()})
         object.__setattr__(self, "seeds", _parse_seeds(self.seeds))
         self.variants()
+        own_functions.register(self.functions())
 
     def variants(self) -> list[Ablated]:
-        """Return what is left out, variant by variant: single components, groups, pairs.
+        """Return what is left out, variant by variant: single components, groups, pairs; no two leave out the same.
 
         Raises:
             UsageError: there is nothing to leave out, or a name is empty, unknown or given twice.
         """
         single = self._components()
-        named = {one.name: one for one in single.values()} | single
-        found = [Ablated((one,), label if label != one.name else "") for label, one in single.items()]
+        found = {frozenset([one]): _alone(one) for one in single.values()}
         for group, members in self.groups.items():
-            unknown = next((name for name in members if name not in named), None)
-            if unknown is not None:
-                raise UsageError(f"groups: {group!r} names {unknown!r}; {did_you_mean(str(unknown), named)}")
-            if not members or group in single:
-                what = "is empty" if not members else "is the name of a component, too"
-                raise UsageError(f"groups: {group!r} {what}: write groups={{'body': ['bmi', 'bp']}}.")
-            found.append(Ablated(tuple(named[name] for name in members), group))
-        if self.pairs:
-            found += [Ablated(two) for two in itertools.combinations(single.values(), 2)]
+            together = _group(group, members, single)
+            known = found.setdefault(frozenset(together), Ablated(together, group))
+            if known.label != group:
+                raise UsageError(f"groups: {group!r} leaves out what {str(known)!r} does: write one of the two.")
+        for two in itertools.combinations(single.values(), 2) if self.pairs else ():
+            found.setdefault(frozenset(two), Ablated(two))
         if not found:
             raise UsageError("Ablation() leaves nothing out: write e.g. Ablation(features=['age', 'bmi']).")
-        return found
+        return [*found.values()]
 
     def extended(self, space: Space) -> Space:
         taken = next((name for name in (PARAMETER, SEED) if name in space.names), None)
@@ -98,12 +100,14 @@ class Ablation(Searcher):
         return space.with_parameters({PARAMETER: choice(*values), SEED: choice(*self._seeds)})
 
     def begin(self, space: Space, seed: int) -> AblationState:
-        count = (1 + len(self.variants())) * len(self._seeds)
+        # Not variants(): a study goes on with those that it began with, whatever this version makes of its description.
+        values = [str(value) for value in space.parameters[PARAMETER].grid(None)]
+        count = len(values) * len(self._seeds)
         if count > _MOST:
             raise SpaceError(
                 f"Ablation(...) has {count:,} trials, over {_MOST:,}: give it fewer components, or no pairs."
             )
-        return AblationState(self._base(space), [Ablated(()), *self.variants()], self._seeds)
+        return AblationState(self._base(space), values, self._seeds)
 
     def describe(self) -> str:
         variants = self.variants()
@@ -114,21 +118,32 @@ class Ablation(Searcher):
         assert isinstance(self.seeds, tuple)
         return self.seeds
 
+    def functions(self) -> dict[str, Callable[[Any], Any]]:
+        """Return your own functions by the digests of their code, which params name."""
+        given = [self.features, self.layers]
+        found = (value for one in given if isinstance(one, Mapping) for value in one.values() if callable(value))
+        return {code_digest(function): function for function in found}
+
     def _components(self) -> dict[str, Component]:
         """Return label -> component, in order."""
-        features = self.features
-        named = features.items() if isinstance(features, Mapping) else [(one, one) for one in features]
-        kind = "filled" if self.fill else "feature"
-        pairs = [(str(label), Component(kind, str(column))) for label, column in named]
-        pairs += [(str(name), Component("layer", str(name))) for name in self.layers]
-        pairs += [(str(name), Component("custom", str(name))) for name in self.custom]
+        pairs = [
+            *_named("filled" if self.fill else "feature", "data", self.features),
+            *_named("layer", "model", self.layers),
+            *_named("custom", "custom", self.custom),
+        ]
         found: dict[str, Component] = {}
         for label, one in pairs:
             if not label or not one.name:
                 raise UsageError(f"Ablation(...): {one.kind} {label!r} has an empty name.")
             if label in found:
                 raise UsageError(f"Ablation(...): {label!r} is given twice: each component has a name of its own.")
+            same = next((name for name, other in found.items() if other[:2] == one[:2]), None)
+            if same is not None:
+                raise UsageError(
+                    f"Ablation(...): {label!r} and {same!r} are the same {one.kind}: write one of the two."
+                )
             found[label] = one
+        _require_own_names(found)
         return found
 
     def _base(self, space: Space) -> Params:
@@ -154,9 +169,9 @@ class Ablation(Searcher):
 class AblationState(SearcherState):
     """Keeps its arguments only, so there is nothing to snapshot."""
 
-    def __init__(self, base: Params, variants: list[Ablated], seeds: Collection[int]) -> None:
+    def __init__(self, base: Params, variants: list[str], seeds: Collection[int]) -> None:
         self._base = base
-        self._variants = [one.value for one in variants]
+        self._variants = variants
         self._seeds = tuple(seeds)
 
     def propose(self, number: int) -> Params | None:
@@ -168,6 +183,45 @@ class AblationState(SearcherState):
 
     def length(self) -> int:
         return len(self._variants) * len(self._seeds)
+
+
+def _named(kind: str, own_kind: str, given: Any) -> list[tuple[str, Component]]:
+    """Return (label, component) of names, or of the user's names -> names or functions."""
+    pairs = given.items() if isinstance(given, Mapping) else [(one, one) for one in given]
+    return [(str(label), _component(kind, own_kind, str(label), value)) for label, value in pairs]
+
+
+def _component(kind: str, own_kind: str, label: str, value: Any) -> Component:
+    if callable(value) and kind != own_kind:
+        return Component(own_kind, code_digest(value), label)
+    return Component(kind, str(value), label if label != str(value) else "")
+
+
+def _require_own_names(components: Mapping[str, Component]) -> None:
+    """Check that ``keeps`` of a custom name does not ask for a layer or a column."""
+    for name, one in components.items():
+        pattern = next((label for label, other in components.items() if other is not one and other.has(name)), None)
+        if one.kind == "custom" and pattern is not None:
+            raise UsageError(f"Ablation(...): custom {name!r} fits {pattern!r}, too: give it another name.")
+
+
+def _alone(one: Component) -> Ablated:
+    return Ablated((one._replace(label=""),), one.label)
+
+
+def _group(group: str, members: Iterable[str], single: Mapping[str, Component]) -> tuple[Component, ...]:
+    named = {one.name: one for one in single.values()} | dict(single)
+    unknown = next((name for name in members if name not in named), None)
+    if unknown is not None:
+        raise UsageError(f"groups: {group!r} names {unknown!r}; {did_you_mean(str(unknown), named)}")
+    if not members or group in single:
+        what = "is empty" if not members else "is the name of a component, too"
+        raise UsageError(f"groups: {group!r} {what}: write groups={{'body': ['bmi', 'bp']}}.")
+    together = tuple(named[name] for name in members)
+    twice = next((one for one in together if together.count(one) > 1), None)
+    if twice is not None:
+        raise UsageError(f"groups: {group!r} names {str(twice)!r} twice: write it once.")
+    return together
 
 
 def _parse_seeds(given: Any) -> tuple[int, ...]:

@@ -62,6 +62,9 @@ class OptunaSearch(Searcher):
     min_observations: int | None = field(default=None, kw_only=True)
     """How many trials must have a result at a resource for trials to be compared there, at least 1. None: 10, or the
     option ``n_startup_trials`` if larger, and at least 3 more than there are parameters, as in BOHB."""
+    max_batch: int | None = field(default=None, kw_only=True)
+    """How many trials a worker may train together, at least 1, where a study packs: the later ones of a pack are
+    proposed without the results of the earlier ones. None: as many as ``pack=`` says."""
 
     def __post_init__(self) -> None:
         if isinstance(self.sampler, str) and self.sampler not in _NAMES:
@@ -94,9 +97,10 @@ class OptunaSearch(Searcher):
             )
         if "seed" in self.options:
             raise UsageError("OptunaSearch(options={'seed': ...}): seeds come from Study(seed=...): leave it out.")
-        enough: Any = self.min_observations
-        if enough is not None and (isinstance(enough, bool) or not isinstance(enough, int) or enough < 1):
-            raise UsageError(f"OptunaSearch(min_observations={enough!r}): write a number of trials from 1 on, or None.")
+        for name in ("min_observations", "max_batch"):
+            value: Any = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise UsageError(f"OptunaSearch({name}={value!r}): write a number of trials from 1 on, or None.")
 
     def begin(self, space: Space, seed: int) -> OptunaState:
         return self.begin_with(space, seed, ())
@@ -129,8 +133,9 @@ class OptunaSearch(Searcher):
         # Without addresses, so that it is the same in every process.
         shown = re.sub(r" at 0x[0-9a-f]+", "", repr(dict(self.options)))
         options = f", options={shown}" if self.options else ""
-        enough = f", min_observations={self.min_observations}" if self.min_observations is not None else ""
-        return f"OptunaSearch({name}{options}{enough})"
+        counts = [(word, getattr(self, word)) for word in ("min_observations", "max_batch")]
+        others = "".join(f", {word}={value}" for word, value in counts if value is not None)
+        return f"OptunaSearch({name}{options}{others})"
 
     def make(self, seed: int) -> Any:
         """Return a fresh sampler.

@@ -43,6 +43,7 @@ class OptunaState(SearcherState):
     def __init__(self, searcher: Any, space: Space, seed: int, earlier: Sequence[Observed]) -> None:
         self._searcher = searcher
         """The ``OptunaSearch`` that began it, whose module imports this one."""
+        self.max_batch = searcher.max_batch
         self._space = space
         self._seed = seed
         self._initial = space.initial

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from asyncsearch.actions import AddLane
 from asyncsearch.events import Outcome, PackMeasured, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.plan.packing import group_of
+from asyncsearch.plan.pack_groups import grouping_by
 from asyncsearch.simulate.packed_training import PackedLane, PackedTraining
 from asyncsearch.simulate.virtual_cluster import VirtualCluster, VirtualWorker
 from asyncsearch.work import Stage, Work
@@ -82,8 +82,7 @@ class PackedWorkers(VirtualCluster):
             self._begin_round(worker, work)
 
     def _group(self, stage: Stage) -> str:
-        packing = self.state.packing
-        return group_of(stage.params) if packing is None else packing.group(stage.params)
+        return grouping_by(self.state.config.pack_by)(stage.params)
 
     def _train_unit(self, worker: VirtualWorker, work: Work, lane: PackedLane) -> None:
         pack, stage = worker.pack, lane.stage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from asyncsearch.arguments import answering, checked, grouped, positive, yes_or_no
@@ -14,6 +14,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.plan.autoscale import Autoscale
 from asyncsearch.plan.gangs import Gang, gang_of
+from asyncsearch.plan.pack_strategies import PackStrategy
 from asyncsearch.plan.packing import Packing, packing_for
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
@@ -57,7 +58,8 @@ def simulate(
     faults: Faults = _FAULTS,
     training: TrainingModel = _TRAINING,
     pack: int | str | None = None,
-    pack_opt: str = "plan",
+    pack_opt: str | PackStrategy = "plan",
+    pack_by: Sequence[str] | None = None,
     workers_per_trial: int | Gang | None = None,
     autoscale: Autoscale | None = None,
 ) -> SimulationResult:
@@ -86,7 +88,8 @@ def simulate(
         faults: workers that die, trials that raise, stragglers and dropped work.
         training: how the trainable reports and resumes, and what packs save.
         pack: how many alike trials a worker may get together, or ``"auto"``, as of a ``Study``; None: each alone.
-        pack_opt: how these are chosen: ``"plan"``, ``"nearest"``, ``"batch_size"`` or ``"random"``.
+        pack_opt: how these are chosen, as of a ``Study``.
+        pack_by: names of the hyper-parameters in which alike trials agree, as of a ``Trainer``.
         workers_per_trial: as of a ``Study``; ``training`` says what they gain.
         autoscale: as of a ``Study``.
 
@@ -112,6 +115,7 @@ def simulate(
         max_failures=max_failures,
         max_losses=faults.max_losses,
         can_save=not training.restarts,
+        pack_by=None if pack_by is None else tuple(pack_by),
         max_relaunches=10**9,  # a worker that chance hits often is still a worker
     )
     proposals, decisions = searcher.begin(space, seed), scheduler.begin(space, seed)
@@ -122,7 +126,7 @@ def simulate(
         raise UsageError("Nothing would end this search: give num_trials= or until=Until(...).")
     require_target(scheduler, decisions)
     _require_end(scheduler, until, workload, is_endless=decisions.first_target(TrialId(0)) is None)
-    packing, gang = packing_for(pack, pack_opt), gang_of(workers_per_trial, autoscale)
+    packing, gang = packing_for(pack, pack_opt, pack_by), gang_of(workers_per_trial, autoscale)
     _require_gang(gang, packing, workers)
     state = StudyState(config, proposals, decisions, scheduler.max_resource, packing, gang)
     is_bounded = count is not None or until.seconds < math.inf

@@ -1,8 +1,11 @@
-"""Checks the variants of an ablation study before it starts workers."""
+"""What an ablation study needs before workers start: variants that fit, and its functions beside the trainable."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from asyncsearch.ablation.left_out import PARAMETER
+from asyncsearch.ablation.own_functions import SentWith
 from asyncsearch.checking.ablated_variants import can_try
 from asyncsearch.checking.processes import in_child
 from asyncsearch.checking.training_runs import Task, name_of
@@ -26,4 +29,11 @@ def require_ablated(trainable: Trainable | None, searcher: Searcher, state: Sear
     values = [base[PARAMETER], *(one.value for one in searcher.variants())]
     words = f"setting up {name_of(trainable)} in {len(values)} variants, in a process of its own, to see that they fit"
     with announced(words), temporary_folder("ablation") as folder:
-        in_child(Task(trainable, {**base, PARAMETER: values}, 0, 1, 1, {}, folder), "try variants", [])
+        sent = sent_with_functions(trainable, searcher)
+        in_child(Task(sent, {**base, PARAMETER: values}, 0, 1, 1, {}, folder), "try variants", [])
+
+
+def sent_with_functions(trainable: Trainable, searcher: Searcher) -> Any:
+    """Return a trainable as it is sent to workers, with the functions of an ``Ablation`` that make variants."""
+    functions = searcher.functions() if isinstance(searcher, Ablation) else {}
+    return SentWith(trainable, functions) if functions else trainable

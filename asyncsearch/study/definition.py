@@ -179,8 +179,10 @@ def require_same(old: StudyFile, new: StudyFile) -> list[str]:
 
 
 def _changes(old: StudyFile, new: StudyFile) -> list[str]:
-    """Return sentences that say what of the trainable's code has changed."""
+    """Return sentences that say what of the trainable's code, and of how it is packed, has changed."""
     notes = []
+    if old.pack_opt and new.pack_opt and old.pack_opt != new.pack_opt:
+        notes.append(f"Trials were packed by pack_opt={old.pack_opt}, and are by {new.pack_opt} now; {_STAYS}.")
     if old.fingerprint and new.fingerprint and old.fingerprint != new.fingerprint:
         notes.append(f"The source of {new.trainable} has changed since the study was created; {_STAYS}.")
     if old.python == new.python and old.parts and new.parts:

@@ -9,6 +9,7 @@ from asyncsearch.fair.gang_sizes import GangSizes
 from asyncsearch.plan.autoscale import Autoscale
 from asyncsearch.plan.gangs import Gang, gang_of
 from asyncsearch.plan.packing import Packing
+from asyncsearch.space import Space
 from asyncsearch.study.requirements import source_of, trial_argument
 from asyncsearch.trainable import Trainable, Trainer
 
@@ -17,12 +18,16 @@ _USES = frozenset({"process_group", "rank", "world_size"})
 
 
 def gang_for(
-    trainable: Trainable, workers_per_trial: int | Gang | None, packing: Packing | None, autoscale: Autoscale | None
+    trainable: Trainable,
+    space: Space,
+    workers_per_trial: int | Gang | None,
+    packing: Packing | None,
+    autoscale: Autoscale | None,
 ) -> Gang | None:
     """Return how many workers train a trial of a study together; None: one.
 
     Raises:
-        UsageError: an option breaks its rule, or the trainable cannot be trained by several workers.
+        UsageError: an option breaks its rule, or the trainable cannot be trained by several workers, or by so many.
     """
     gang = gang_of(workers_per_trial, autoscale)
     if gang is None:
@@ -34,6 +39,7 @@ def gang_for(
             "one of the two."
         )
     _require_distributable(trainable, option)
+    _require_shares(trainable, space, gang)
     return gang
 
 
@@ -142,3 +148,22 @@ def _may_distribute(function: Trainable) -> bool:
     attributes = {id(node.value): node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
     return any(attributes.get(id(node), "process_group") in _USES for node in uses)
+
+
+def _require_shares(trainable: Trainable, space: Space, gang: Gang) -> None:
+    """Check that each worker of a trial has a sample of each whole batch."""
+    least = min(_batch_sizes(trainable, space), default=gang.size)
+    if least < gang.size:
+        raise UsageError(
+            f"workers_per_trial={gang.size}: of batch_size={least} some workers of a trial would get no sample. Let "
+            f"every batch_size be at least {gang.size}, or lower workers_per_trial to {max(1, least)}."
+        )
+
+
+def _batch_sizes(trainable: Trainable, space: Space) -> list[int]:
+    """Return the sizes of batches, the least among them, that the space has, or else a trainer; none: unknown."""
+    if not (isinstance(trainable, type) and issubclass(trainable, Trainer)):
+        return []
+    domain = space.parameters.get("batch_size")
+    sizes = [getattr(trainable, "batch_size", None)] if domain is None else domain.grid(2)
+    return [size for size in sizes if isinstance(size, int)]

@@ -46,7 +46,7 @@ def preview_run(
     total = asked if proposals is None else min(asked, proposals)
     warnings = warnings_of(scheduler, None if num_trials is None else asked, proposals)
     cost = cost_of(study.store, seconds_per_unit, like, pack_speedup)
-    packing, measured = packing_asked(what.packing, pack), {} if cost is None else cost.pack_speedup
+    packing, measured = packing_asked(what.packing, pack, config.pack_by), {} if cost is None else cost.pack_speedup
     packs = packs_to_simulate(packing, what.packing, pack_speedup, measured, f"preview(pack={pack!r})")
     curve = {} if cost is None else cost.gang_speedup
     scaling = scaling_of(what.gang, workers, gang_speedup, curve, f"preview(gang_speedup={gang_speedup!r})")

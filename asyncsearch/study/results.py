@@ -14,6 +14,7 @@ from asyncsearch.errors import NoTrialsError, StoreError, StudyNotFoundError, Us
 from asyncsearch.ids import CheckpointRef, TrialId, parse_trial, trial_name
 from asyncsearch.journal.opening import Replayed, StudyFile, config_of, read_records, read_study_file
 from asyncsearch.journal.reading import read_position, read_state
+from asyncsearch.plan.pack_groups import grouping_by
 from asyncsearch.report.explain import explain
 from asyncsearch.report.formatting import time_of
 from asyncsearch.report.live.ended_words import continue_lines, head_words
@@ -195,6 +196,7 @@ class Results:
             mode=self.config.mode,
             position=position.removesuffix(f"; {WAITS_THERE}") if status.is_finished else position,
             head=head_words(status, state),
+            group=grouping_by(self.config.pack_by),
         )
         return "\n".join([story, *continue_lines(status, state)])
 

@@ -32,6 +32,7 @@ from asyncsearch.journal.opening import (
 from asyncsearch.journal.projection import last_failure
 from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher, Preflight
+from asyncsearch.plan.pack_strategies import strategy_name
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.progress import announced
@@ -268,7 +269,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         else:
             changes = require_same(existing, self._file(existing.bundle_sha256, existing.created_s, []))
             display.warn(changes)
-            self._keep_functions(existing, display)
+            self._keep_description(existing, display)
         state = self.fresh_state()
         found = replay(self.store, state)
         display.warn((*found.notes, *found.doubts, *(_failed_before(state) if changes else ())))
@@ -343,13 +344,15 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         found = [] if place is None else [place.times.of_code(code)]
         return found if what.shared is None else [*found, TimesInFolder(SharedFiles(what.shared), code)]
 
-    def _keep_functions(self, existing: StudyFile, display: Display) -> None:
-        """Keep the functions of time as they are now beside those that earlier runs had."""
+    def _keep_description(self, existing: StudyFile, display: Display) -> None:
+        """Keep the functions of time as they are now beside those that earlier runs had, and how trials are packed."""
         present = self.definition.space.function_versions
         display.warn(kept_functions.edit_notes(existing.functions, present))
         functions = kept_functions.keep(self.store, existing.functions, present)
-        if functions != existing.functions:
-            write_study_file(self.store, msgspec.structs.replace(existing, functions=functions))
+        now = self._file(existing.bundle_sha256, existing.created_s, functions)
+        kept = msgspec.structs.replace(existing, functions=functions, pack_by=now.pack_by, pack_opt=now.pack_opt)
+        if kept != existing:
+            write_study_file(self.store, kept)
 
     def _file(self, bundle_sha256: str, created_s: float, functions: list[KeptFunction]) -> StudyFile:
         what, config = self.definition, self.definition.config
@@ -366,6 +369,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             max_resource=what.scheduler.max_resource,
             trainable=self.trainable,
             can_evaluate=config.can_evaluate,
+            pack_by=config.pack_by,
+            pack_opt="" if what.packing is None else strategy_name(what.packing.strategy),
             fingerprint=self.fingerprint,
             script=self.script[0],
             script_sha256=self.script[1],

@@ -20,6 +20,7 @@ from asyncsearch.launch.sources import with_sources
 from asyncsearch.plan.autoscale import Autoscale
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.keys import canonical, digest, path
+from asyncsearch.plan.pack_strategies import PackStrategy
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import Preview
@@ -31,14 +32,14 @@ from asyncsearch.searchers.searcher_names import searcher_of
 from asyncsearch.sentences import in_sentences
 from asyncsearch.sequences.custom_sequences import register_versions
 from asyncsearch.shared.folder import SharedFolder
-from asyncsearch.shared.options import open_folder, read_defaults, require_shared, trusts
+from asyncsearch.shared.options import default_names, open_folder, read_defaults, require_shared, trusts
 from asyncsearch.shared.quota import EVALUATIONS
 from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.restoring import resumable
-from asyncsearch.study.ablation_check import require_ablated
+from asyncsearch.study.ablation_check import require_ablated, sent_with_functions
 from asyncsearch.study.default_store import DefaultFolder
 from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, script_of, source_hash
 from asyncsearch.study.devices_option import devices_for
@@ -47,7 +48,7 @@ from asyncsearch.study.first_calls import IN_RESUME, IN_RUN, IN_STUDY, OF_STUDY,
 from asyncsearch.study.gang_option import gang_for
 from asyncsearch.study.kept_functions import read_earlier
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
-from asyncsearch.study.packing_option import could_pack, packing_of
+from asyncsearch.study.packing_option import could_pack, pack_by_of, packing_of, require_choices
 from asyncsearch.study.preview_run import preview_run
 from asyncsearch.study.requirements import can_evaluate, can_save, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
@@ -95,7 +96,7 @@ class Study(Results):
         max_failures: int = 0,
         sharing: Sharing = _SHARING,
         pack: int | str | None = None,
-        pack_opt: str = "plan",
+        pack_opt: str | PackStrategy = "plan",
         workers_per_trial: int | Gang | None = None,
         autoscale: Autoscale | None = None,
         devices_per_trial: float | None = None,
@@ -133,7 +134,8 @@ class Study(Results):
                 first packs measure; None: each alone. Needs a ``Trainer`` with ``train_pack``. Results agree with those
                 of trials that train alone within a tolerance, not to the bit.
             pack_opt: how those trials are chosen: ``"plan"`` (of one structure, in the order of the search),
-                ``"nearest"`` (nearest hyper-parameters), ``"batch_size"`` (the same one) or ``"random"``.
+                ``"nearest"`` (nearest hyper-parameters), ``"batch_size"`` (the same one) or ``"random"``; or a function
+                of a ``PackChoice`` that returns some of its ``others``; see docs/packing.md.
             workers_per_trial: how many workers train one trial together, data-parallel; or a ``Gang``, with which
                 trials go on with fewer while a lost worker is replaced. None: one. See docs/gangs.md.
             autoscale: lets trials have more workers than that where some are free, as long as they gain enough; see
@@ -166,6 +168,7 @@ class Study(Results):
         self.shared = open_folder(self.store, sharing.shared, version, share=share, trainable=trainable)
         self._is_trusted = trusts(self.shared, sharing.trusted)
         self._quota_bytes = sharing.quota_bytes
+        names = self.space.names | default_names(read_defaults(sharing.defaults))
         self.config = search_config(
             self.space,
             self.scheduler,
@@ -183,6 +186,7 @@ class Study(Results):
             defaults=read_defaults(sharing.defaults),
             can_evaluate=can_evaluate(trainable),
             can_save=can_save(trainable),
+            pack_by=pack_by_of(trainable, names, is_packed=pack is not None),
         )
         self._settings = checkpoints.with_timeout(workers.for_driver())
         self._worker = workers.for_agents() | checkpoints.for_agents()
@@ -199,9 +203,18 @@ class Study(Results):
         require_pausable(trainable, self.scheduler)
         require_sequences(trainable, self.space, self.scheduler, share=share)
         is_fresh = workers.fresh_process
-        self.packing = packing_of(trainable, self.scheduler, pack, pack_opt, share=share, fresh_process=is_fresh)
+        self.packing = packing_of(
+            trainable,
+            self.scheduler,
+            pack,
+            pack_opt,
+            share=share,
+            fresh_process=is_fresh,
+            names=self.config.pack_by,
+        )
+        require_choices(self.packing, self._begin_searcher())
         self._could_pack = could_pack(trainable, self.scheduler, pack, share=share)
-        self.gang = gang_for(trainable, workers_per_trial, self.packing, autoscale)
+        self.gang = gang_for(trainable, self.space, workers_per_trial, self.packing, autoscale)
         self._devices = devices_for(devices_per_trial, self.gang)
         self._is_tolerant = require_shared(self.shared, is_tolerant=sharing.tolerant)
         self._bundle: bytes | None = None
@@ -438,8 +451,8 @@ class Study(Results):
         if display is not None and self._bundle is None:
             assert self.trainable is not None
             functions, versions = self.space.custom_functions, self.space.function_versions
-            with_functions = WithFunctions(self.trainable, functions, versions)
-            packed = pack(with_functions if functions else self.trainable)
+            sent = sent_with_functions(self.trainable, self.searcher)
+            packed = pack(WithFunctions(sent, functions, versions) if functions else sent)
             self._bundle = with_sources(packed)
             display.warn(packed.warnings)
         bundle = b"" if display is None else self._with_earlier_functions(self._bundle or b"", display)

@@ -70,9 +70,14 @@ def is_lost_rank(error: BaseException) -> bool:
     if isinstance(error, getattr(dist, "DistNetworkError", ())):
         return True
     text = str(error)
-    return isinstance(error, RuntimeError) and any(words in text for words in _LOST)
+    # Gloo has no type of its own: a RuntimeError of the user's may have the same words, but not Gloo's source file.
+    is_by_backend = isinstance(error, getattr(dist, "DistBackendError", ())) or (
+        isinstance(error, RuntimeError) and _GLOO in text
+    )
+    return is_by_backend and any(words in text for words in _LOST)
 
 
+_GLOO = "gloo/transport/"
 _LOST = (
     "Connection closed by peer",
     "Connection reset by peer",

@@ -27,3 +27,8 @@ class Ranks(Protocol):
     def tell(self, key: str, value: str) -> None: ...
 
     def await_value(self, rank: int, key: str) -> str: ...
+
+
+def share_of(rank: int, size: int, count: int) -> tuple[int, int]:
+    """Return the first of a rank's samples, of so many that ranks share evenly in order, and the one after its last."""
+    return rank * count // size, (rank + 1) * count // size

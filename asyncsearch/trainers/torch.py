@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
+from asyncsearch.trainers.ranks import share_of
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trainers.torch_shards import read_checkpoint
 from asyncsearch.trainers.torch_strategies import TorchStrategy, strategy_for, strategy_refusal
@@ -121,23 +122,23 @@ class TorchTrainer(FrameworkTrainer):
 
     def batches(self, data: Any, size: int = EVALUATION_BATCH) -> Iterator[Any]:
         """Yield batches of data in its own order, on the device."""
-        return self._batches(data, size, 0, 1)
+        return self._batches(data, size, 0, self._count(data))
 
     def _batches_of_rank(self, data: Any) -> Iterator[tuple[Any, bool]]:
         """Yield batches for this rank, and whether they count: where ranks go in step, each gets as many."""
-        ranks, found = self.trial.world_size, 0
-        for batch in self._batches(data, EVALUATION_BATCH, self.trial.rank, ranks):
+        count, ranks, found = self._count(data), self.trial.world_size, 0
+        for batch in self._batches(data, EVALUATION_BATCH, *share_of(self.trial.rank, ranks, count)):
             yield batch, True
             found += 1
-        rounds = -(-self._count(data) // (EVALUATION_BATCH * ranks)) if self._strategy.is_in_step else 0
+        largest = -(-count // ranks)
+        rounds = -(-largest // EVALUATION_BATCH) if self._strategy.is_in_step else 0
         for _ in range(found, rounds):
-            yield next(self._batches(data, EVALUATION_BATCH, 0, 1)), False
+            yield next(self.batches(data)), False
 
-    def _batches(self, data: Any, size: int, first: int, every: int) -> Iterator[Any]:
-        """Yield every so many batches, from one on."""
-        count = self._count(data)
-        for start in range(first * size, count, size * every):
-            yield self._moved(self._batch(data, np.arange(start, min(start + size, count))))
+    def _batches(self, data: Any, size: int, first: int, stop: int) -> Iterator[Any]:
+        """Yield batches of the samples from one to another."""
+        for start in range(first, stop, size):
+            yield self._moved(self._batch(data, np.arange(start, min(start + size, stop))))
 
     def collate(self, samples: list[Any]) -> Any:
         """Make a batch of samples of a ``Dataset``; by default as torch's ``DataLoader`` does."""

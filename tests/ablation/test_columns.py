@@ -50,6 +50,15 @@ def test_arrays_by_name() -> None:
     assert filled["pixels"].tolist() == [[2.0, 3.0, 40.0]] * 2
 
 
+def test_a_pattern_stands_for_all_columns_that_fit_and_a_column_of_that_very_name_for_itself() -> None:
+    data = {"s1": ROWS[:, 0], "s2": ROWS[:, 1], "age": ROWS[:, 2]}
+    assert list(without("feature:s*", data)) == ["age"]
+    filled = without("filled:s?", data)
+    assert [filled[name].tolist() for name in data] == [[2.0, 2.0], [3.0, 3.0], [30.0, 50.0]]
+    assert without("feature:1*", np.zeros((1, 12))).shape == (1, 9)
+    assert list(without("feature:s*", data | {"s*": ROWS})) == ["s1", "s2", "age"]
+
+
 def test_a_pandas_frame() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"age": [20, 40, 60], "kind": ["a", "b", "b"], "y": [0, 1, 1]})
@@ -67,6 +76,7 @@ def test_a_pandas_frame() -> None:
         ("feature:ages", {"age": ROWS}, "no column 'ages': it has 'age'"),
         ("feature:3", ROWS, "no column '3': it has '0', '1', '2'"),
         ("filled:x", ROWS, "no column 'x'"),
+        ("feature:x*", {"age": ROWS}, "no column 'x\\*'"),
         ("feature:0", ROWS[:, :1], "Every column"),
         ("feature:age", [1, 2], "list has no columns"),
         ("feature:age", np.zeros(3), "ndarray has no columns"),

@@ -53,6 +53,14 @@ def test_a_layer_may_be_left_out_and_the_others_keep_their_weights(make: Any, la
                 assert (mine == its).all()
 
 
+@pytest.mark.parametrize(("pattern", "names"), [("r*", {"relu"}), ("*a*", {"flat", "last"}), ("hidden", {"hidden"})])
+def test_a_pattern_stands_for_all_layers_whose_names_fit(pattern: str, names: set[str]) -> None:
+    found = TrialAblation(f"layer:{pattern}").model(sequential(), X)
+    assert {
+        new.name for new, old in zip(found.layers, sequential().layers, strict=True) if type(new) is not type(old)
+    } == names
+
+
 def test_a_layer_that_keeps_the_shape_becomes_the_identity() -> None:
     net = functional()
     found = TrialAblation("layer:wide").model(net, X)

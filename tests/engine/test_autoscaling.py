@@ -22,7 +22,7 @@ from asyncsearch.plan.autoscale import Autoscale, KnownSpeed, KnownSpeeds, Volum
 from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.pack_curves import speedup_at
-from asyncsearch.plan.packing import group_of
+from asyncsearch.plan.pack_groups import group_of
 from asyncsearch.report.what_if.recorded_units import recorded_units
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler

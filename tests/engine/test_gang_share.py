@@ -25,7 +25,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import CheckpointRef, Lease, WorkerId
 from asyncsearch.plan.autoscale import Autoscale, KnownSpeed, KnownSpeeds
 from asyncsearch.plan.gangs import Gang
-from asyncsearch.plan.packing import group_of
+from asyncsearch.plan.pack_groups import group_of
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.study.gang_option import sizes_of

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from asyncsearch.actions import AddLane, AnyAction, Assign, lanes_given
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import Lease
-from asyncsearch.plan.packing import PACK_STRATEGIES, Packing
+from asyncsearch.plan.pack_strategies import PACK_STRATEGIES
+from asyncsearch.plan.packing import Packing
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher

@@ -1,7 +1,46 @@
-"""Tests of trials on several workers. They need torch."""
+"""Tests of trials on several workers, and the searches on one worker with which they compare. They need torch."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
 pytest.importorskip("torch")
+
+from asyncsearch import ASHA, Study
+from asyncsearch.trainers.process_groups import close_group
+from tests.gangs.searches import NUMBERS, digits, grid, linear
+
+
+@pytest.fixture(scope="session")
+def line_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
+    """The function ``linear`` of ``NUMBERS`` numbers, each trained to the end."""
+    made = grid(linear(), tmp_path_factory.mktemp("line"), None, NUMBERS, backend="inline")
+    yield made.run(display="none")
+    close_group()
+
+
+@pytest.fixture(scope="session")
+def promoted_lines_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
+    """Six numbers of the function ``linear``, of which ASHA promotes some."""
+    made = grid(linear(), tmp_path_factory.mktemp("lines"), None, 6, backend="inline", scheduler=ASHA(max_resource=9))
+    yield made.run(display="none")
+    close_group()
+
+
+@pytest.fixture(scope="session")
+def digits_alone(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """Nine trials of the trainer ``Digits``, of which ASHA promotes some."""
+    made = digits(tmp_path_factory.mktemp("digits"), None, backend="inline", scheduler=ASHA(max_resource=9))
+    return made.run(9, display="none")
+
+
+@pytest.fixture(scope="session")
+def keras_digits_alone(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """Three trials of the trainer ``KerasDigits``, in a process of its own: they set the precision of all of Keras."""
+    from tests.gangs.keras_searches import keras_study
+
+    scheduler = ASHA(max_resource=4, reduction_factor=2)
+    made = keras_study(tmp_path_factory.mktemp("keras"), None, scheduler=scheduler)
+    return made.run(3, parallelism=1, display="none")

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from asyncsearch import FIFO, Study, choice, loguniform
 from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.store.base_store import Store
 from asyncsearch.trainable import Trainable
 from asyncsearch.trainers.keras import KerasTrainer
 from tests.gangs.searches import Happen, nothing
@@ -64,3 +66,14 @@ def keras_study(store: Path, gang: Any, trainable: Trainable = KerasDigits, tria
         space, settings["searcher"] = {"number": choice(*range(trials))}, GridSearch()
     settings |= {"name": "digits"} | options  # the keys of checkpoints have it
     return Study(trainable, space=space, metric="loss", mode="min", store=store, workers_per_trial=gang, **settings)
+
+
+def keras_weights(store: Store) -> dict[Any, Mapping[str, Any]]:
+    """Return the weights of every checkpoint of a store."""
+    found = dict[Any, Mapping[str, Any]]()
+    for checkpoint in store.checkpoints():
+        with store.fetch(checkpoint) as folder, np.load(folder / "checkpoint" / "variables.npz") as saved:
+            found[checkpoint] = {
+                name: np.frombuffer(saved[name].tobytes(), np.float64) for name in saved if name.startswith("model/")
+            }
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,21 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from asyncsearch import Gang, Study, TorchTrainer, TrialContext, choice, loguniform
-from asyncsearch.actions import Promote
+from asyncsearch.actions import AnyAction, Promote
 from asyncsearch.journal.opening import read_records
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.store.base_store import Store
 from asyncsearch.trainable import Trainable
-from tests.system.tools import agent_pid
+from asyncsearch.trainers.torch_files import load_without_code
+from asyncsearch.trainers.torch_shards import read_checkpoint
+from tests.system.tools import PATIENCE_S, agent_pid
 
 UNITS = 4
 BATCHES = 3
+NUMBERS = 10
 Happen = Callable[[TrialContext, int, str], None]
-"""Called by each rank with the trial, the unit and the place in it: ``begin``, ``step`` or ``end``."""
+"""Called by each rank with the trial, the unit and the place in it: ``begin``, ``sum`` before the gradients are summed,
+``step`` or ``end``; and with 0 and ``start`` before the ranks meet."""
 
 
 def nothing(trial: TrialContext, unit: int, place: str) -> None:
@@ -35,6 +40,7 @@ def linear(happen: Happen = nothing) -> Trainable:
     """Return a function that fits a line by DDP."""
 
     def train(trial: TrialContext) -> None:
+        happen(trial, 0, "start")
         torch.set_num_threads(1)
         net = torch.nn.Linear(4, 1, dtype=torch.float64)
         with torch.no_grad():
@@ -48,7 +54,9 @@ def linear(happen: Happen = nothing) -> Trainable:
             for batch in x.chunk(BATCHES):
                 mine = batch[trial.rank :: trial.world_size]
                 optimizer.zero_grad()
-                ((parallel(mine) - mine.sum(1, keepdim=True)) ** 2).mean().backward()
+                loss = ((parallel(mine) - mine.sum(1, keepdim=True)) ** 2).mean()
+                happen(trial, unit, "sum")
+                loss.backward()
                 happen(trial, unit, "step")
                 optimizer.step()
             with torch.no_grad():
@@ -119,6 +127,14 @@ def killing(folder: Path, moments: set[tuple[int, int, int, str]], *, agent: boo
     return happen
 
 
+def require_lines(study: Study, alone: Study) -> None:
+    """Require that each trial has reached what the one with its number has reached on one worker."""
+    for trial in study.trials:
+        expected = alone.trials[trial.params["number"]]
+        assert trial.resource == expected.resource
+        assert trial.value == pytest.approx(expected.value, abs=1e-12, rel=1e-9)
+
+
 def results(study: Study) -> list[tuple[int, float | None]]:
     """Return what each trial has reached."""
     return [(trial.resource, trial.value) for trial in study.trials]
@@ -128,6 +144,33 @@ def promotions(study: Study) -> set[tuple[int, int]]:
     """Return the trials that were promoted, each with its new target."""
     records = read_records(study.store)
     return {(one.trial, one.to_resource) for record in records for one in record.actions if isinstance(one, Promote)}
+
+
+def await_action(study: Study, kind: type[AnyAction]) -> None:
+    """Read the journal of a running study until it holds an action of a kind."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not any(isinstance(one, kind) for record in read_records(study.store) for one in record.actions):
+        assert time.monotonic() < deadline, "the journal has no such action"
+        time.sleep(0.02)  # a file cannot be waited for; nothing depends on how long this is
+
+
+def line_weights(store: Store) -> dict[Any, dict[str, torch.Tensor]]:
+    """Return weights and momenta in every checkpoint of ``linear``."""
+    found = {}
+    for checkpoint in store.checkpoints():
+        with store.fetch(checkpoint) as folder:
+            tensors = load_without_code(folder / "checkpoint" / "tensors.pt", "cpu")
+        found[checkpoint] = {str(number): one for number, one in enumerate(tensors) if one.is_floating_point()}
+    return found
+
+
+def digits_weights(store: Store) -> dict[Any, dict[str, torch.Tensor]]:
+    """Return the weights in every checkpoint of ``Digits``."""
+    found = {}
+    for checkpoint in store.checkpoints():
+        with store.fetch(checkpoint) as folder:
+            found[checkpoint] = read_checkpoint(folder / "checkpoint")["model"]
+    return found
 
 
 def require_same(study: Study, other: Study, weights: Callable[[Store], Mapping[Any, Mapping[str, Any]]]) -> None:

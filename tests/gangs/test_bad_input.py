@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import FIFO, Cluster, Gang, Study, Trainer, run_together, uniform
+from asyncsearch import FIFO, Cluster, Gang, Study, Trainer, choice, randint, run_together, uniform
 from asyncsearch.errors import AsyncSearchError, NotEnoughSlotsError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import Launcher, Preflight
@@ -44,6 +44,10 @@ class OwnStep(Digits):
         self.opt.step()
 
 
+class InThrees(Digits):
+    batch_size = 3
+
+
 class PassedOn(Digits):
     def step(self, batch: Any) -> None:
         super().step(batch)
@@ -51,8 +55,8 @@ class PassedOn(Digits):
 
 def study(store: Path, trainable: Any = None, **options: Any) -> Study:
     settings: dict[str, Any] = {"scheduler": FIFO(max_resource=2)} | options
-    space = {"x": uniform(0, 1)}
-    return Study(trainable or linear(), space=space, metric="loss", mode="min", store=store, **settings)
+    settings.setdefault("space", {"x": uniform(0, 1)})
+    return Study(trainable or linear(), metric="loss", mode="min", store=store, **settings)
 
 
 class TwoSlots(ProcessLauncher):
@@ -85,6 +89,18 @@ CALLS: list[tuple[Callable[[Path], object], str]] = [
     (lambda at: study(at, fits_alone, workers_per_trial=2), "all workers of a trial would train the same"),
     (lambda at: study(at, Own, workers_per_trial=2), "derive it from TorchTrainer"),
     (lambda at: study(at, OwnStep, workers_per_trial=2), "write self.parallel in its place"),
+    (
+        lambda at: study(at, InThrees, workers_per_trial=4),
+        "batch_size=3 some workers of a trial would get no sample. Let every batch_size be at least 4, or lower",
+    ),
+    (
+        lambda at: study(at, space={"batch_size": choice(8, 2)}, trainable=Digits, workers_per_trial=4),
+        "of batch_size=2 some workers",
+    ),
+    (
+        lambda at: study(at, space={"batch_size": randint(3, 8)}, trainable=Digits, workers_per_trial=Gang(4, 2)),
+        "of batch_size=3 some workers",
+    ),
     (
         lambda at: study(at, workers_per_trial=4).run(2, parallelism=3, display="none"),
         "parallelism=3 counts workers, and each trial trains on 4 workers: run with parallelism=4 or more",
@@ -119,6 +135,12 @@ def test_what_cannot_be_is_refused_in_words(tmp_path: Path, call: Callable[[Path
     with pytest.raises((UsageError, NotEnoughSlotsError), match=re.escape(words)):
         call(tmp_path / "s")
     assert not (tmp_path / "s" / "journal").exists()
+
+
+@pytest.mark.parametrize("sizes", [3, choice(8, 3), randint(3, 8)], ids=repr)
+def test_batches_of_which_each_worker_gets_a_sample_are_taken(tmp_path: Path, sizes: Any) -> None:
+    made = study(tmp_path / "s", space={"batch_size": sizes}, trainable=Digits, workers_per_trial=3)
+    assert made.gang == Gang(3)
 
 
 def test_a_step_that_leaves_the_rest_to_that_of_the_class_is_taken_at_its_word(tmp_path: Path) -> None:

@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+import torch
 
 from asyncsearch import ASHA, TrialContext, TrialState
-from tests.gangs.searches import Happen, grid, linear
+from asyncsearch.actions import StopTraining
+from asyncsearch.trainable import Trainable
+from tests.gangs.searches import Happen, await_action, grid, linear
+from tests.system.tools import Gate, Running
 
 TRIALS = 6
 
@@ -50,7 +54,40 @@ def test_every_rank_of_a_trial_trains_the_same_units(tmp_path: Path, variant: Li
     for number, trial in enumerate(study.trials):
         first, second = ((tmp_path / "units" / f"{number} {rank}").read_text() for rank in (0, 1))
         assert first == second
-        assert first.startswith("".join(f"{unit}\n" for unit in range(1, trial.resource + 1)))
+        units = [int(unit) for unit in first.split()]
+        assert units == list(range(1, len(units) + 1))
+        assert trial.resource <= len(units) <= trial.resource + 1, "it may learn of its stop in the next unit"
+
+
+def held_in_a_sum(gate: Gate, folder: Path) -> Trainable:
+    """Return a function whose rank 1 waits at the gate, in the first unit of number 1, while rank 0 is in a sum."""
+    happen = counting(folder)
+
+    def train(trial: TrialContext) -> None:
+        group = trial.process_group()
+        for unit in trial.epochs():
+            trial.report(loss=float(trial.params["number"]))
+            if (trial.params["number"], unit, trial.rank) == (1, 1, 1):
+                gate.wait()
+            torch.distributed.all_reduce(torch.ones(1), group=group)
+            happen(trial, unit, "end")
+
+    return train
+
+
+@pytest.mark.slow
+def test_a_stop_that_is_decided_during_a_sum_ends_every_rank_with_that_unit(tmp_path: Path) -> None:
+    gate = Gate(tmp_path).make()
+    (tmp_path / "units").mkdir()
+    scheduler = ASHA(max_resource=9, reduction_factor=3, variant="stopping")
+    study = grid(held_in_a_sum(gate, tmp_path / "units"), tmp_path / "s", 2, 2, scheduler=scheduler)
+    running = Running(study)
+    gate.pids()
+    await_action(study, StopTraining)
+    gate.open()
+    running.wait()
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETED, TrialState.STOPPED]
+    assert [(tmp_path / "units" / f"1 {rank}").read_text() for rank in (0, 1)] == ["1\n", "1\n"]
 
 
 @pytest.mark.slow

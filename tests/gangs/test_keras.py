@@ -20,14 +20,13 @@ pytest.importorskip("keras")
 
 import keras
 
-from asyncsearch import ASHA, Gang, TrialContext, TrialState
+from asyncsearch import ASHA, Gang, Study, TrialContext, TrialState
 from asyncsearch.actions import Assign
 from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import read_records
-from asyncsearch.store.base_store import Store
 from asyncsearch.trainers.rings import Ring
 from tests.faults.shares import IS_ALL, in_the_fault_command
-from tests.gangs.keras_searches import UNITS, KerasDigits, digits_where, keras_study
+from tests.gangs.keras_searches import UNITS, KerasDigits, digits_where, keras_study, keras_weights
 from tests.gangs.searches import killing, require_same, results
 from tests.trainers.tools import Trial
 
@@ -38,27 +37,13 @@ if not IS_ALL:
 """The trial's number, the unit, the rank, and the place in the unit where it is killed."""
 
 
-def weights(store: Store) -> dict[Any, Mapping[str, Any]]:
-    """Return the weights of every checkpoint of a store."""
-    found = dict[Any, Mapping[str, Any]]()
-    for checkpoint in store.checkpoints():
-        with store.fetch(checkpoint) as folder, np.load(folder / "checkpoint" / "variables.npz") as saved:
-            found[checkpoint] = {
-                name: np.frombuffer(saved[name].tobytes(), np.float64) for name in saved if name.startswith("model/")
-            }
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4] if IS_ALL else [2])
 def test_a_trainer_reaches_the_same_weights_and_promotions_on_every_number_of_workers(
-    tmp_path: Path, size: int
+    tmp_path: Path, keras_digits_alone: Study, size: int
 ) -> None:
-    scheduler, trials = ASHA(max_resource=4, reduction_factor=2), 6 if size == 2 and IS_ALL else 3
-    alone = keras_study(tmp_path / "alone", None, scheduler=scheduler).run(trials, parallelism=1, display="none")
-    together = keras_study(tmp_path / "together", size, scheduler=scheduler)
-    together.run(trials, parallelism=size, display="none")
-    require_same(together, alone, weights)
+    together = keras_study(tmp_path / "together", size, scheduler=ASHA(max_resource=4, reduction_factor=2))
+    require_same(together.run(3, parallelism=size, display="none"), keras_digits_alone, keras_weights)
 
 
 @pytest.mark.slow

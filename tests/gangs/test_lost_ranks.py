@@ -6,25 +6,27 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 
-import psutil
 import pytest
 
-from asyncsearch import Gang
+from asyncsearch import Gang, Study
 from asyncsearch.actions import Assign
 from asyncsearch.journal.opening import read_records
-from tests.faults.shares import IS_ALL
-from tests.gangs.searches import UNITS, grid, killing, linear, results
+from tests.faults.accounts import say
+from tests.faults.shares import IS_ALL, in_the_fault_command
+from tests.gangs.searches import NUMBERS, grid, killing, linear, require_lines
+from tests.gangs.watching import LONGEST_S, Watch, nothing_left
 
-PLACES = ("begin", "step", "end")
-TRIALS = 10
+PLACES = ("begin", "sum", "step", "end")
+Moments = set[tuple[int, int, int, str]]
 
 
-def moments(seed: int, count: int, ranks: int = 2) -> set[tuple[int, int, int, str]]:
+def moments(seed: int, count: int, ranks: int = 2) -> Moments:
     """Return moments of a search, two of a trial at most: three in a row would be held against it."""
     chance = random.Random(seed)
-    places = [(number, 1 + 2 * half) for number in range(TRIALS) for half in range(2)]
+    places = [(number, 1 + 2 * half) for number in range(NUMBERS) for half in range(2)]
     chosen = chance.sample(places, count)
     return {
         (number, first + chance.randrange(2), chance.randrange(ranks), chance.choice(PLACES))
@@ -32,28 +34,47 @@ def moments(seed: int, count: int, ranks: int = 2) -> set[tuple[int, int, int, s
     }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("agent", [False, True], ids=["process", "worker"])
-def test_ranks_that_are_killed_at_seeded_moments_cost_no_trial_its_results(tmp_path: Path, agent: bool) -> None:
-    expected = results(grid(linear(), tmp_path / "alone", None, TRIALS).run(parallelism=1, display="none"))
+def require_lost(tmp_path: Path, alone: Study, planned: Moments, size: int, *, agent: bool = False) -> None:
+    """Run a search whose ranks are killed at moments, two gangs of 2 or one of 4 at once, and require the laws."""
+    watch = Watch(tmp_path / "watch")
     (tmp_path / "killed").mkdir()
-    planned = moments(seed=16, count=(6 if agent else 20) // (1 if IS_ALL else 4))
-    happen = killing(tmp_path / "killed", planned, agent=agent)
-    study = grid(linear(happen), tmp_path / "s", 2, TRIALS, save_every=1).run(parallelism=4, display="none")
-    assert len(list((tmp_path / "killed").iterdir())) == len(planned)
-    assert [trial.failures for trial in study.trials] == [0] * TRIALS
-    for (units, loss), (_, alone) in zip(results(study), expected, strict=True):
-        assert units == UNITS
-        assert loss == pytest.approx(alone, abs=1e-12, rel=1e-9)
-    assert not psutil.Process().children(recursive=True), "a process is left"
+    happen = watch.killing(tmp_path / "killed", planned, agent=agent)
+    trials = NUMBERS if IS_ALL else 1 + max(number for number, *_ in planned)
+    study = grid(linear(happen), tmp_path / "s", size, trials, save_every=1)
+    with nothing_left(str(tmp_path)), watch.following() as outlived:
+        study.run(parallelism=4, display="none")
+    require_lines(study, alone)
+    lost = Counter(number for number, *_ in planned)
+    assert [trial.losses for trial in study.trials] == [lost[number] for number in range(trials)]
+    assert [trial.failures for trial in study.trials] == [0] * trials
+    assert outlived.keys() == {"-".join(map(str, moment)) for moment in planned}
+    assert max(outlived.values()) < LONGEST_S, outlived
+    say(f"{len(planned)} ranks of {size} lost: the others of their gangs lived on for {max(outlived.values()):.2f} s")
 
 
 @pytest.mark.slow
-def test_a_trial_goes_on_with_fewer_workers_while_a_lost_one_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("agent", [False, pytest.param(True, marks=in_the_fault_command)], ids=["process", "worker"])
+def test_ranks_that_are_killed_at_seeded_moments_cost_no_trial_its_results(
+    tmp_path: Path, line_alone: Study, agent: bool
+) -> None:
+    planned = moments(seed=16, count=20) if IS_ALL else {(0, 2, 1, "sum"), (1, 3, 0, "end")}
+    require_lost(tmp_path, line_alone, planned, 2, agent=agent)
+
+
+@pytest.mark.slow
+def test_ranks_that_gloo_tells_nothing_do_not_outlive_one_on_the_other_side_of_the_ring(
+    tmp_path: Path, line_alone: Study
+) -> None:
+    planned = moments(seed=4, count=8, ranks=4) if IS_ALL else {(0, 2, 2, "sum")}
+    require_lost(tmp_path, line_alone, planned, 4)
+
+
+@pytest.mark.slow
+def test_a_trial_goes_on_with_fewer_workers_while_a_lost_one_is_replaced(tmp_path: Path, line_alone: Study) -> None:
     (tmp_path / "killed").mkdir()
     happen = killing(tmp_path / "killed", {(0, 2, 1, "step")}, agent=True)
     study = grid(linear(happen), tmp_path / "s", Gang(2, min_size=1), 1, save_every=1)
     study.run(parallelism=2, display="none")
     work = [one.work for record in read_records(study.store) for one in record.actions if isinstance(one, Assign)]
     assert [1 + len(one.followers) for one in work] == [2, 1]
-    assert results(study)[0][0] == UNITS
+    require_lines(study, line_alone)

@@ -12,7 +12,7 @@ from asyncsearch import FIFO, Cluster, Study, TrialState, uniform
 from asyncsearch.actions import Assign, DismissWorker, LaunchWorker
 from asyncsearch.events import ShareChanged, WorkerLost
 from asyncsearch.journal.opening import read_records
-from tests.gangs.searches import UNITS, digits, grid, killing, linear, results
+from tests.gangs.searches import digits, grid, killing, linear, require_lines
 from tests.spark.cluster import spark_session
 
 WORKERS = 3
@@ -64,20 +64,17 @@ def sizes(study: Study) -> set[int]:
 
 
 @pytest.mark.slow
-def test_gangs_beside_plain_trials_end_as_alone_and_outlive_a_killed_rank(tmp_path: Path) -> None:
+def test_gangs_beside_plain_trials_end_as_alone_and_outlive_a_killed_rank(tmp_path: Path, line_alone: Study) -> None:
     (tmp_path / "killed").mkdir()
     happen = killing(tmp_path / "killed", {(1, 2, 1, "step")}, agent=True)
     gangs, others = grid(linear(happen), tmp_path / "gangs", 2, 2, save_every=1), plain(tmp_path)
-    alone = grid(linear(), tmp_path / "alone", None, 2).run(parallelism=1, display="none")
     with Cluster(WORKERS, backend="processes", display="none") as cluster:
         cluster.submit(gangs, 2)
         cluster.submit(others, 20)
     assert len(list((tmp_path / "killed").iterdir())) == 1
     assert [trial.resource for trial in others.trials] == [9] * 20
     assert sum(trial.losses for trial in others.trials) == 0
-    for (units, loss), (_, expected) in zip(results(gangs), results(alone), strict=True):
-        assert units == UNITS
-        assert loss == pytest.approx(expected, abs=1e-12, rel=1e-9)
+    require_lines(gangs, line_alone)
     assert sizes(gangs) == {2}
     assert shares_of(gangs) <= {0, 2}, "one worker is of no use to a gang of two"
     assert most_at_once(gangs, others) <= WORKERS

@@ -1,25 +1,48 @@
-"""Trials on several workers of Spark, whose executors are processes of their own."""
+"""Trials on several workers of Spark, whose executors are processes of their own: as on one worker, without Spark.
+
+The test command runs two of the cases; ``scripts/test_faults.sh`` runs all, and all again on a standalone cluster.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.gangs.searches import UNITS, grid, killing, linear, results
-from tests.spark.cluster import spark_session
+from asyncsearch import Study
+from tests.faults.shares import IS_ALL, names
+from tests.gangs.searches import grid, killing, linear, require_lines
+from tests.gangs.spark_searches import CASES, require_case
+from tests.spark.cluster import StandaloneCluster, spark_session
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.mark.spark
-@pytest.mark.slow
-def test_trials_train_on_workers_of_two_executors_and_outlive_one(tmp_path: Path) -> None:
-    expected = results(grid(linear(), tmp_path / "alone", None).run(parallelism=1, display="none"))
+@pytest.fixture(scope="module", autouse=True, params=names(("local-cluster", "standalone"), ("local-cluster",)))
+def _executors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Two executors with two slots each, for all tests."""
+    with ExitStack() as opened:
+        master = "local-cluster[2,2,1024]"
+        if request.param == "standalone":
+            master = opened.enter_context(StandaloneCluster(tmp_path_factory.mktemp("cluster"), cores=2)).url
+        opened.enter_context(spark_session(master))
+        yield
+
+
+def test_trials_train_on_workers_of_two_executors_and_outlive_one(tmp_path: Path, line_alone: Study) -> None:
     (tmp_path / "killed").mkdir()
-    happen = killing(tmp_path / "killed", {(1, 2, 1, "step"), (2, 3, 0, "begin")})
-    with spark_session("local-cluster[2,2,1024]"):
-        study = grid(linear(happen), tmp_path / "s", 2, save_every=1, backend="spark")
-        study.run(parallelism=4, display="none")
-    assert len(list((tmp_path / "killed").iterdir())) == 2
-    for (units, loss), (_, alone) in zip(results(study), expected, strict=True):
-        assert units == UNITS
-        assert loss == pytest.approx(alone, abs=1e-12, rel=1e-9)
+    moments = {(1, 2, 1, "step"), (2, 3, 0, "begin")} if IS_ALL else {(1, 2, 1, "step")}
+    happen = killing(tmp_path / "killed", moments)
+    study = grid(linear(happen), tmp_path / "s", 2, 1 + len(moments), save_every=1, backend="spark")
+    study.run(parallelism=4, display="none")
+    assert len(list((tmp_path / "killed").iterdir())) == len(moments)
+    require_lines(study, line_alone)
+
+
+@pytest.mark.parametrize("case", names(tuple(CASES), ("trainer on 4",)))
+def test_weights_and_promotions_on_two_executors_are_those_of_one_worker(
+    tmp_path: Path, request: pytest.FixtureRequest, case: str
+) -> None:
+    require_case(case, tmp_path, request)

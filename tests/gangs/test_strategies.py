@@ -17,8 +17,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.trainers.torch_zero1 import Zero1 as Divided
 from asyncsearch.trainers.torch_zero1 import owners
 from tests.faults.shares import IS_ALL
-from tests.gangs.searches import Digits, digits, once, promotions
-from tests.gangs.test_same_results import weights
+from tests.gangs.searches import Digits, digits, digits_weights, once, promotions
 
 UNITS = 3
 BATCHES = 11
@@ -95,7 +94,7 @@ def asha(store: Path, gang: int | None, trainable: Any, trials: int) -> Study:
 
 def require_same(one: Study, other: Study, within: float = 1e-9) -> None:
     """Check that two studies have the same checkpoints, within rounding."""
-    expected, found = weights(other.store), weights(one.store)
+    expected, found = digits_weights(other.store), digits_weights(one.store)
     assert found.keys() == expected.keys() != set()
     for checkpoint, tensors in found.items():
         assert tensors.keys() == expected[checkpoint].keys()

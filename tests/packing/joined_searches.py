@@ -24,6 +24,9 @@ from tests.agent.recorder import Recorder
 from tests.runner.test_packed_training import NoInterrupts
 
 SIZE = 4
+MANY = 40
+"""Trials of a search that needs a join: some are still to begin when a promotion trains in a pack with room, even where
+the checkpoints by which the first trials may be promoted are durable late. Few may all have begun by then."""
 PATIENCE_S = 60.0
 MOMENTS = ("joining", "joined")
 """While a lane that joins begins; in the first unit that it trains with the others."""

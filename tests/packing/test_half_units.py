@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from asyncsearch.packing.torch_units import PackedTrainers
-from asyncsearch.packing.trainer_refusals import why_not_together
 from tests.packing.alone import difference
 from tests.packing.test_torch_units import Blobs, both, saved, trainer
 
@@ -51,7 +50,6 @@ class HalfLoss(Half):
 
 @pytest.mark.parametrize("kind", [Half, Brain, HalfNormed, HalfLoss])
 def test_a_unit_of_each_trainer_in_mixed_precision_equals_its_own(kind: type[Any], tmp_path: Path) -> None:
-    assert why_not_together([trainer(kind, *each) for each in RATES], probe=True) is None
     assert both(kind, RATES, tmp_path) < TOLERANCES[kind.precision]
 
 
@@ -112,7 +110,8 @@ class Chosen(Half):
         super().setup(hp)
 
 
-def test_trainers_of_different_precision_are_not_packed() -> None:
+def test_trainers_of_different_precision_share_a_pack_and_no_computation() -> None:
     trainers = [trainer(Chosen, {"lr": 0.1, "precision": precision}) for precision in ("float16", "bfloat16")]
-    words = why_not_together(trainers)
-    assert words == "members 0 and 1 differ: precision is float16 in one and bfloat16 in the other"
+    together = PackedTrainers(trainers)
+    together.train()
+    assert "precision is float16 in one and bfloat16 in the other" in together.describe()[1]

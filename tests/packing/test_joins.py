@@ -14,7 +14,15 @@ from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.packed_training import run_pack
 from asyncsearch.runner.protocol import Ended, PackFindings
 from tests.agent.recorder import Recorder
-from tests.packing.joined_searches import MOMENTS, dying, joined, patient, require_results_of_lone_trainings, search
+from tests.packing.joined_searches import (
+    MANY,
+    MOMENTS,
+    dying,
+    joined,
+    patient,
+    require_results_of_lone_trainings,
+    search,
+)
 from tests.packing.test_torch_units import Blobs
 from tests.packing.test_train_together import alone, stage, values
 from tests.runner.test_packed_training import NoInterrupts
@@ -45,9 +53,9 @@ def test_a_member_that_joins_midway_reports_what_it_reports_alone(tmp_path: Path
 
 
 def test_each_trial_of_a_packed_search_whose_packs_are_joined_reports_what_it_reports_alone(tmp_path: Path) -> None:
-    found = search(patient(Blobs, tmp_path), tmp_path / "s").run(14, parallelism=1, display="none")
+    found = search(patient(Blobs, tmp_path), tmp_path / "s").run(MANY, parallelism=1, display="none")
     assert joined(found)
-    assert len(found.trials) == 14
+    assert len(found.trials) == MANY
     require_results_of_lone_trainings(found, Blobs, tmp_path)
 
 
@@ -55,10 +63,10 @@ def test_each_trial_of_a_packed_search_whose_packs_are_joined_reports_what_it_re
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_process_that_is_killed_as_a_lane_joins_costs_no_trial_its_results(tmp_path: Path, moment: str) -> None:
     kind = dying(patient(Blobs, tmp_path, 99, "died"), tmp_path, moment)
-    found = search(kind, tmp_path / "s").run(14, parallelism=1, display="none")
+    found = search(kind, tmp_path / "s").run(MANY, parallelism=1, display="none")
     assert (tmp_path / "died").exists()
-    assert len(found.trials) == 14
-    assert [trial.failures for trial in found.trials] == [0] * 14
+    assert len(found.trials) == MANY
+    assert [trial.failures for trial in found.trials] == [0] * MANY
     assert sum(trial.losses for trial in found.trials) > 1
     require_results_of_lone_trainings(found, Blobs, tmp_path)
 
@@ -68,9 +76,9 @@ def test_a_process_that_is_killed_as_a_lane_joins_costs_no_trial_its_results(tmp
 def test_lanes_join_and_a_process_is_killed_on_spark_too(tmp_path: Path) -> None:
     with spark_session("local[2]"):
         kind = dying(patient(Blobs, tmp_path, 99, "died"), tmp_path, "joined")
-        found = search(kind, tmp_path / "s", backend="spark").run(14, parallelism=1, display="none")
+        found = search(kind, tmp_path / "s", backend="spark").run(MANY, parallelism=1, display="none")
     assert (tmp_path / "died").exists()
-    assert [trial.failures for trial in found.trials] == [0] * 14
+    assert [trial.failures for trial in found.trials] == [0] * MANY
     require_results_of_lone_trainings(found, Blobs, tmp_path)
 
 

@@ -122,6 +122,25 @@ def test_each_member_is_clipped_by_its_own_norm() -> None:
     assert packed_and_alone(members) < CLOSE
 
 
+def test_a_norm_that_overflows_changes_only_a_member_that_is_clipped() -> None:
+    def steep(model: Any, given: Any) -> Any:
+        return 1e30 * nn.functional.cross_entropy(model(given[0]), given[1])
+
+    members = [
+        member("linear", "nesterov", number, torch.float32, clip_grad_norm=clip, loss=steep)
+        for number, clip in enumerate((None, 1.0))
+    ]
+    alone = [clone(one) for one in members]
+    with pack(members) as packed:
+        packed.step(batch(0, dtype=torch.float32))
+    for one in alone:
+        step_alone(one, batch(0, dtype=torch.float32))
+    for one, other in zip(members, alone, strict=True):
+        for mine, theirs in zip(one.model.parameters(), other.model.parameters(), strict=True):
+            assert mine.isfinite().all()
+            assert torch.allclose(mine, theirs, rtol=1e-5)
+
+
 def test_learning_rates_that_change_between_steps_are_followed() -> None:
     members = [member(optimizer="adam", number=number) for number in range(3)]
     alone = [clone(one) for one in members]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from asyncsearch.errors import UsageError
+from asyncsearch.packing import unit_terms
 from asyncsearch.packing.torch_units import PackedTrainers
 from asyncsearch.packing.trainer_refusals import why_not_together
 from asyncsearch.trainers.torch import TorchTrainer
@@ -207,11 +207,6 @@ class OwnStep(Blobs):
         super().step(batch)
 
 
-class Smoothed(Blobs):
-    def loss(self, model: Any, batch: Any) -> Any:
-        return nn.functional.cross_entropy(model(batch[0]), batch[1], label_smoothing=self.hp["lr"])
-
-
 class OwnAutocast(Blobs):
     precision = "bfloat16"
 
@@ -232,24 +227,36 @@ class Loading(Blobs):
             r"OwnAutocast.autocast \(.*, line \d+\) is its own.* set precision to .* or enter torch.autocast",
         ),
         (Loading, "data_workers=1 of Loading"),
-        (Smoothed, r"loss\(\) of Smoothed reads hp\['lr'\], which differs between members"),
     ],
 )
 def test_what_a_trainer_does_by_itself_is_refused_by_name(kind: type[Any], words: str) -> None:
-    found = why_not_together([trainer(kind, *each) for each in RATES], probe=True)
+    found = why_not_together([trainer(kind, *each) for each in RATES])
     assert found is not None
     assert re.search(words, found), found
 
 
-def test_what_can_be_packed_passes_the_probe_and_is_not_changed(tmp_path: Path) -> None:
-    trainers = [trainer(Normed, *each) for each in RATES]
-    before = [saved(one, tmp_path / "state") for one in trainers]
-    assert why_not_together(trainers, probe=True) is None
-    assert difference([saved(one, tmp_path / "state") for one in trainers], before) == 0
+def test_what_copies_are_trained_for_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    files = []
+    for tries in (True, False):
+        unit_terms._traps.clear()
+        if not tries:
+            monkeypatch.setattr(unit_terms, "why_not", lambda members, batch: None)
+        trainers = [trainer(Normed, *each) for each in RATES]
+        together = PackedTrainers(trainers)
+        together.train()
+        assert together.describe() == ["Members 0, 1, 2 train as one computation."]
+        files.append([saved(one, tmp_path / "state") for one in trainers])
+    assert difference(*files) == 0
 
 
-def test_batch_sizes_that_cannot_be_padded_are_refused_before_the_unit() -> None:
-    trainers = [trainer(Normed, {"lr": 0.1, "batch_size": 8}), trainer(Normed, {"lr": 0.1, "batch_size": 16})]
-    with pytest.raises(UsageError, match="8 to 16 samples, and layer '1', a BatchNorm1d, mixes samples"):
-        PackedTrainers(trainers).train()
-    assert [one.steps for one in trainers] == [0, 0]
+def test_batch_sizes_that_cannot_be_padded_are_groups_of_one_pack(tmp_path: Path) -> None:
+    sizes = [
+        [{"lr": 0.1, "batch_size": first}, {"lr": 0.1, "batch_size": second}]
+        for first, second in ((8, 8), (8, 16), (16, 16))
+    ]
+    assert both(Normed, sizes, tmp_path) < 1e-12
+    trainers = [trainer(Normed, *each[:1]) for each in sizes]
+    together = PackedTrainers(trainers)
+    together.train()
+    assert together.describe()[0] == "Members 0, 1 train as one computation."
+    assert "the size of batches (layer '1', a BatchNorm1d, mixes samples, padding too" in together.describe()[1]

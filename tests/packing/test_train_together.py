@@ -10,15 +10,17 @@ import pytest
 import torch
 
 from asyncsearch.events import Outcome
-from asyncsearch.packing import train_together
+from asyncsearch.packing import train_together, unit_terms
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.packed_training import run_pack
 from asyncsearch.runner.protocol import Ended, PackFindings, Train
 from asyncsearch.runner.training import run_training
+from asyncsearch.sequences import step
 from asyncsearch.trainable import as_function
 from tests.agent.driver import make_stage
 from tests.agent.recorder import Recorder
-from tests.packing.test_torch_units import Blobs
+from tests.packing.alone import difference
+from tests.packing.test_torch_units import Blobs, Normed, saved, trainer
 from tests.runner.test_packed_training import NoInterrupts
 
 nn: Any = torch.nn
@@ -42,12 +44,13 @@ class LastOutput(nn.Module):  # type: ignore[misc]
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    train_together._probed.clear()
+    train_together._said.clear()
+    unit_terms._traps.clear()
 
 
 def stage(lane: int, **changes: Any) -> Any:
     params = {"lr": 0.05 * (lane + 1), "p": 0.1 * lane}
-    return make_stage(lane, params=params, **{"stop": 4, "max_resource": 4} | changes)
+    return make_stage(lane, **{"params": params, "stop": 4, "max_resource": 4} | changes)
 
 
 def alone(folder: Path, kind: type[Blobs], lane: int, load: Path | None = None, **changes: Any) -> Recorder:
@@ -130,3 +133,108 @@ def test_trainings_that_cannot_be_packed_train_one_after_another_and_say_why_onc
     assert "LSTM" in text
     for lane in range(2):
         assert values(links[lane]) == values(alone(tmp_path / f"alone {lane}", Recurrent, lane))
+
+
+class Varied(Blobs):
+    """Its width, its kind of model and what its forward does are hyper-parameters."""
+
+    def model(self, hp: Mapping[str, Any]) -> Any:
+        if hp.get("lstm"):
+            return LastOutput().double()
+        inner = nn.Sequential(nn.Linear(6, hp.get("width", 5)), nn.Tanh(), nn.Linear(hp.get("width", 5), 2)).double()
+        return Trapping(inner, hp["trap"]) if "trap" in hp else inner
+
+
+class Trapping(nn.Module):  # type: ignore[misc]
+    """Takes a number out of a tensor for batches up to a size."""
+
+    def __init__(self, inner: Any, size: int) -> None:
+        super().__init__()
+        self.inner, self.size = inner, size
+
+    def forward(self, x: Any) -> Any:
+        out = self.inner(x)
+        return out * (1.0 + 0.1 * out.mean().item()) if len(x) <= self.size else out
+
+
+def units_of(folder: Path, *packs: Sequence[dict[str, Any]]) -> tuple[float, list[Any]]:
+    """Train a unit of each pack, and return the largest difference from lone training, and all trainers."""
+    gap, found = 0.0, []
+    for settings in packs:
+        together, alone = ([trainer(Varied, one) for one in settings] for _ in range(2))
+        Varied.train_pack(together)
+        for one in alone:
+            one.train()
+        files = [[saved(one, folder / "state") for one in trainers] for trainers in (together, alone)]
+        gap = max(gap, difference(*files))
+        found += together
+    return gap, found
+
+
+SGD, ADAM, WIDE, LSTM = {"lr": 0.1}, {"lr": 0.01, "adam": True}, {"lr": 0.1, "width": 7}, {"lr": 0.1, "lstm": True}
+
+
+def described(one: Any) -> list[str]:
+    sentences: list[str] = one._pack.describe()
+    return sentences
+
+
+@pytest.mark.parametrize("first", [[SGD, ADAM], [SGD, WIDE], [SGD, WIDE, ADAM], [LSTM, SGD], [LSTM, ADAM, WIDE]])
+def test_a_first_pack_of_unlike_members_keeps_no_later_one_from_being_packed(
+    tmp_path: Path, first: list[dict[str, Any]]
+) -> None:
+    gap, found = units_of(tmp_path, first, [SGD, SGD, ADAM])
+    assert gap < 1e-12
+    assert Varied.pack_refusal() == ""
+    assert described(found[-1])[0] == "Members 0, 1 train as one computation."
+
+
+def test_a_member_that_cannot_be_packed_trains_by_itself_beside_those_that_can(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gap, found = units_of(tmp_path, [LSTM, SGD, SGD], [SGD, SGD, LSTM])
+    assert gap < 1e-12
+    assert Varied.pack_refusal() == ""
+    assert "Members 1, 2 train as one computation." in described(found[0])
+    text = capsys.readouterr().err
+    assert text.count("trains by itself in its pack") == 1
+    assert "LSTM" in text
+
+
+def test_a_trap_is_known_of_its_structure_and_not_of_others(tmp_path: Path) -> None:
+    trap = {"lr": 0.1, "trap": 50}
+    gap, found = units_of(tmp_path, [SGD, SGD], [trap, trap], [SGD, trap, SGD, trap])
+    assert gap < 1e-12
+    assert described(found[-1])[0] == "Members 0, 2 train as one computation."
+    assert r"takes a number out of a tensor (.item(), float(), int())" in described(found[-1])[1]
+
+
+def test_a_trap_in_the_middle_of_a_unit_costs_no_member_its_results(tmp_path: Path) -> None:
+    """The last batch of a unit has 2 samples; the others go on as one computation."""
+    late = {"lr": 0.1, "trap": 2}
+    gap, found = units_of(tmp_path, [late, late, SGD, SGD])
+    assert gap < 1e-12
+    assert [one.steps for one in found] == [7] * 4
+    sentences = " ".join(described(found[0]))
+    assert sentences.count("train as one computation") == 1
+    assert sentences.count("takes a number out of a tensor") == 2
+
+
+class Sized(Normed):
+    """Its BatchNorm forbids padding."""
+
+
+def test_batch_sizes_that_differ_from_a_later_unit_on_are_no_loss_of_any_trial(tmp_path: Path) -> None:
+    sizes = {"lr": 0.1, "batch_size": step(8, gamma=2, step_size=2)}
+    links, ends = packed(tmp_path / "pack", Sized, {"params": sizes}, {"params": {"lr": 0.1, "batch_size": 8}}, {})
+    assert [end.outcome for end in ends] == [Outcome.RETURNED] * 3
+    expected = alone(tmp_path / "alone", Sized, 0, params=sizes)
+    assert values(links[0]) == pytest.approx(values(expected), abs=1e-12)
+
+
+def test_an_error_of_one_trial_of_a_pack_is_its_own(tmp_path: Path) -> None:
+    wrong = {"params": {"lr": 0.1, "batch_size": 1000}}
+    links, ends = packed(tmp_path / "pack", Blobs, {}, wrong, {})
+    assert [end.outcome for end in ends] == [Outcome.RETURNED, Outcome.FAILED, Outcome.RETURNED]
+    assert ends[1].error_kind == "UsageError"
+    assert values(links[2]) == pytest.approx(values(alone(tmp_path / "alone", Blobs, 2)), abs=1e-12)

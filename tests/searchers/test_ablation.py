@@ -38,16 +38,32 @@ def test_each_seed_has_the_base_and_every_variant_in_one_order() -> None:
 
 
 def test_groups_and_pairs_are_left_out_together() -> None:
-    searcher = Ablation(features={"age": 0}, custom=["mixup"], groups={"both": ["age", "mixup"]}, pairs=True, seeds=1)
-    found = [Ablated.of(one["ablated"]) for one in proposals(searcher)]
-    age, mixup = Component("feature", "0"), Component("custom", "mixup")
-    assert found == [
-        Ablated(()),
-        Ablated((age,), "age"),
+    features = {"age": 0, "sex": 1}
+    searcher = Ablation(features=features, custom=["mixup"], groups={"all": ["age", "sex", "mixup"]}, pairs=True)
+    age, sex, mixup = Component("feature", "0", "age"), Component("feature", "1", "sex"), Component("custom", "mixup")
+    assert searcher.variants() == [
+        Ablated((Component("feature", "0"),), "age"),
+        Ablated((Component("feature", "1"),), "sex"),
         Ablated((mixup,)),
-        Ablated((age, mixup), "both"),
+        Ablated((age, sex, mixup), "all"),
+        Ablated((age, sex)),
         Ablated((age, mixup)),
+        Ablated((sex, mixup)),
     ]
+
+
+def test_a_pair_that_is_a_group_is_trained_once() -> None:
+    searcher = Ablation(features=["age", "sex"], groups={"body": ["sex", "age"]}, pairs=True, seeds=1)
+    assert [str(Ablated.of(one["ablated"])) for one in proposals(searcher)] == [
+        "nothing", "feature age", "feature sex", "body",
+    ]  # fmt: skip
+
+
+def test_a_study_goes_on_with_the_variants_that_it_began_with() -> None:
+    values = ["nothing", "feature:age", "both=feature:age", "feature:age+feature:sex"]
+    space = Space.of({"ablated": choice(*values), "seed": choice(0), "lr": 0.1})
+    state = Ablation(features=["age"], seeds=1).begin(space, 0)
+    assert [params["ablated"] for params in map(state.propose, range(4)) if params] == values
 
 
 def test_a_base_may_be_the_best_of_a_search() -> None:
@@ -80,6 +96,11 @@ def test_the_parameters_that_it_adds_are_its_own(name: str) -> None:
         ({"features": ["age"], "groups": {"g": []}}, "'g' is empty"),
         ({"features": ["age"], "groups": {"age": ["age"]}}, "name of a component"),
         ({"features": ["age"], "groups": [["age"]]}, "write name -> list"),
+        ({"features": ["a", "b"], "groups": {"g": ["a", "a"]}}, "'g' names 'feature a' twice"),
+        ({"features": {"a": 0}, "groups": {"g": ["a"]}}, "'g' leaves out what 'a' does"),
+        ({"features": ["a", "b"], "groups": {"g": ["a", "b"], "h": ["b", "a"]}}, "'h' leaves out what 'g' does"),
+        ({"layers": ["mix*"], "custom": ["mixup"]}, "'mixup' fits 'mix\\*'"),
+        ({"features": {"a": 0, "b": 0}}, "'b' and 'a' are the same feature"),
         ({"features": ["age"], "groups": {"body": "age"}}, "'age' is a text: write a list of names"),
         ({"features": ["age"], "seeds": True}, "different integers"),
         ({"features": ["age"], "seeds": [0, True]}, "different integers"),
@@ -119,6 +140,24 @@ def test_user_code_asks_what_is_there() -> None:
     assert [base.keeps(name) for name in ("age", "mixup", "lr")] == [True, True, True]
     assert [without.keeps(name) for name in ("age", "mixup", "lr")] == [False, False, True]
     assert (str(base), str(without)) == (NOTHING, "both")
+
+
+@pytest.mark.parametrize(
+    ("searcher", "names"),
+    [
+        (Ablation(features={"age": 0}), {"age", "0"}),
+        (Ablation(features={"age": 0}, custom=["mixup"], pairs=True), {"age", "0", "mixup"}),
+        (Ablation(features=["age", "sex"], groups={"body": ["age", "sex"]}), {"age", "sex", "body"}),
+        (Ablation(layers=["body.*"]), {"body.*", "body.0"}),
+        (Ablation(features=["s?"]), {"s?", "s1", "s*"}),
+        (Ablation(layers={"head": abs}), {"head"}),
+        (Ablation(custom=["s*"]), {"s*"}),
+    ],
+)
+def test_what_is_left_out_is_known_by_each_of_its_names(searcher: Ablation, names: set[str]) -> None:
+    without = TrialAblation(searcher.variants()[-1].value)
+    asked = {"age", "0", "mixup", "sex", "body", "body.*", "body.0", "s*", "s?", "s1", "head", "lr"}
+    assert {name for name in asked if not without.keeps(name)} == names
 
 
 def test_a_trial_has_the_seed_of_its_parameter(tmp_path: Any) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from asyncsearch import Study
-from asyncsearch.actions import CreateTrial
+from asyncsearch.actions import AddLane, Assign, CreateTrial
 from asyncsearch.errors import SpaceError, UsageError
+from asyncsearch.events import TrainingEnded
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.searchers import OptunaSearch, RandomSearch
@@ -27,6 +28,7 @@ from asyncsearch.space import Space, choice, lograndint, loguniform, quniform, r
 from asyncsearch.testing.recording import Recorded, make_state, replayed, restored
 from asyncsearch.testing.workloads import Steps
 from asyncsearch.trial import Params
+from tests.engine.tools import packed_state, record
 
 optuna = pytest.importorskip("optuna")
 
@@ -596,3 +598,28 @@ def test_a_study_takes_a_sampler_itself_as_its_searcher(tmp_path: Path) -> None:
     study.run(num_trials=3, display="none")
     proposed = OptunaSearch(sampler).begin(LINE, study.config.seed)
     assert [trial.params for trial in study.trials] == [proposed.propose(number) for number in range(3)]
+
+
+def lanes_at_once(searcher: OptunaSearch) -> int:
+    """Return how many trials trained together at most in a whole search with packs of up to 8 on one worker."""
+    recorded = record(packed_state(ASHA(max_resource=9), pack=8, space=LINE, searcher=searcher), 30, 1)
+    assert len(recorded.state.trials) == 30
+    now = most = 0
+    for _, event, actions in recorded.steps:
+        now -= isinstance(event, TrainingEnded)
+        now += sum(len(action.work.lanes) for action in actions if isinstance(action, Assign))
+        now += sum(isinstance(action, AddLane) for action in actions)
+        most = max(most, now)
+    return most
+
+
+def test_max_batch_bounds_how_many_train_together_in_a_whole_search() -> None:
+    assert lanes_at_once(OptunaSearch()) == 8
+    assert lanes_at_once(OptunaSearch(max_batch=3)) == 3
+    assert OptunaSearch(max_batch=3).describe() == "OptunaSearch('tpe', max_batch=3)"
+
+
+@pytest.mark.parametrize("count", [0, True, 2.0])
+def test_a_max_batch_that_is_no_number_of_trials_is_refused(count: Any) -> None:
+    with pytest.raises(UsageError, match=r"OptunaSearch\(max_batch=.*: write a number of trials from 1 on, or None"):
+        OptunaSearch(max_batch=count)

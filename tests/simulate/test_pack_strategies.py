@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.plan.packing import PACK_STRATEGIES
+from asyncsearch.plan.pack_strategies import PACK_STRATEGIES
 from asyncsearch.schedulers import Hyperband
 from asyncsearch.simulate import Curves, SimulationResult, TrainingModel, simulate
 from asyncsearch.space import Space, choice, loguniform, uniform

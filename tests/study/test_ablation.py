@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from asyncsearch import ASHA, FIFO, Ablation, StandaloneTrial, Study
+from asyncsearch.ablation.left_out import Ablated
+from asyncsearch.checking.ablated_variants import try_variants
+from asyncsearch.checking.training_runs import Task
 from asyncsearch.errors import UsageError
 from asyncsearch.trial import TrialState
 
@@ -49,6 +52,15 @@ def study(store: Path, trainable: Any, searcher: Ablation, **options: Any) -> St
     )
 
 
+def shallow(net: Any) -> Any:
+    return nn.Sequential(net[0], net[1], net[4])
+
+
+def without_zeros(data: Any) -> Any:
+    x, y = data
+    return x[y > 0], y[y > 0]
+
+
 class ByHand(Digits):
     """Leaves out what its own code says."""
 
@@ -58,14 +70,15 @@ class ByHand(Digits):
         net = super().model(hp)
         if self.left_out == "layer:3":
             net[3] = nn.Identity()
-        return net
+        return shallow(net) if self.left_out == "shallow" else net
 
     def data(self, hp: Any) -> Any:
         (x, y), (x_valid, y_valid) = super().data(hp)
         if self.left_out == "filled:28":
             mean = x[:, 28].mean()
             x[:, 28], x_valid[:, 28] = mean, mean
-        return (x, y), (x_valid, y_valid)
+        parts = (x, y), (x_valid, y_valid)
+        return tuple(map(without_zeros, parts)) if self.left_out == "zeros" else parts
 
 
 def trained_by_hand(left_out: str, seed: int) -> float:
@@ -79,21 +92,20 @@ def trained_by_hand(left_out: str, seed: int) -> float:
 
 
 def test_a_network_without_layers_and_features_equals_one_that_was_changed_by_hand(tmp_path: Path) -> None:
-    searcher = Ablation(layers=["3"], features={"middle": 28}, fill=True, seeds=2)
-    made = study(tmp_path / "s", Digits, searcher, backend="processes").run(parallelism=2, display="none")
+    searcher = Ablation(
+        layers={"3": "3", "shallow": shallow}, features={"middle": 28, "zeros": without_zeros}, fill=True, seeds=2
+    )
+    made = study(tmp_path / "s", Digits, searcher, backend="processes").run(parallelism=1, display="none")
+    keys = {"nothing": "nothing", "layer 3": "layer:3", "middle": "filled:28", "shallow": "shallow", "zeros": "zeros"}
     found = {
-        (trial.params["ablated"].rpartition("=")[2], trial.params["seed"]): trial.value or 0.0 for trial in made.trials
+        (keys[str(Ablated.of(trial.params["ablated"]))], trial.params["seed"]): trial.value or 0.0
+        for trial in made.trials
     }
-    assert found == {
-        (left_out, seed): trained_by_hand(left_out, seed)
-        for left_out in ("nothing", "layer:3", "filled:28")
-        for seed in (0, 1)
-    }
+    assert found == {(left_out, seed): trained_by_hand(left_out, seed) for left_out in keys.values() for seed in (0, 1)}
     table = made.ablation()
-    assert {one.ablated for one in table} == {"layer 3", "middle"}
+    assert {"nothing", *(one.ablated for one in table)} == {*keys}
     for one in table:
-        key = {"layer 3": "layer:3", "middle": "filled:28"}[one.ablated]
-        pairs = [found[key, seed] - found["nothing", seed] for seed in (0, 1)]
+        pairs = [found[keys[one.ablated], seed] - found["nothing", seed] for seed in (0, 1)]
         assert one.difference == pytest.approx(sum(pairs) / 2)
     assert [one.ablated for one in Study.open(made.store.shown).ablation()] == [one.ablated for one in table]
 
@@ -135,16 +147,22 @@ def test_a_scheduler_may_stop_hopeless_variants_which_are_compared_where_they_en
     assert {one.ablated: one.difference for one in made.ablation()} == {"useful": 10.0} | dict.fromkeys("abcdefgh", 0.0)
 
 
+def test_what_does_not_fit_is_refused_before_a_worker_starts(tmp_path: Path) -> None:
+    made = study(tmp_path / "s", Digits, Ablation(layers=["fc"]), backend="processes")
+    with pytest.raises(UsageError, match="Digits without layer fc: Sequential has no layer 'fc': it has '0'"):
+        made.run(display="none")
+    assert not (tmp_path / "s" / "journal").exists()
+
+
 @pytest.mark.parametrize(
     ("searcher", "words"),
     [
-        (Ablation(layers=["fc"]), "Digits without layer fc: Sequential has no layer 'fc': it has '0'"),
         (Ablation(features=[64]), "Digits without feature 64: The data has no column '64'"),
         (Ablation(features=[28]), r"Digits without feature 28 cannot be computed; .*fill=True"),
+        (Ablation(layers={"net": lambda net: net.eval() and None}), "'net' out returned None for a Sequential"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_a_worker_starts(tmp_path: Path, searcher: Ablation, words: str) -> None:
-    made = study(tmp_path / "s", Digits, searcher, backend="processes")
+def test_each_variant_is_tried_by_what_it_lacks(tmp_path: Path, searcher: Ablation, words: str) -> None:
+    values = [one.value for one in searcher.variants()]
     with pytest.raises(UsageError, match=words):
-        made.run(display="none")
-    assert not (tmp_path / "s" / "journal").exists()
+        try_variants(Task(Digits, {"lr": 0.5, "ablated": values}, 0, 1, 1, {}, tmp_path))

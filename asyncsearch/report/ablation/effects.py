@@ -19,6 +19,8 @@ from asyncsearch.nonfinite import finite
 from asyncsearch.trial import Trial, TrialState
 
 CONFIDENCE = 0.95
+_RESOLUTION = 1e-6
+"""Differences that differ by less than this part of the metric are equal: metrics may be single-precision numbers."""
 
 
 class Effect(NamedTuple):
@@ -35,10 +37,12 @@ class Effect(NamedTuple):
     difference: float
     """Mean of variant less base."""
     low: float | None = None
-    """Lower end of the interval of the difference, for a confidence of 95 %; None: fewer than two pairs."""
+    """Lower end of the interval of the difference, for a confidence of 95 %; None: fewer than two pairs, or equal
+    differences, whose spread is not known."""
     high: float | None = None
     p: float | None = None
-    """Probability of such a difference by chance, by the paired t-test, with Holm's correction for all variants."""
+    """Probability of such a difference by chance, with Holm's correction for all variants: by the paired t-test, or by
+    the sign test where the differences are equal. None: fewer than two pairs."""
     units: int = 0
     """The fewest units after which a pair was compared."""
     failed: int = 0
@@ -102,10 +106,9 @@ def _effect(
     words = str(Ablated.of(value))
     if not pairs:
         return Effect(words, 0, math.nan, math.nan, math.nan, failed=failed) if failed else None
-    differences = [variant - base for base, variant in pairs]
     means = [fmean(side) for side in zip(*pairs, strict=True)]
-    low, high, p = _tested(differences)
-    return Effect(words, len(pairs), means[0], means[1], fmean(differences), low, high, p, min(units), failed)
+    difference = fmean(variant - base for base, variant in pairs)
+    return Effect(words, len(pairs), means[0], means[1], difference, *_tested(pairs), min(units), failed)
 
 
 def _pair(base: Sequence[tuple[int, float]], variant: Sequence[tuple[int, float]]) -> tuple[int, float, float] | None:
@@ -117,14 +120,17 @@ def _pair(base: Sequence[tuple[int, float]], variant: Sequence[tuple[int, float]
     return (at, values[0][0], values[1][0]) if all(values) else None
 
 
-def _tested(differences: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Return the interval of the mean difference and the p-value of the paired t-test."""
-    count = len(differences)
+def _tested(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, float | None, float | None]:
+    """Return the interval of the mean difference of (base, variant), and its p-value."""
+    count = len(pairs)
     if count < 2:
         return None, None, None
+    differences = [variant - base for base, variant in pairs]
+    least = _RESOLUTION * max(abs(value) for pair in pairs for value in pair)
+    if stdev(differences) <= least:
+        # Without a spread there is no t. By chance alone, all would have the sign of the first with this probability.
+        return None, None, 1.0 if abs(fmean(differences)) <= least else 0.5 ** (count - 1)
     mean, error = fmean(differences), stdev(differences) / math.sqrt(count)
-    if error == 0:
-        return mean, mean, 0.0 if mean else 1.0
     try:
         student = import_module("scipy.stats").t
     except ImportError as cause:

@@ -133,6 +133,8 @@ class AblationTable:
                 f"p: paired t-test over seeds, corrected for {many(len(self), 'comparison')} (Holm); "
                 f"{clear} clear at {1 - CONFIDENCE:.0%}"
             )
+        if any(one.p is not None and one.low is None for one in self.effects):
+            notes.append("without an interval: the difference is equal for all seeds, so p is that of the sign test")
         units = [one.units for one in self.effects if one.seeds]
         if len(set(units)) > 1:
             notes.append(

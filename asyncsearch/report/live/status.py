@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -21,6 +22,10 @@ _BEST_ROWS = 5
 _FAILED_ROWS = 2
 _ENLARGED = 3
 _GANGS, _MEMBERS = 4, 8
+_UNMEASURED = (
+    'what that saved was not measured, since none of these trained a unit alone: pack="auto" measures it, and '
+    "what_if(study, pack_speedup={8: 5.0}) reckons with what you know"
+)
 
 
 class TrialRow(msgspec.Struct, frozen=True):
@@ -319,16 +324,23 @@ def _packed(state: StudyState) -> str:
     saved = [seconds for packs in known if (seconds := packs.saved_s) is not None]
     most = max((lanes for packs in known for lanes in packs.units), default=0)
     parts = [f"{many(units, 'unit')} trained in packs of up to {most}"] if units else []
-    if saved and units:
+    if units:
         others = sorted({packs.timed_by for packs in known if packs.timed_by and packs.units})
-        by = f" by {', '.join(map(repr, others))}" if others else ""
-        parts.append(f"which saved about {sum(saved):.3g} s of training, as measured{by}")
+        parts.append(_saving(sum(saved), others) if saved else _UNMEASURED)
     memory = min((most for packs in known for most in _in_memory(packs, state.packing)), default=None)
     if memory is not None:
         parts.append(f"memory is enough for {memory} together")
     refused = [packs.refusal for packs in state.packs.values() if packs.refusal]
     parts += [f"one after another, not together: {words}" for words in refused[:1]]
     return "; ".join(parts)
+
+
+def _saving(seconds: float, others: Sequence[str]) -> str:
+    """Return what packs have saved, as was measured, by this study or others."""
+    by = f" by {', '.join(map(repr, others))}" if others else ""
+    if seconds < 0:
+        return f"which took about {-seconds:.3g} s longer than training alone, as measured{by}"
+    return f"which saved about {seconds:.3g} s of training, as measured{by}"
 
 
 def _in_memory(packs: KnownPacks, packing: Packing | None) -> list[int]:

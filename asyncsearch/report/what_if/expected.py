@@ -12,6 +12,7 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import ResourceError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import read_records, read_study_file
+from asyncsearch.plan.pack_groups import grouping_by
 from asyncsearch.report.what_if.packs import Packs
 from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.report.what_if.recorded_units import Speedups
@@ -78,7 +79,7 @@ def measured(store: Store, pack_speedup: Speedups | None = None) -> Cost | None:
     if file is None:
         return None
     try:
-        workload = recorded(list(read_records(store)), file.metric, pack_speedup)
+        workload = recorded(list(read_records(store)), file.metric, pack_speedup, grouping_by(file.pack_by))
     except UsageError:
         return None
     return Cost(workload.mean_s, workload.delays, file.name, workload.pack_speedup, workload.gang_speedup)
@@ -163,6 +164,7 @@ def expected(
             gang_speedup={} if scaling is None else scaling.curve,
         ),
         share=config.share if config is not None and space is not None else None,
+        pack_by=None if config is None else config.pack_by,
         **({} if packs is None else packs.options),
         **({} if scaling is None else scaling.options),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -44,15 +45,17 @@ class Packs(msgspec.Struct, frozen=True):
         return Packs(None, self.speedup, self.source)
 
 
-def packing_asked(own: Packing | None, pack: int | str | None) -> Packing | None:
+def packing_asked(own: Packing | None, pack: int | str | None, names: Sequence[str] | None = None) -> Packing | None:
     """Return how a search packs of which ``pack`` is asked; None: as the study does, 1: not at all.
+
+    ``names``: of the hyper-parameters that tell which trials are alike.
 
     Raises:
         UsageError: ``pack`` is no number of trials.
     """
     if pack is None:
         return own
-    asked = packing_for(pack, "plan" if own is None else own.strategy)
+    asked = packing_for(pack, "plan" if own is None else own.strategy, names)
     if asked is None or asked.limit == 1:
         return None
     return asked if own is None else msgspec.structs.replace(own, limit=asked.limit, is_measured=asked.is_measured)

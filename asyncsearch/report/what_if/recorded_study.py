@@ -13,6 +13,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection, branched, reports
 from asyncsearch.nonfinite import finite
+from asyncsearch.plan.pack_groups import Grouping, group_of
 from asyncsearch.report.what_if.recorded_units import Speedups, recorded_units
 from asyncsearch.simulate.options import Delays
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
@@ -22,11 +23,13 @@ _LEAST_S = 1e-9
 """Seconds from a trial's last report to its failure, at least; 0 means that it failed at its target."""
 
 
-def recorded(records: Sequence[Record], metric: str, pack_speedup: Speedups | None = None) -> RecordedWorkload:
+def recorded(
+    records: Sequence[Record], metric: str, pack_speedup: Speedups | None = None, group: Grouping = group_of
+) -> RecordedWorkload:
     """Return the workload of a journal: for each trial, the reports that its first params led to.
 
     Its times are those of trials that train alone. ``pack_speedup``: how much packs gain, as of ``TrainingModel``;
-    None: as was measured in the study, and nothing where that was not.
+    None: as was measured in the study, and nothing where that was not. ``group``: tells which trials are alike.
 
     Raises:
         UsageError: nothing was reported.
@@ -38,7 +41,7 @@ def recorded(records: Sequence[Record], metric: str, pack_speedup: Speedups | No
             value = finite(report.metrics[metric])
             values[report.trial].append((report.resource, math.nan if value is None else value))
     params = [action.params for record in records for action in record.actions if isinstance(action, CreateTrial)]
-    units = recorded_units(records, pack_speedup)
+    units = recorded_units(records, pack_speedup, group)
     unit_s, setup_s = units.unit_s, units.setup_s
     delays = Delays(start_s=_launch_time(records), setup_s=setup_s, commit_s=_commit_time(records))
     moves = [action for record in records for action in record.actions if isinstance(action, MoveTrial)]

@@ -22,7 +22,8 @@ from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
 from asyncsearch.plan.pack_curves import curve_of, speedup_at, units_alone
-from asyncsearch.plan.packing import KnownPacks, group_of
+from asyncsearch.plan.pack_groups import Grouping, group_of
+from asyncsearch.plan.packing import KnownPacks
 from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.trainers.pack_probe import fastest
 
@@ -115,9 +116,11 @@ class RecordedUnits(msgspec.Struct, frozen=True):
     """Workers of a trial -> how many times as fast as the fewest they trained it; empty: all had as many."""
 
 
-def recorded_units(records: Sequence[Record], given: Speedups | None = None) -> RecordedUnits:
+def recorded_units(
+    records: Sequence[Record], given: Speedups | None = None, group: Grouping = group_of
+) -> RecordedUnits:
     """Return what units took; ``given``: how much packs gain, None: as measured, and nothing where that was not."""
-    leases, measured = _leases(records)
+    leases, measured = _leases(records, group)
     known, gangs = measured or _observed(leases), _gang_curve(leases)
     training = TrainingModel(pack_speedup=known if given is None else given)
     between: dict[TrialId, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -182,7 +185,7 @@ def _units_alone(training: TrainingModel, lease: _Lease, one: _Round, *, is_firs
     return sum(units_alone(curve, group) for group in groups if group)
 
 
-def _leases(records: Iterable[Record]) -> tuple[list[_Lease], dict[str, dict[int, float]]]:
+def _leases(records: Iterable[Record], group: Grouping) -> tuple[list[_Lease], dict[str, dict[int, float]]]:
     """Return what workers trained, and the curves that first units of packs have shown, by structure."""
     projection = Projection()
     leases: dict[int, _Lease] = {}
@@ -190,13 +193,15 @@ def _leases(records: Iterable[Record]) -> tuple[list[_Lease], dict[str, dict[int
     for record in records:
         event = record.event
         if isinstance(event, Reported):
-            _note_report(event, record.t, projection.leases.get(event.lease.number + event.lane), leases)
+            progress = projection.leases.get(event.lease.number + event.lane)
+            if progress is not None:
+                _note_report(event, record.t, progress, leases, group(progress.stages[0].params))
         elif isinstance(event, PacksTimed):
             packs[event.group].note(event.seconds)
         elif isinstance(event, PackMeasured) and event.seconds:
             progress = projection.leases.get(event.lease.number)
             if progress is not None:
-                packs[_structure(progress)].note(event.seconds)
+                packs[group(progress.stages[0].params)].note(event.seconds)
             if event.lease.number in leases:
                 leases[event.lease.number].measure(event.seconds)
         projection.add(record)
@@ -223,17 +228,15 @@ def _gang_curve(leases: Sequence[_Lease]) -> dict[int, float]:
     return curve if len(curve) > 1 else {}
 
 
-def _note_report(event: Reported, now: float, progress: LeaseProgress | None, leases: Mapping[int, _Lease]) -> None:
+def _note_report(
+    event: Reported, now: float, progress: LeaseProgress, leases: Mapping[int, _Lease], structure: str
+) -> None:
     lease = leases.get(event.lease.number)
-    if progress is None or lease is None or event.resource <= progress.reported:
+    if lease is None or event.resource <= progress.reported:
         return
     units, is_first = event.resource - progress.reported, progress.reported_s is None
-    seen = _Lane(progress.stages[0].trials[0], units, _structure(progress), is_first)
+    seen = _Lane(progress.stages[0].trials[0], units, structure, is_first)
     lease.report(event.lane, seen, progress.assigned_s, now)
-
-
-def _structure(progress: LeaseProgress) -> str:
-    return group_of(progress.stages[0].params)
 
 
 def _observed(leases: Iterable[_Lease]) -> dict[str, dict[int, float]]:

@@ -19,6 +19,7 @@ from asyncsearch.events import RunRequested
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
 from asyncsearch.plan.gangs import Gang
+from asyncsearch.plan.pack_groups import grouping_by
 from asyncsearch.plan.packing import Packing
 from asyncsearch.report.formatting import columns, duration, number
 from asyncsearch.report.what_if.packs import Packs, packing_asked, packs_to_simulate
@@ -183,18 +184,21 @@ def _each(study: Planned) -> int:
 
 def _packs(study: Planned, records: Sequence[Record], pack: int | str | None, given: Speedups | None) -> Packs:
     TrainingModel(pack_speedup={} if given is None else given)  # checks it
-    workload = recorded(records, study.config.metric, given)
+    group = grouping_by(study.config.pack_by)
+    workload = recorded(records, study.config.metric, given, group)
     own: Packing | None = getattr(study, "packing", None)
     if own is None and workload.most_lanes > 1:  # it was opened for reading
-        own = Packing(workload.most_lanes)
-    return packs_to_simulate(packing_asked(own, pack), own, given, workload.pack_speedup, f"what_if(pack={pack!r})")
+        own = Packing(workload.most_lanes, group=group)
+    return packs_to_simulate(
+        packing_asked(own, pack, study.config.pack_by), own, given, workload.pack_speedup, f"what_if(pack={pack!r})"
+    )
 
 
 def _case(
     study: Planned, scheduler: Scheduler, workers: int, records: Sequence[Record], chance: Chance, packs: Packs
 ) -> Case:
     def simulated(packs: Packs) -> tuple[SimulationResult, RecordedWorkload]:
-        workload = recorded(records, study.config.metric, packs.speedup)
+        workload = recorded(records, study.config.metric, packs.speedup, grouping_by(study.config.pack_by))
         scaling = scaling_of(getattr(study, "gang", None), workers, None, workload.gang_speedup, "what_if()")
         found = simulate(
             workload,
@@ -210,6 +214,7 @@ def _case(
             training=TrainingModel(pack_speedup=packs.speedup, gang_speedup={} if scaling is None else scaling.curve),
             share=study.config.share,
             max_failures=study.config.max_failures,
+            pack_by=study.config.pack_by,
             **packs.options,
             **({} if scaling is None else scaling.options),
         )

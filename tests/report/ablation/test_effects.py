@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import combinations_with_replacement
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.journal.projection import Report
-from asyncsearch.report.ablation.effects import Effect, effects_of
+from asyncsearch.report.ablation.effects import Effect, _tested, effects_of
 from asyncsearch.report.ablation.table import AblationTable
 from asyncsearch.trial import Trial, TrialState
 
@@ -64,6 +66,37 @@ def test_many_comparisons_are_corrected_as_holm_wrote() -> None:
         wanted[name] = most
     found = {f"layer:{one.ablated.split()[1]}": one.p for one in effects(curves)}
     assert found == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("base", "variant", "p"),
+    [
+        ([0.85, 0.75], [0.80, 0.70], 0.5),  # the differences are not equal to the last bit
+        ([0.5] * 6, [0.75] * 6, 2 / 2**6),
+        ([0.85, 0.75], [0.85, 0.75], 1.0),
+    ],
+)
+def test_differences_that_are_equal_for_all_seeds_are_tested_by_their_sign(
+    base: list[float], variant: list[float], p: float
+) -> None:
+    curves = {("nothing", seed): [value] for seed, value in enumerate(base)}
+    (found,) = effects(curves | {("layer:fc", seed): [value] for seed, value in enumerate(variant)})
+    assert (found.low, found.high, found.p) == (None, None, p)
+    assert "sign test" in str(AblationTable("s", "loss", "min", [found]))
+
+
+@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("spread", [0.5, 1.0])
+def test_where_a_metric_has_few_values_chance_is_called_clear_in_at_most_5_percent(count: int, spread: float) -> None:
+    pytest.importorskip("scipy.stats")
+    normal = NormalDist(0, spread)
+    weights = {step: normal.cdf(step + 0.5) - normal.cdf(step - 0.5) for step in range(-3, 4)}
+    wrong = 0.0
+    for steps in combinations_with_replacement(weights, count):
+        orders = math.factorial(count) / math.prod(math.factorial(steps.count(step)) for step in set(steps))
+        _, _, p = _tested([(0.5, 0.5 + step / 100) for step in steps])
+        wrong += orders * math.prod(weights[step] for step in steps) * (p is not None and p < 0.05)
+    assert wrong <= 0.05
 
 
 def test_a_variant_that_was_stopped_early_is_compared_where_it_ended() -> None:

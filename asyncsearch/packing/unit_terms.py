@@ -1,0 +1,105 @@
+"""Which trainers of a pack train as one computation in a unit: known at its first batches, before its first step.
+
+Pseudocode::
+
+    what a trainer's loss reads, and what its batches are where those of the pack differ, becomes a term of its member
+    members whose terms have changed are grouped anew: those of one computation have equal terms
+    of each structure that this process has not seen, copies are trained together and alone;
+        where that fails or differs, its members train by themselves
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from asyncsearch.packing.loss_reads import LossReads, LossTerms, as_before
+from asyncsearch.packing.member import Member
+from asyncsearch.packing.packs import Pack
+from asyncsearch.packing.probe import why_not
+from asyncsearch.packing.refusals import padding_trap
+from asyncsearch.packing.sample_masks import kinds_of
+from asyncsearch.packing.shared_samples import PackedUnit
+from asyncsearch.packing.structure import is_equal
+from asyncsearch.packing.structure_key import structure_key
+
+_MOST_TRIED = 4
+"""Members of which copies are trained: more of them would find nothing else."""
+_MOST_KNOWN = 1024
+_reads: dict[type, LossReads] = {}
+"""What the losses of each class of trainers have read in this process."""
+_traps: dict[tuple[type, Hashable], str] = {}
+"""Structures of which copies were trained in this process, with what prevents packing; empty: nothing."""
+
+
+class UnitTerms:
+    """Groups the members of one pack of trainers at the beginning of each unit."""
+
+    def __init__(self, pack: Pack, kind: type) -> None:
+        self._pack, self._kind = pack, kind
+        self._losses = LossTerms(_reads.setdefault(kind, LossReads()))
+
+    def begin(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> None:
+        """Group members; ``batches`` has the first one of the unit for each."""
+        self._pack.regroup(anew=self._set(units, batches))
+        if [stack for stack in self._pack.stacks() if not self._can_train(stack, units[0].trainer, batches)]:
+            self._pack.regroup(anew=True)
+
+    def note_trap(self, members: Sequence[Member], words: str) -> None:
+        """Let members train by themselves, and those of their structure in later packs."""
+        for member in members:
+            member.by_itself = words
+        self._note(self._key(members[0]), words)
+
+    def _set(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> bool:
+        """Give the members their terms; return whether any has others than before."""
+        owners = {id(unit.trainer): unit for unit in units}
+        trainers = {number: unit.trainer for number, unit in owners.items()}
+        self._losses.look(trainers, lambda trainer: batches[owners[id(trainer)].member])
+        of_batches = _batch_terms(units, batches)
+        is_changed = False
+        for unit in units:
+            member, (terms, own) = unit.member, self._losses.of(unit.trainer)
+            terms = {**terms, **of_batches[member]}
+            own = own or member.by_itself
+            is_changed |= own != member.by_itself or not is_equal(member.must_equal, terms)
+            member.must_equal, member.by_itself = terms, own
+        return is_changed
+
+    def _can_train(self, stack: Any, trainer: Any, batches: Mapping[Member, Any]) -> bool:
+        """Return whether members of a stack may train as one; if not, let them train by themselves."""
+        if stack.is_tried:
+            return True
+        stack.is_tried = True
+        key = self._key(stack.members[0])
+        if key not in _traps:
+            with as_before(trainer):
+                self._note(key, why_not(stack.members[:_MOST_TRIED], batches[stack.members[0]]) or "")
+        for member in stack.members:
+            member.by_itself = _traps[key]
+        return not _traps[key]
+
+    def _key(self, member: Member) -> tuple[type, Hashable]:
+        return self._kind, structure_key(member)
+
+    @staticmethod
+    def _note(key: tuple[type, Hashable], words: str) -> None:
+        if len(_traps) >= _MOST_KNOWN:
+            _traps.clear()
+        _traps[key] = words
+
+
+def _batch_terms(units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> dict[Member, dict[str, Any]]:
+    """Return terms for batches that cannot be put into one tensor, where those of the units differ."""
+    found: dict[Member, dict[str, Any]] = {unit.member: {} for unit in units}
+    if len({unit.sizes for unit in units}) > 1:
+        for unit in units:
+            trap = padding_trap(unit.member)
+            if trap is not None:
+                found[unit.member][f"the size of batches ({trap})"] = unit.sizes
+    if len({id(batches[unit.member]) for unit in units}) > 1:
+        kinds = [kinds_of(batches[unit.member]) for unit in units]
+        if any(not is_equal(kind, kinds[0]) for kind in kinds):
+            for unit, kind in zip(units, kinds, strict=True):
+                found[unit.member]["what a batch holds"] = kind
+    return found
