@@ -59,7 +59,8 @@ def test_a_gang_is_a_bar_in_the_row_of_each_of_its_workers_and_the_picture_is_wh
     state = make_state(SCHEDULER, space=SPACE)
     state.gang = Gang(2)
     gangs = Study.open(store_of(record(state, 9, workers=4), tmp_path / "study"))
-    found, rows = bars(gangs), {}
+    found = bars(gangs)
+    rows: dict[Any, set[str]] = {}
     for trial, start, worker in zip(found["trial"], found["x"], found["worker"], strict=True):
         rows.setdefault((trial, start), set()).add(worker)
     assert {len(workers) for workers in rows.values()} == {2}
