@@ -124,7 +124,9 @@ def joint_timeline(found: Mapping[str, WorkerTimeline]) -> tuple[WorkerTimeline,
 
     Each worker of a study becomes another one: "coarse: worker-0". All times are those of one clock.
     """
-    spans, presences, names = [], [], {}
+    spans: list[WorkerSpan] = []
+    presences: list[Presence] = []
+    names: dict[WorkerId, str] = {}
     for study, one in found.items():
         moved = {worker: WorkerId(len(names) + place) for place, worker in enumerate(one.workers)}
         names |= {moved[worker]: f"{study}: {worker_name(worker)}" for worker in moved}
