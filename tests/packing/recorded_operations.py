@@ -28,7 +28,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[misc]
 
 
 class RecordedOperations:
-    """A ``OperationRecorder`` of the CPU."""
+    """An ``OperationRecorder`` of the CPU."""
 
     device_type = "cpu"
 
