@@ -2,6 +2,7 @@
 
     python scripts/bench_fair.py               60 virtual workers, and 2 real ones for about three minutes
     python scripts/bench_fair.py --virtual     the virtual ones only
+    python scripts/bench_fair.py --spark       the real ones only, as tasks of a local Spark session
 
 Figures with the baseline from the same run:
 
@@ -27,12 +28,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -155,10 +158,10 @@ def study(folder: Path, name: str) -> Study:
     return Study(train, **options, scheduler=FIFO(max_resource=UNITS), store=folder / name)
 
 
-def run(studies: Mapping[str, Study], seconds: float, late: str = "") -> float:
+def run(studies: Mapping[str, Study], seconds: float, late: str = "", backend: str = "processes") -> float:
     """Run studies on two workers for some seconds, and return when they began; ``late`` joins after the others."""
     began = time.time()
-    with Cluster(REAL_WORKERS, backend="processes", display="none", turn=TURN_S) as cluster:
+    with Cluster(REAL_WORKERS, backend=backend, display="none", turn=TURN_S) as cluster:
         handles = [
             cluster.submit(one, 10_000, weight=WEIGHTS[name], timeout=seconds)
             for name, one in studies.items()
@@ -206,9 +209,9 @@ def reports(one: Study, from_s: float, to_s: float) -> int:
     return sum(isinstance(event, Reported) and from_s <= at_s < to_s for at_s, event in events)
 
 
-def real(folder: Path) -> list[Figure]:
+def real(folder: Path, backend: str) -> list[Figure]:
     studies = {name: study(folder, name) for name in WEIGHTS}
-    began = run(studies, FROM_S + FOR_S + 2.0, late="c")
+    began = run(studies, FROM_S + FOR_S + 2.0, late="c", backend=backend)
     from_s, to_s = began + FROM_S, began + FROM_S + FOR_S
     held = {
         name: sum(max(0.0, min(end, to_s) - max(start, from_s)) for start, _, end in holdings(one))
@@ -216,7 +219,7 @@ def real(folder: Path) -> list[Figure]:
     }
     units = sum(reports(one, from_s, to_s) for one in studies.values())
     single = study(folder, "alone")
-    alone_from = run({"a": single}, 42.0) + 5.0
+    alone_from = run({"a": single}, 42.0, backend=backend) + 5.0
     alone = reports(single, alone_from, alone_from + 36.0) / 36.0
     joined = min(record.t for record in read_records(studies["c"].store))
     has_share = min(one.attached for one in holdings(studies["c"]) if one.attached)
@@ -253,14 +256,26 @@ def gaps(held: Mapping[str, Sequence[Held]], from_s: float) -> list[float]:
     return found
 
 
+@contextmanager
+def session() -> Iterator[None]:
+    """Have a local Spark session with a slot for each worker."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else tasks run the first python3 of PATH
+    made = SparkSession.builder.master(f"local[{REAL_WORKERS}]").config("spark.ui.enabled", "false").getOrCreate()
+    yield
+    made.stop()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--virtual", action="store_true", help="only the virtual workers")
-    is_virtual = parser.parse_args().virtual
-    figures = virtual()
-    if not is_virtual:
-        with tempfile.TemporaryDirectory() as folder:
-            figures = [*real(Path(folder)), *figures]
+    parser.add_argument("--spark", action="store_true", help="only the real ones, on Spark")
+    options = parser.parse_args()
+    figures = [] if options.spark else virtual()
+    if not options.virtual:
+        with tempfile.TemporaryDirectory() as folder, session() if options.spark else nullcontext():
+            figures = [*real(Path(folder), "spark" if options.spark else "processes"), *figures]
     show("three studies of weights 1, 2 and 3 on one cluster", figures)
 
 

@@ -114,6 +114,11 @@ class _Member(msgspec.Struct):
         return self.demand.sizes.above(self.share)
 
     @property
+    def costs(self) -> int:
+        """How many free workers that takes."""
+        return max(0, self.next_share - self.taken)
+
+    @property
     def is_answered(self) -> bool:
         """Whether it has said that it knows its share."""
         return self.known == self.share
@@ -251,21 +256,23 @@ class WorkerBroker:
                 member.share, member.spare_s = member.demand.sizes.usable(self._target(study)), None
 
     def _grant(self, members: Mapping[str, _Member]) -> None:
-        """Raise the shares of studies that have less than their own, the one that misses most for its weight first."""
+        """Raise the shares of studies that have less than their own, the one that misses most for its weight first.
+
+        Where that waits for the workers of a gang, what is free is kept for it: else others, whose needs come and go,
+        would take one after another, and the gang might never have all at once.
+        """
 
         def order(member: _Member) -> tuple[int, float]:
             return -member.demand.priority, member.share / member.demand.weight
 
         while True:
             free = self._free()
-            short = [
-                member
-                for study, member in members.items()
-                if member.share < self._target(study) and max(0, member.next_share - member.taken) <= free
-            ]
-            if not short:
+            short = [member for study, member in members.items() if member.share < self._target(study)]
+            first = next(
+                (one for one in sorted(short, key=order) if one.costs <= free or one.demand.sizes.size > 1), None
+            )
+            if first is None or first.costs > free:
                 return
-            first = min(short, key=order)
             first.share = first.next_share
 
     def _target(self, study: str) -> int:

@@ -244,3 +244,24 @@ def test_gangs_of_any_sizes_never_have_more_workers_than_there_are_and_nobody_st
     for study, priority in able.items():
         if priority == max(able.values()):
             assert world.served[study] > before[study], "nobody of the highest priority starves"
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.integers(2, 5), st.integers(1, 3), st.integers(0, 10_000))
+def test_small_trials_that_fill_in_never_delay_a_gang_beyond_the_longest_stage(size: int, many: int, seed: int) -> None:
+    """Those that come meanwhile included, the part of the gang is as large as it needs."""
+    draw = random.Random(seed)
+    world = World(size * (many + 2), seed, stage_s=20.0)
+    for number in range(many):
+        world.join(str(number), 40)
+    world.pass_time(draw.uniform(1.0, 60.0))
+    world.join("gang", size, sizes=GangSizes(size))
+    began = world.now
+    while len(world.ends["gang"]) < size:
+        assert world.now <= began + 21.0, "a stage, and the second for which a need that falls counts as it was"
+        changed = str(draw.randrange(many))
+        world.needs[changed] = draw.choice([1, size, 40])
+        world.report(changed)
+        if draw.random() < 0.2 and "late" not in world.needs:
+            world.join("late", 40)
+        world.pass_time(draw.uniform(0.1, 2.0))

@@ -45,8 +45,16 @@ def attached(study: Study) -> list[float]:
     return [record.t for record in read_records(study.store) if isinstance(record.event, WorkerAttached)]
 
 
-def test_two_studies_of_one_worker_take_turns_and_both_end(tmp_path: Path) -> None:
-    first, second = make(tmp_path, "first"), make(tmp_path, "second")
+def named(trial: Any) -> None:
+    """Leave the name of the study with this process and the one that started it, then train."""
+    with (Path(trial.params["folder"]) / "pids").open("a") as file:
+        file.write(f"{trial.params['name']} {os.getpid()} {os.getppid()}\n")
+    train(trial)
+
+
+def test_two_studies_of_one_worker_take_turns_in_processes_of_their_own_and_both_end(tmp_path: Path) -> None:
+    common = {"x": uniform(0.0, 1.0), "folder": str(tmp_path)}
+    first, second = (make(tmp_path, name, named, space=common | {"name": name}) for name in ("first", "second"))
     with Cluster(1, backend="processes", display="none", turn=0.2) as cluster:
         handles = [cluster.submit(study, 6) for study in (first, second)]
         assert handles[0].wait() is first
@@ -54,6 +62,11 @@ def test_two_studies_of_one_worker_take_turns_and_both_end(tmp_path: Path) -> No
     for study in (first, second):
         assert len(study.trials) == 6
         assert all(trial.state in (TrialState.PAUSED, TrialState.COMPLETED) for trial in study.trials)
+    lines = [line.split() for line in (tmp_path / "pids").read_text().splitlines()]
+    runners, starters = ({(pids[place], pids[0]) for pids in lines} for place in (1, 2))
+    for owners in (runners, starters):
+        assert len({pid for pid, _ in owners}) == len(owners), "a process has trained trials of two studies"
+    assert {name for _, name in starters} == {"first", "second"}
 
 
 def gated(trial: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import FIFO, SHA, Sharing, Study, run_together
+from asyncsearch import FIFO, SHA, Cluster, Sharing, Study, run_together
 from asyncsearch.errors import MetricNotReportedError, NotEnoughSlotsError, SpaceError, UsageError
 from asyncsearch.events import WorkRefused
 from asyncsearch.journal.opening import read_records
@@ -184,6 +184,23 @@ def test_studies_run_together_train_each_unit_once_and_have_every_result(
     assert [results(study) for study in studies] == [alone, alone]
     lines = capsys.readouterr().out.splitlines()
     assert {line.partition(":")[0] for line in lines} - {"note"} == {"first", "second"}
+
+
+def test_a_study_that_is_submitted_later_takes_what_one_of_its_version_has_trained_and_trains(
+    tmp_path: Path, alone: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOP_AT", "3")
+    gate = Gate(tmp_path).make()
+    first, second = make(tmp_path, "first"), make(tmp_path, "second")
+    with Cluster(2, backend="processes", display="none", turn=0.5) as cluster:
+        cluster.submit(first)
+        gate.pids()
+        cluster.submit(second)
+        wait_until(lambda: is_refused(open_store(tmp_path / "studies" / "second")))
+        gate.open()
+    assert set(units(tmp_path).values()) == {1}
+    assert len(units(tmp_path)) == DISTINCT
+    assert [results(study) for study in (first, second)] == [alone, alone]
 
 
 def test_of_studies_run_together_one_that_fails_does_not_stop_the_others(tmp_path: Path, alone: list[object]) -> None:

@@ -42,6 +42,8 @@ def cluster_table(rows: Sequence[StudyRow], workers: int) -> str:
 def _cells(row: StudyRow) -> tuple[str, ...]:
     status = row.status
     gangs = f", {status.workers_each} to a trial" if status is not None and status.workers_each > 1 else ""
+    if status is not None and status.enlarged:
+        gangs += f", {status.enlarged[0]}{' and others' if len(status.enlarged) > 1 else ''}"
     workers = f"{row.held} of {row.share}{gangs}" if row.is_running else "ended"
     return cut(row.name, _LONGEST_NAME), workers, _trials(status), best_line(status) if status is not None else ""
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
-from asyncsearch.ids import TrialId
+from asyncsearch.ids import TrialId, worker_name
 from asyncsearch.plan.packing import KnownPacks, Packing
 from asyncsearch.report.formatting import many
 from asyncsearch.trial import TO_BE_CONTINUED, Params, Trial, TrialState
@@ -20,6 +21,7 @@ _RUNNING_ROWS = 5
 _BEST_ROWS = 5
 _FAILED_ROWS = 2
 _ENLARGED = 3
+_GANGS, _MEMBERS = 4, 8
 _UNMEASURED = (
     'what that saved was not measured, since none of these trained a unit alone: pack="auto" measures it, and '
     "what_if(study, pack_speedup={8: 5.0}) reckons with what you know"
@@ -75,6 +77,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How many of them train one trial together."""
     enlarged: tuple[str, ...] = ()
     """The first trials that train on more workers than others, each with how many: "trial-7 on 4"."""
+    gangs: tuple[str, ...] = ()
+    """The first trials that several workers train together, each with these: "trial-7 on worker-0, worker-2"."""
     workers_had: int = 0
     """How many the run was given that has just ended; 0: unknown, or a run is in progress."""
     place: str = ""
@@ -270,6 +274,7 @@ def status_of(
         workers_had=workers if run is None else 0,
         workers_each=1 if state.gang is None else state.gang.size,
         enlarged=_enlarged(state),
+        gangs=_gangs(state),
         place=place,
         is_unfinished=is_unfinished,
         num_trials=num_trials if run is not None or is_unfinished else None,
@@ -299,6 +304,17 @@ def _enlarged(state: StudyState) -> tuple[str, ...]:
     least = 1 if state.gang is None else state.gang.size
     larger = [attempt for attempt in state.attempts.values() if attempt.is_training and attempt.size > least]
     return tuple([f"{state.trials[attempt.trial].name} on {attempt.size}" for attempt in larger[:_ENLARGED]])
+
+
+def _gangs(state: StudyState) -> tuple[str, ...]:
+    together = [attempt for attempt in state.attempts.values() if attempt.is_training and attempt.size > 1]
+    return tuple([f"{state.trials[one.trial].name} on {_workers_of(one, state)}" for one in together[:_GANGS]])
+
+
+def _workers_of(attempt: Attempt, state: StudyState) -> str:
+    leader = state.pool.slots[attempt.lease.worker]
+    names = [worker_name(worker) for worker in (leader.worker, *leader.followers)]
+    return ", ".join(names[:_MEMBERS]) + (f" and {len(names) - _MEMBERS} more" if len(names) > _MEMBERS else "")
 
 
 def _packed(state: StudyState) -> str:

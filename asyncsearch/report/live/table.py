@@ -83,6 +83,7 @@ def facts(status: StudyStatus) -> list[str]:
         training_line(status),
         packing_line(status),
         workers_line(status),
+        gangs_line(status),
         failures_line(status),
         status.unread,
         f"stopping: {status.stopping}" if status.stopping else "",
@@ -140,6 +141,11 @@ def workers_line(status: StudyStatus) -> str:
     each = f", {status.workers_each} to a trial," if status.workers_each > 1 else ""
     larger = f", {', '.join(status.enlarged)}," if status.enlarged else ""
     return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}{_place(status)}{each}{larger}{time}"
+
+
+def gangs_line(status: StudyStatus) -> str:
+    """Return "together: trial-7 on worker-0, worker-2"; empty where each trial has one worker, and between runs."""
+    return f"together: {'; '.join(status.gangs)}" if status.gangs and status.workers_wanted else ""
 
 
 def missing_line(status: StudyStatus) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from asyncsearch.errors import NoTrialsError
@@ -12,13 +12,21 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.report.formatting import cut, duration, many, share
 from asyncsearch.report.plots.charts import BLUE, FAINT, GRID, ORANGE, Plot, load_altair, titled
 from asyncsearch.report.plots.plots import PlottedStudy, require_study
-from asyncsearch.report.timeline.worker_spans import SpanEnd, WorkerSpan, WorkerTimeline, worker_timeline
+from asyncsearch.report.timeline.worker_spans import (
+    SpanEnd,
+    WorkerSpan,
+    WorkerTimeline,
+    joint_timeline,
+    worker_timeline,
+)
 from asyncsearch.sentences import in_sentences
 from asyncsearch.sequences.markup import plain
 
 _WIDTH, _HEIGHT = 760, 720
 _ROW, _LANE, _LABEL = 24, 7, 13
 """Pixels: the most for a worker's row, and the least for a lane in it and between two labels."""
+_NAME = 20
+"""Characters of the name of a study among several."""
 _CHARACTER = 6.5
 """Width of a digit, at most, in a bar's label; pixels."""
 _FURTHER = "trained further"
@@ -37,21 +45,39 @@ _TIPS = ("trial", "worker", "end", "units", "took", "reason")
 
 
 @in_sentences()
-def plot_timeline(study: PlottedStudy) -> Plot:
+def plot_timeline(study: PlottedStudy, *others: PlottedStudy) -> Plot:
     """Return a row for each worker with a bar for each training, over the time of the search by the driver's clock.
 
     The time in which a worker had no work is grey, and where no driver ran is a dashed line. Lanes of a pack lie above
-    each other.
+    each other. With ``others``, which ran on the same ``Cluster``, the rows of their workers follow below, over the
+    same time.
 
     Raises:
         UsageError: it is not a study, or the extra ``plots`` is not installed.
         NoTrialsError: no worker has had work yet.
     """
+    if others:
+        return _joint((study, *others))
+    found = _timeline_of(study)
+    names = {worker: worker_name(worker) for worker in found.workers}
+    return titled(_Sheet(load_altair("plot_timeline()"), found, names).chart(), _title(study.name, found))
+
+
+def _timeline_of(study: PlottedStudy) -> WorkerTimeline:
     require_study(study, "plot_timeline")
     found = worker_timeline(read_records(study.store))
     if not found.spans:
         raise NoTrialsError(f"No worker of {study.name!r} has had work yet.")
-    return titled(_Sheet(load_altair("plot_timeline()"), found).chart(), _title(study.name, found))
+    return found
+
+
+def _joint(studies: Sequence[PlottedStudy]) -> Plot:
+    timelines = [_timeline_of(study) for study in studies]
+    shown = [cut(study.name, _NAME) for study in studies]
+    if len({*shown}) < len(shown):
+        shown = [f"{place} {name}" for place, name in enumerate(shown, 1)]
+    found, names = joint_timeline(dict(zip(shown, timelines, strict=True)))
+    return titled(_Sheet(load_altair("plot_timeline()"), found, names).chart(), _title(", ".join(shown), found))
 
 
 def _title(name: str, found: WorkerTimeline) -> str:
@@ -70,8 +96,8 @@ def _end_of(span: WorkerSpan) -> str:
 class _Sheet:
     """A timeline with its scales."""
 
-    def __init__(self, alt: Any, found: WorkerTimeline) -> None:
-        self._alt, self._found = alt, found
+    def __init__(self, alt: Any, found: WorkerTimeline, names: Mapping[WorkerId, str]) -> None:
+        self._alt, self._found, self._names = alt, found, names
         total_s = found.elapsed(found.end_s)
         self._unit_s, self._unit = next((s, name) for s, name, least in _UNITS if total_s >= least * s)
         self._total = total_s / self._unit_s or 1.0
@@ -94,7 +120,7 @@ class _Sheet:
     def _y(self) -> Any:
         """Return the axis of workers, of which as many are named as there is room for."""
         every = -(-_LABEL // round(self._row_px)) if self._row_px < _LABEL else 1
-        names = [worker_name(worker) for worker in self._rows]
+        names = [self._names[worker] for worker in self._rows]
         axis = self._alt.Axis(
             values=[row + 0.5 for row in range(0, len(names), every)],
             labelExpr=f"{json.dumps(names)}[floor(datum.value)]",
@@ -141,7 +167,7 @@ class _Sheet:
             **self._inside(worker, span.position, span.positions),
             "end": _end_of(span),
             "trial": ", ".join(map(trial_name, span.trials[:3])),
-            "worker": worker_name(worker),
+            "worker": self._names[worker],
             "units": f"{span.start:,} to {span.resource:,}",
             "took": _took(span.end_s - span.start_s),
             "reason": plain(cut(span.reason, 80)),

@@ -6,7 +6,7 @@ A lane of a lease is a span. It ends with its training, with the loss of its wor
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -22,7 +22,7 @@ from asyncsearch.events import (
     WorkerLost,
     WorkRefused,
 )
-from asyncsearch.ids import Lease, TrialId, WorkerId
+from asyncsearch.ids import Lease, TrialId, WorkerId, worker_name
 from asyncsearch.journal.format import Record
 
 
@@ -117,6 +117,26 @@ class WorkerTimeline(msgspec.Struct):
             start_s, end_s, _ = leases.get(span.lease, (span.start_s, span.end_s, 0))
             leases[span.lease] = min(start_s, span.start_s), max(end_s, span.end_s), len(span.workers)
         return sum(workers * (end_s - start_s) for start_s, end_s, workers in leases.values())
+
+
+def joint_timeline(found: Mapping[str, WorkerTimeline]) -> tuple[WorkerTimeline, dict[WorkerId, str]]:
+    """Return the timelines of several studies as one, without their pauses, and the names of its workers.
+
+    Each worker of a study becomes another one: "coarse: worker-0". All times are those of one clock.
+    """
+    spans: list[WorkerSpan] = []
+    presences: list[Presence] = []
+    names: dict[WorkerId, str] = {}
+    for study, one in found.items():
+        moved = {worker: WorkerId(len(names) + place) for place, worker in enumerate(one.workers)}
+        names |= {moved[worker]: f"{study}: {worker_name(worker)}" for worker in moved}
+        presences += [msgspec.structs.replace(each, worker=moved[each.worker]) for each in one.presences]
+        for span in one.spans:
+            workers = tuple([moved[worker] for worker in span.workers])
+            lease = msgspec.structs.replace(span.lease, worker=workers[0])
+            spans.append(msgspec.structs.replace(span, workers=workers, lease=lease))
+    start_s, end_s = min(one.start_s for one in found.values()), max(one.end_s for one in found.values())
+    return WorkerTimeline(spans, presences, [], start_s, end_s), names
 
 
 def worker_timeline(records: Iterable[Record]) -> WorkerTimeline:

@@ -56,6 +56,11 @@ def test_the_table_says_how_many_workers_train_a_trial_of_a_study() -> None:
     assert " 4 of 6, 2 to a trial " in cluster_table(rows, 8)
 
 
+def test_the_table_names_a_trial_that_has_more_workers_than_others() -> None:
+    enlarged = msgspec.structs.replace(STATUS, enlarged=("trial-7 on 4", "trial-9 on 2"))
+    assert " 6 of 6, trial-7 on 4 and others " in cluster_table([StudyRow("large", 6, 6, enlarged)], 8)
+
+
 def test_elsewhere_each_line_names_its_study(capsys: pytest.CaptureFixture[str]) -> None:
     display = cluster_display("plain")
     display.say("note: for all")

@@ -13,12 +13,13 @@ from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, RunRequested
 from asyncsearch.ids import NodeKey, TrialId
+from asyncsearch.plan.gangs import Gang
 from asyncsearch.report.formatting import duration
 from asyncsearch.report.live.html import html
 from asyncsearch.report.live.status import StudyStatus, TrialRow, status_of
 from asyncsearch.report.live.table import WIDTH, short_line, table
 from asyncsearch.schedulers import ASHA, FIFO
-from asyncsearch.simulate import Delays, Simulation
+from asyncsearch.simulate import Curves, Delays, Simulation
 from asyncsearch.trial import Trial, TrialState
 from tests.engine.tools import Recorded, make_state
 from tests.report.tools import FAILING, SPACE, full_counts, make_status, simulated
@@ -287,3 +288,12 @@ def test_where_nothing_was_trained_nothing_is_said_to_be_kept() -> None:
     assert "once the code is corrected, run the script again" in failed
     assert "are kept" not in failed
     assert "are kept" in table(make_status(is_unfinished=True, trained=5, failures=3))
+
+
+def test_the_table_says_which_workers_train_one_trial() -> None:
+    state = make_state(FIFO(max_resource=9))
+    state.gang = Gang(2)
+    Simulation(state, Curves(seed=1), workers=5).run(9, until=3.0)
+    status = status_of(state)
+    assert status.gangs == ("trial-0 on worker-0, worker-1", "trial-1 on worker-2, worker-3")
+    assert "together: trial-0 on worker-0, worker-1; trial-1 on worker-2, worker-3" in table(status)

@@ -10,6 +10,7 @@ import pytest
 
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.plan.gangs import Gang
 from asyncsearch.report.plots.workers import plot_timeline
 from asyncsearch.simulate import Faults, Loss
 from asyncsearch.study.study import Study
@@ -52,6 +53,26 @@ def test_each_training_is_a_bar_in_the_row_of_its_worker(study: Study) -> None:
     assert {trial.name for trial in study.trials} == set(found["trial"])
     assert all(start <= end for start, end in zip(found["x"], found["x2"], strict=True))
     assert "it was killed by the script" in found["reason"]
+
+
+def test_a_gang_is_a_bar_in_the_row_of_each_of_its_workers_and_the_picture_is_whole(tmp_path: Path) -> None:
+    state = make_state(SCHEDULER, space=SPACE)
+    state.gang = Gang(2)
+    gangs = Study.open(store_of(record(state, 9, workers=4), tmp_path / "study"))
+    found = bars(gangs)
+    rows: dict[Any, set[str]] = {}
+    for trial, start, worker in zip(found["trial"], found["x"], found["worker"], strict=True):
+        rows.setdefault((trial, start), set()).add(worker)
+    assert {len(workers) for workers in rows.values()} == {2}
+    assert ink_outside(plot_timeline(gangs).svg) == []
+
+
+def test_studies_of_one_cluster_are_below_each_other_over_one_time(study: Study) -> None:
+    picture = plot_timeline(study, study)
+    shown = texts(picture.svg)
+    assert {"1 test: worker-0", "1 test: worker-2", "2 test: worker-0"} <= set(shown)
+    assert "1 test, 2 test: 6 workers, busy for 85% of 25.5 s" in shown
+    assert ink_outside(picture.svg) == []
 
 
 def test_a_bar_names_its_trial_where_there_is_room(study: Study, large: Study) -> None:
