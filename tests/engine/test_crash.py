@@ -119,7 +119,10 @@ def require_nothing_repeated(steps: Sequence[Any]) -> None:
 
 
 def test_a_driver_may_die_at_any_record_while_trainings_change_their_numbers_of_workers() -> None:
-    options = {"workload": Curves(seed=1, unit_s=10.0), "training": TrainingModel(gang_speedup={1: 1.0, 4: 3.4})}
+    options: dict[str, Any] = {
+        "workload": Curves(seed=1, unit_s=10.0),
+        "training": TrainingModel(gang_speedup={1: 1.0, 4: 3.4}),
+    }
 
     def scaled() -> StudyState:
         state = make_state(FIFO(max_resource=12), can_save=True)

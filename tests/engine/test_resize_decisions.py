@@ -155,7 +155,7 @@ def test_workers_are_given_away_only_where_a_trial_waits_and_none_is_free() -> N
     player.left(20)
     player.attempts[0].size = 2
     assert player.resized() == []
-    player.state.scheduler.next_promotion = object  # type: ignore[assignment, return-value]
+    player.state.scheduler.next_promotion = object  # type: ignore[assignment]
     assert player.resized() == [0]
 
 
