@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from asyncsearch.actions import Assign
+from asyncsearch.actions import Assign, CutWork
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.handling import handle
+from asyncsearch.engine.state import StudyState
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.journal.format import Record, SegmentReader
+from asyncsearch.plan.autoscale import Autoscale
+from asyncsearch.plan.gangs import Gang
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.simulate import Delays, Faults, Loss
+from asyncsearch.simulate import Delays, Faults, Loss, TrainingModel
+from asyncsearch.simulate.workloads import Curves
 from asyncsearch.trial import TrialState
 from tests.engine.tools import Recorded, make_state, record, replayed, results
 from tests.schedulers.journal_oracle import require_legal_promotions
@@ -99,11 +103,36 @@ def test_no_acknowledged_checkpoint_is_trained_again() -> None:
     whole = record(make_state(scheduler, max_failures=1), TRIALS, 3)
     for cut in range(1, len(whole.lines) + 1):
         again = resumed(scheduler, whole.lines[:cut], 3)
-        durable: dict[str, int] = {}
-        for _, event, actions in [*whole.steps[: cut - 1], *again.steps]:
-            if isinstance(event, CheckpointCommitted):
-                durable[event.checkpoint.node] = event.checkpoint.resource
-            for action in actions:
-                if isinstance(action, Assign):
-                    stage = action.work.lanes[0].stages[0]
-                    assert stage.start == durable.get(stage.node, 0)
+        require_nothing_repeated([*whole.steps[: cut - 1], *again.steps])
+
+
+def require_nothing_repeated(steps: Sequence[Any]) -> None:
+    """Require that each work begins at the last checkpoint that the driver has acknowledged."""
+    durable: dict[str, int] = {}
+    for _, event, actions in steps:
+        if isinstance(event, CheckpointCommitted):
+            durable[event.checkpoint.node] = event.checkpoint.resource
+        for action in actions:
+            if isinstance(action, Assign):
+                stage = action.work.lanes[0].stages[0]
+                assert stage.start == durable.get(stage.node, 0)
+
+
+def test_a_driver_may_die_at_any_record_while_trainings_change_their_numbers_of_workers() -> None:
+    options: dict[str, Any] = {
+        "workload": Curves(seed=1, unit_s=10.0),
+        "training": TrainingModel(gang_speedup={1: 1.0, 4: 3.4}),
+    }
+
+    def scaled() -> StudyState:
+        state = make_state(FIFO(max_resource=12), can_save=True)
+        state.gang = Gang(1, autoscale=Autoscale(0.1))
+        return state
+
+    whole = record(scaled(), 2, 4, **options)
+    resizes = [one for _, _, actions in whole.steps for one in actions if isinstance(one, CutWork) and one.resize]
+    assert resizes
+    for cut in range(1, len(whole.lines) + 1):
+        again = record(replayed(scaled(), whole.lines[:cut]), 2, 4, last=cut - 1, **options)
+        assert results(again.state) == results(whole.state), f"cut after record {cut - 1}"
+        require_nothing_repeated([*whole.steps[: cut - 1], *again.steps])

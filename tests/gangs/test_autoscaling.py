@@ -6,6 +6,7 @@ import re
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from asyncsearch import ASHA, FIFO, Autoscale, Study, TrialContext
@@ -13,20 +14,35 @@ from asyncsearch.actions import Assign
 from asyncsearch.errors import UsageError
 from asyncsearch.events import VolumeMeasured
 from asyncsearch.journal.opening import read_records
-from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate import TrainingModel
-from tests.gangs.searches import digits, grid, linear, results
+from tests.gangs.searches import BATCHES, Happen, digits, grid, linear, once, require_lines
+from tests.system.tools import agent_pid
 
-STEP_S = 0.12
-FIRST = 1_000_000
-"""Bytes of gradients that a function tells."""
+UNITS = 40
+BYTES = 1_000_000
+"""Of gradients, that a function tells."""
+LEAST_START_S = 2.0
+"""What the engine supposes that a start takes at least."""
 
 
-def working(trial: TrialContext, _unit: int, place: str) -> None:
-    """Compute for as long as a step that workers share takes."""
-    if place == "step":
-        time.sleep(STEP_S / trial.world_size)
-    trial.note_volume(3, FIRST)
+def working(folder: Path, units: int) -> Happen:
+    """Return what computes for so long in each step, which workers share, that a second worker pays on any machine.
+
+    It saves half of all steps, which must be more than twice what the start of the first worker took, as is known from
+    the first step on; it is twice as much as that.
+    """
+    pace = str(folder / "pace")
+
+    def happen(trial: TrialContext, _unit: int, place: str) -> None:
+        if place != "step":
+            return
+        if once(Path(pace).parent, "measured"):
+            start_s = max(LEAST_START_S, time.time() - psutil.Process(agent_pid()).create_time())
+            Path(pace).write_text(str(8 * start_s / (units * BATCHES)))
+        time.sleep(float(Path(pace).read_text()) / trial.world_size)
+        trial.note_volume(BATCHES, BYTES)
+
+    return happen
 
 
 def sizes(study: Study) -> list[int]:
@@ -36,14 +52,13 @@ def sizes(study: Study) -> list[int]:
 
 @pytest.mark.slow
 def test_the_last_trials_get_the_workers_that_are_free_and_end_as_on_one(tmp_path: Path) -> None:
-    settings = {"scheduler": FIFO(max_resource=40), "searcher": GridSearch()}
-    alone = grid(linear(working), tmp_path / "alone", None, 1, **settings).run(parallelism=1, display="none")
-    study = grid(linear(working), tmp_path / "s", None, 1, autoscale=Autoscale(0.2), **settings)
+    scheduler = FIFO(max_resource=UNITS)
+    alone = grid(linear(), tmp_path / "alone", None, 1, backend="inline", scheduler=scheduler).run(display="none")
+    function = linear(working(tmp_path, UNITS))
+    study = grid(function, tmp_path / "s", None, 1, autoscale=Autoscale(0.2), scheduler=scheduler)
     study.run(parallelism=2, display="none")
     assert sizes(study) == [1, 2], "it changes its size once, since it gains by it"
-    for (units, loss), (expected_units, expected) in zip(results(study), results(alone), strict=True):
-        assert units == expected_units
-        assert loss == pytest.approx(expected, abs=1e-12, rel=1e-9)
+    require_lines(study, alone)
     story = " ".join(str(study.explain(0)).split())
     assert "returned to the queue for a worker: it goes on with 2 workers: " in story
     assert re.search(r"together with worker-[01] \(2 workers: ", story)
@@ -53,14 +68,14 @@ def test_the_last_trials_get_the_workers_that_are_free_and_end_as_on_one(tmp_pat
         for record in read_records(study.store)
         if isinstance(event := record.event, VolumeMeasured)
     }
-    assert volume == (3, FIRST)
-    assert study.trials[0].trained == 40, "no unit is trained twice"
+    assert volume == (BATCHES, BYTES)
+    assert study.trials[0].trained == UNITS, "no unit is trained twice"
 
 
 @pytest.mark.slow
 def test_a_trainer_tells_its_volume_and_ends_as_without_autoscaling(tmp_path: Path) -> None:
     scheduler = ASHA(max_resource=9)
-    alone = digits(tmp_path / "alone", None, scheduler=scheduler).run(3, parallelism=1, display="none")
+    alone = digits(tmp_path / "alone", None, scheduler=scheduler, backend="inline").run(3, display="none")
     study = digits(tmp_path / "s", None, scheduler=scheduler, autoscale=Autoscale(0.01, max_size=2))
     study.run(3, parallelism=2, display="none")
     assert [trial.resource for trial in study.trials] == [trial.resource for trial in alone.trials]

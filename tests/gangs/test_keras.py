@@ -147,6 +147,7 @@ def failing(trial: TrialContext, unit: int, place: str) -> None:
         raise ValueError("bad luck")
 
 
+@in_the_fault_command
 @pytest.mark.slow
 def test_an_error_of_one_rank_fails_its_trial_with_that_error(tmp_path: Path) -> None:
     study = keras_study(tmp_path / "s", 2, digits_where(failing), 2).run(parallelism=2, display="none")

@@ -17,6 +17,7 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.local import LocalStore
 from asyncsearch.store.manifest import Sharded, manifest_beside
+from tests.faults.shares import names
 from tests.gangs.searches import once
 from tests.gangs.test_strategies import Clipped, Fsdp2, require_same
 
@@ -67,7 +68,7 @@ def commits(store: Store) -> list[CheckpointCommitted]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["disk", "far"])
+@pytest.mark.parametrize("kind", names(("disk", "far"), ("far",)))
 def test_a_rank_lost_while_it_saves_leaves_no_checkpoint_and_no_file(
     tmp_path: Path, alone: tuple[Path, Study], kind: str
 ) -> None:
