@@ -478,12 +478,12 @@ def test_a_group_has_one_stream_from_step_to_step(monkeypatch: pytest.MonkeyPatc
         def wait_stream(self, other: Any) -> None:
             pass
 
+    current = Stream()
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
     monkeypatch.setattr(Pack, "_device", lambda self: torch.device("cuda"))
     monkeypatch.setattr(Pack, "_moved", lambda self, given: given)
-    current = Stream()
     packed = Pack([member(number=0), member("known", number=1), member(number=2)])
     for number in range(3):
         packed.step(batch(number))
