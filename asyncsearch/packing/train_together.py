@@ -15,7 +15,7 @@ from asyncsearch.trainable import TrialInterrupted
 
 _refused: dict[type, str] = {}
 """Trainer classes that were last trained one after another, with the reason."""
-_said: set[tuple[type, str]] = set()
+_printed: set[tuple[type, str]] = set()
 """What was said in this process."""
 _compiled: dict[type, PackCompiled | None] = {}
 """Trainer classes that have trained together in this process, with the compiled step that their last pack used."""
@@ -145,8 +145,8 @@ def _note_refusals(pack: PackedTrainers) -> None:
 
 def _say(kind: type, text: str, words: str = "") -> None:
     """Say it once in a process; ``words``: what is new in it."""
-    if (kind, words or text) not in _said:
-        _said.add((kind, words or text))
+    if (kind, words or text) not in _printed:
+        _printed.add((kind, words or text))
         sys.stderr.write(f"asyncsearch: {text}\n")
 
 

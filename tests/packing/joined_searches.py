@@ -139,10 +139,14 @@ def joined(study: Study) -> list[AddLane]:
     return [action for record in read_records(study.store) for action in record.actions if isinstance(action, AddLane)]
 
 
-def require_results_of_lone_trainings(study: Study, kind: type[Any], folder: Path, units: int = 9) -> None:
+def require_results_of_lone_trainings(study: Study, kind: type[Any], folder: Path) -> None:
+    """Require of a search whose packs were joined that each report is that of the trial's training alone."""
+    require_results(study, kind, joined(study)[0].added.stages[0].seed, folder, 9)
+
+
+def require_results(study: Study, kind: type[Any], seed: int, folder: Path, units: int) -> None:
     """Require that each report is that of the trial's training alone, in double precision."""
     records: Sequence[Record] = list(read_records(study.store))
-    seed = joined(study)[0].added.stages[0].seed
     for trial in study.trials:
         expected = _alone(kind, tuple(trial.params.items()), seed, units, folder / trial.name)
         reports = history(records, trial.id)

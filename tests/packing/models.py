@@ -113,11 +113,29 @@ class Mixed(nn.Module):  # type: ignore[misc]
         return self.rest(found + self.attention(found, found, found, need_weights=False)[0])
 
 
+class Unmixed(nn.Module):  # type: ignore[misc]
+    """``Mixed`` without BatchNorm: no layer mixes samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.embedding = Tokens(), nn.Embedding(7, 4, padding_idx=3)
+        self.attention = nn.MultiheadAttention(4, 2, bias=False, batch_first=True)
+        self.rest = nn.Sequential(
+            *(nn.LayerNorm(4, bias=False), nn.Flatten(), nn.Linear(24, 5), nn.LeakyReLU(), nn.Dropout(0.3)),
+            nn.Linear(5, CLASSES),
+        )
+
+    def forward(self, x: Any) -> Any:
+        found = self.embedding(self.tokens(x))
+        return self.rest(found + self.attention(found, found, found, need_weights=False)[0])
+
+
 MODELS: dict[str, Callable[[], Any]] = {
     "linear": linear, "conv": conv, "batch_norm": batch_norm, "dropout": dropout, "embedding": embedding,
     "layer_norm": layer_norm, "attention": Attention, "written": Written,
 }  # fmt: skip
 WHOLE: dict[str, Callable[[], Any]] = {"known": known, "mixed": Mixed}
+OTHERS: dict[str, Callable[[], Any]] = {"unmixed": Unmixed}
 
 Make = Callable[[Any, int], Any]
 OPTIMIZERS: dict[str, Make] = {
@@ -151,7 +169,7 @@ def member(
     """Return a member, with weights, optimizer settings, p of dropout and generator of its number."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(number)
-        model = (MODELS | WHOLE)[kind]().to(dtype)
+        model = (MODELS | WHOLE | OTHERS)[kind]().to(dtype)
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.2 + 0.2 * number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import warnings
@@ -464,6 +465,33 @@ def test_unlike_members_share_the_input_and_the_pack_tells_why() -> None:
     assert any("train as one" in line and " 2, 5 " in line for line in packed.describe())
     packed.free()
     assert largest(list(zip(members, alone, strict=True))) < CLOSE
+
+
+def test_a_group_has_one_stream_from_step_to_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a stream frees is kept for it: with new ones, each step would take new memory."""
+    made: list[Any] = []
+
+    class Stream:
+        def __init__(self, device: Any = None) -> None:
+            made.append(self)
+
+        def wait_stream(self, other: Any) -> None:
+            pass
+
+    current = Stream()
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
+    monkeypatch.setattr(Pack, "_device", lambda self: torch.device("cuda"))
+    monkeypatch.setattr(Pack, "_moved", lambda self, given: given)
+    packed = Pack([member(number=0), member("known", number=1), member(number=2)])
+    for number in range(3):
+        packed.step(batch(number))
+    assert len(made) == 1 + 2
+    packed.leave(0)
+    packed.step(batch(3))
+    assert len(packed._streams_of) == 2
+    assert len(made) == 1 + 3, "the rest of a group is another one"
 
 
 def test_an_empty_pack_and_what_is_not_in_it_are_refused() -> None:

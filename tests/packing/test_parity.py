@@ -21,6 +21,29 @@ def test_each_member_equals_its_own_training_after_200_steps(kind: str, optimize
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_members_that_come_and_go_with_batches_of_their_own_sizes_equal_their_own_training_after_200_steps(
+    optimizer: str,
+) -> None:
+    sizes = (7, 3, 5)
+    members = [member("unmixed", optimizer, number, batch_size=size) for number, size in enumerate(sizes)]
+    alone = [clone(one) for one in members]
+    packed = pack(members[:2])
+    for step in range(240):
+        if step == 40:
+            packed.join(members[2])
+        if step in (80, 120):  # a smaller batch leads, and the others stay or come back
+            packed.leave(members[0]) if step == 80 else packed.join(members[0])
+        packed.step(BATCHES[step % len(BATCHES)])
+        for one in packed.members:
+            place = members.index(one)
+            x, y = BATCHES[step % len(BATCHES)]
+            step_alone(alone[place], (x[: sizes[place]], y[: sizes[place]]))
+    assert [one.taken for one in members] == [200, 240, 200]
+    packed.free()
+    assert largest(list(zip(members, alone, strict=True))) < 1e-9
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("kind", MODELS)
 def test_each_layer_and_each_optimizer_equal_their_own_training(kind: str, optimizer: str) -> None:
     assert trained(kind, optimizer, steps=8) < 1e-12

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing import Member, Pack, why_not
-from tests.packing.alone import difference, state_of
+from asyncsearch.packing import Member, Pack, pack, why_not
+from tests.packing.alone import clone, difference, largest, state_of, step_alone
 from tests.packing.models import CLASSES, FEATURES, MODELS, WHOLE, batch, member
 
 nn: Any = torch.nn
@@ -71,6 +71,20 @@ def dropped(model: Any, out: Any) -> Any:
     return nn.functional.dropout(out, 0.5, model.training)
 
 
+def recurrent(kind: str) -> Callable[[Any, Any], Any]:
+    """Return a call of the function behind ``nn.LSTM`` or ``nn.GRU``, which no layer shows."""
+    gates = {"lstm": 4, "gru": 3}[kind]
+    weights = [torch.ones(gates * CLASSES, CLASSES, dtype=torch.float64) for _ in range(2)]
+
+    def call(model: Any, out: Any) -> Any:
+        state = out.new_zeros(1, 1, CLASSES)
+        states = (state, state) if kind == "lstm" else state
+        result = getattr(torch, kind)(out[:, None], states, weights, False, 1, 0.0, False, False, False)
+        return result[0][:, 0]
+
+    return call
+
+
 TRAPS = {
     "item": (lambda model, out: out * out.mean().item(), r"takes a number out of a tensor \(\.item\(\), float\(\)"),
     "float": (lambda model, out: out * float(out.mean().detach()), r"takes a number out of a tensor \(\.item\(\)"),
@@ -79,6 +93,8 @@ TRAPS = {
     "in place": (written, r"`model.kept \+= out.detach\(\)`, writes into a tensor that all members would share"),
     "attribute": (counted, r"training changes what members would share: .* calls=0 .*; make it a buffer"),
     "random numbers": (noisy, r"`return out \+ torch.randn_like\(out\)`, draws random numbers, .* nn.Dropout layer"),
+    "functional lstm": (recurrent("lstm"), r"`result = getattr.*`, calls an LSTM, .*: train it without packing"),
+    "functional gru": (recurrent("gru"), r"`result = getattr.*`, calls a GRU, .*: train it without packing"),
     "functional dropout": (dropped, r"nn.functional.dropout\(.*`, draws random numbers, .* use an nn.Dropout layer"),
 }
 
@@ -137,6 +153,10 @@ LAYERS: dict[str, tuple[Callable[[], Any], str]] = {
         "one member after the other: use nn.Embedding and a sum or a mean",
     ),
     "alpha dropout": (lambda: nn.Sequential(nn.Linear(6, 3), nn.AlphaDropout()), "use nn.Dropout"),
+    "transformer layer": (
+        lambda: nn.TransformerEncoderLayer(6, 2, 8),
+        "layer 'self_attn', a MultiheadAttention, draws its dropout inside: set its dropout to 0",
+    ),
     "attention's dropout": (lambda: nn.MultiheadAttention(6, 2, dropout=0.1), "set its dropout to 0"),
     "cumulative average": (lambda: nn.BatchNorm1d(6, momentum=None), r"\(momentum=None\): give it a momentum"),
     "max_norm": (lambda: nn.Embedding(4, 3, max_norm=1.0), "has sparse=True or max_norm"),
@@ -155,6 +175,30 @@ def test_layers_that_cannot_be_computed_for_all_members_are_named(name: str) -> 
     assert found is not None
     assert found.startswith("member 0: ")
     assert re.search(words, found), found
+
+
+class Transformer(nn.Module):  # type: ignore[misc]
+    """A layer of torch's transformer over the features in pairs, with a dropout or none."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(2, 1, 4, dropout, batch_first=True)
+        self.head = nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.layer(x.unflatten(1, (3, 2))).flatten(1))
+
+
+def test_a_transformer_layer_without_dropout_trains_with_others_as_it_does_alone() -> None:
+    members = [of_model(Transformer(0.0), number) for number in range(2)]
+    assert why_not(members, batch(0)) is None
+    alone = [clone(one) for one in members]
+    with pack(members) as packed:
+        for number in range(4):
+            packed.step(batch(number))
+            for one in alone:
+                step_alone(one, batch(number))
+    assert largest(list(zip(members, alone, strict=True))) < 1e-12
 
 
 def test_lazy_modules_are_refused_before_they_have_a_shape() -> None:
@@ -251,7 +295,13 @@ def set_loss(one: Member) -> None:
     one.loss = lambda model, given: model(given[0]).sum()
 
 
+def widen(one: Member) -> None:
+    one.model[1][2] = nn.Linear(24, 9).double()
+    one.optimizer = torch.optim.SGD(one.model.parameters(), 0.1)
+
+
 DIFFERENCES = {
+    "width": (widen, "layer '1.2' has out_features=5 in one and 9 in the other"),
     "settings": (set_eps, r"layer '0.2' has eps=1e-05 in one and 0.5 in the other"),
     "mode": (lambda one: one.model[1][1].eval(), "layer '1.1' has training=True in one and False"),
     "dtype": (make_float, "dtype of '0.1.weight' is torch.float64 in one and torch.float32"),

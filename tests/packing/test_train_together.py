@@ -44,7 +44,7 @@ class LastOutput(nn.Module):  # type: ignore[misc]
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    train_together._said.clear()
+    train_together._printed.clear()
     unit_terms._traps.clear()
 
 
