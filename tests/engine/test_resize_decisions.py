@@ -14,7 +14,7 @@ from asyncsearch.events import Outcome, TrainingEnded, WorkerLost
 from asyncsearch.ids import WorkerId
 from asyncsearch.plan.autoscale import Autoscale, KnownSpeed, KnownSpeeds
 from asyncsearch.plan.gangs import Gang
-from asyncsearch.plan.packing import group_of
+from asyncsearch.plan.pack_groups import group_of
 from asyncsearch.schedulers import FIFO
 from asyncsearch.trial import UNBOUNDED
 from tests.engine.player import Player
