@@ -285,6 +285,17 @@ class FrameworkTrainer(Trainer):
             self._applied = {}  # the optimizer has values from inside a unit: the first batch applies the current ones
 
 
+def checked_norm(limit: Any) -> float | None:
+    """Return the largest norm of a gradient; None: any.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if limit is None or (isinstance(limit, int | float) and limit > 0):
+        return limit
+    raise UsageError(f"clip_grad_norm={limit!r} is no norm of a gradient: it must be a positive number, or None.")
+
+
 def _texts(hp: Mapping[str, Any]) -> dict[str, str]:
     return {name: _text(value) for name, value in hp.items()}
 

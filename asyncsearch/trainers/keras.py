@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
+from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
+from asyncsearch.trainers.keras_clipping import clip
 from asyncsearch.trainers.keras_gangs import KerasGang, jit_words, require_averageable
 from asyncsearch.trainers.keras_packs import evaluation, together
 from asyncsearch.trainers.sample_order import Indices
@@ -40,6 +41,9 @@ class KerasTrainer(FrameworkTrainer):
     """Whether TensorFlow refuses operations whose results differ from run to run."""
     threads: int | None = 1
     """Threads of TensorFlow on the CPU: their number changes results. None: TensorFlow's default."""
+    clip_grad_norm: float | None = None
+    """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None: no limit. It
+    changes between units, as all values of an optimizer but the learning rate."""
     jit_compile: bool = False
     """Whether XLA compiles the training."""
 
@@ -122,6 +126,7 @@ class KerasTrainer(FrameworkTrainer):
             )
         self._gang = KerasGang(self, cast(Any, self.trial).ring()) if self.trial.world_size > 1 else None
         self.net = self._ablated(self.model(hp))
+        self._limit = checked_norm(hp.get("clip_grad_norm", self.clip_grad_norm))
         self._compile(self.optimizer(hp))
 
     def _gradient_bytes(self) -> int:
@@ -142,11 +147,16 @@ class KerasTrainer(FrameworkTrainer):
         if not self.net.built:
             self.net(self._batch(self._train_data, np.arange(1))[0])
         self.opt.build(self.net.trainable_variables)
+        clip(_inner(self.opt), lambda: self._limit)
         if self._gang is not None:
             require_averageable(self)
             self._gang.average(self.opt)
 
     def _put(self, hp: dict[str, Any]) -> None:
+        limit = checked_norm(hp.get("clip_grad_norm", self.clip_grad_norm))
+        if limit != self._limit:
+            self._limit = limit
+            self._traced.clear()
         fresh, mine = self.optimizer(hp), _inner(self.opt)
         if type(fresh) is type(mine):
             old, new = mine.get_config(), fresh.get_config()

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
+from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.ranks import share_of
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trainers.torch_shards import read_checkpoint
@@ -283,10 +283,7 @@ class TorchTrainer(FrameworkTrainer):
             group.update({name: value for name, value in new.items() if name != "params"})
 
     def _largest_norm(self) -> float | None:
-        limit = self._applied.get("clip_grad_norm", self.clip_grad_norm)
-        if limit is None or (isinstance(limit, int | float) and limit > 0):
-            return limit
-        raise UsageError(f"clip_grad_norm={limit!r} is no norm of a gradient: it must be a positive number, or None.")
+        return checked_norm(self._applied.get("clip_grad_norm", self.clip_grad_norm))
 
     def _train_batch(self, batch: Any) -> None:
         if self._syncs:

@@ -25,6 +25,7 @@ class KerasDigits(KerasTrainer):
 
     batch_size = 50
     samples_per_unit = 201
+    clip_grad_norm = 0.2
 
     def setup(self, hp: dict[str, Any]) -> None:
         keras.config.set_floatx("float64")
@@ -40,7 +41,7 @@ class KerasDigits(KerasTrainer):
         return keras.Sequential([layers.Dense(16, activation="tanh"), layers.Dense(10, activation="softmax")])
 
     def optimizer(self, hp: Mapping[str, Any]) -> Any:
-        return keras.optimizers.Adam(hp.get("lr", 0.01) * (1 + hp.get("number", 0)), global_clipnorm=1.0)
+        return keras.optimizers.Adam(hp.get("lr", 0.01) * (1 + hp.get("number", 0)))
 
 
 def digits_where(happen: Happen = nothing) -> type[KerasDigits]:

@@ -33,6 +33,21 @@ class Tokens(layers.Layer):  # type: ignore[misc]
         return keras.ops.cast(keras.ops.clip(keras.ops.round(2 * x), -3, 3), "int32") + 3
 
 
+@keras.saving.register_keras_serializable("tests")
+class SelfAttention(layers.Layer):  # type: ignore[misc]
+    """Features that attend to each other."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.attention = layers.MultiHeadAttention(2, 3, dropout=0.2, use_bias=False)  # a bias of keys has no gradient
+
+    def build(self, shape: Any) -> None:
+        self.attention.build(shape, shape)
+
+    def call(self, x: Any, training: bool | None = None) -> Any:
+        return self.attention(x, x, training=training)
+
+
 def softmax() -> Any:
     return layers.Dense(CLASSES, activation="softmax")
 
@@ -47,6 +62,7 @@ MODELS: dict[str, Callable[[], list[Any]]] = {
     "dropout": lambda: [layers.Dense(8, activation="tanh"), layers.Dropout(0.3), layers.Dropout(0.1), softmax()],
     "embedding": lambda: [Tokens(), layers.Embedding(7, 2), layers.Flatten(), softmax()],
     "layer_norm": lambda: [layers.Dense(5), layers.LayerNormalization(), layers.Activation("gelu"), softmax()],
+    "attention": lambda: [layers.Reshape((3, 2)), SelfAttention(), layers.Flatten(), softmax()],
     "lstm": lambda: [layers.Reshape((3, 2)), layers.LSTM(4), softmax()],
 }  # fmt: skip
 OPTIMIZERS: dict[str, Callable[[int], Any]] = {

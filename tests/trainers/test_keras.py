@@ -157,6 +157,27 @@ def test_a_new_value_leaves_the_optimizers_state_alone_and_is_used() -> None:
     assert all(np.allclose(after, before / 2) for before, after in zip(slots, halved, strict=True)), "lr is 0"
 
 
+def test_the_norm_of_a_step_is_at_most_the_limit_of_its_unit() -> None:
+    class Clipped(Net):
+        clip_grad_norm = 0.01
+        batch_size = 100
+
+    values = {"lr": 0.5, "momentum": 0.0, "optimizer": "sgd"}
+    units = [values, values | {"clip_grad_norm": 0.002}, values | {"clip_grad_norm": None}]
+    run = Run(Clipped, Trial(units))
+    for stop, limit in enumerate((0.01, 0.002, None), 1):
+        before = [one.numpy() for one in run.trainer.net.trainable_variables]
+        run.train(stop)
+        after = [one.numpy() for one in run.trainer.net.trainable_variables]
+        norm = sum(float(((b - a) ** 2).sum()) for a, b in zip(before, after, strict=True)) ** 0.5
+        assert norm == pytest.approx(0.5 * limit, rel=1e-4) if limit else norm > 0.01
+
+
+def test_a_limit_that_is_no_norm_is_refused() -> None:
+    with pytest.raises(UsageError, match="clip_grad_norm=0 is no norm"):
+        Run(Net, Trial([BASE | {"clip_grad_norm": 0}]))
+
+
 def test_evaluate_changes_nothing() -> None:
     """Trap 5 of notes/stages.md, section 2.4."""
     run = Run(Net, Trial([BASE])).train(1)

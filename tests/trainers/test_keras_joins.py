@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-pytest.importorskip("tensorflow")
+tensorflow: Any = pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
 
 from asyncsearch import Study  # noqa: E402  # after the check for tensorflow
 from asyncsearch.trainers.keras import KerasTrainer  # noqa: E402
-from tests.faults.shares import in_the_fault_command  # noqa: E402
+from tests.faults.shares import IS_ALL, in_the_fault_command  # noqa: E402
 from tests.packing.joined_searches import (  # noqa: E402
     dying,
     joined,
@@ -29,7 +29,7 @@ from tests.spark.cluster import spark_session  # noqa: E402
 from tests.trainers.keras_pack_trainers import DATA, softmax  # noqa: E402
 
 pytestmark = pytest.mark.slow
-TRIALS = 14
+TRIALS = 14 if IS_ALL else 9
 
 
 class Joined(KerasTrainer):
@@ -64,7 +64,11 @@ def _precision() -> Iterator[None]:
 def require_whole(found: Study, folder: Path) -> None:
     assert len(found.trials) == TRIALS
     assert [trial.failures for trial in found.trials] == [0] * TRIALS
-    require_results_of_lone_trainings(found, Joined, folder)
+    tensorflow.config.run_functions_eagerly(True)  # tracing takes most of the time of a lone training
+    try:
+        require_results_of_lone_trainings(found, Joined, folder)
+    finally:
+        tensorflow.config.run_functions_eagerly(False)
 
 
 def test_a_process_that_is_killed_in_a_pack_that_was_joined_costs_no_trial_its_results(tmp_path: Path) -> None:
@@ -92,7 +96,7 @@ from asyncsearch.driver.loop import Driver
 from tests.packing.joined_searches import search
 from tests.trainers.test_keras_joins import TRIALS, Joined
 
-handle, left = Driver._handle, [12]
+handle, left = Driver._handle, [8]
 
 def die(self, event):
     handle(self, event)

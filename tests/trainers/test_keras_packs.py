@@ -14,6 +14,7 @@ tensorflow: Any = pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
 
 from asyncsearch.trainers.keras_packs import together  # noqa: E402  # needs tensorflow
+from tests.faults.shares import IS_ALL  # noqa: E402
 from tests.trainers.keras_pack_trainers import (  # noqa: E402
     MODELS,
     OPTIMIZERS,
@@ -45,17 +46,18 @@ def said(capsys: pytest.CaptureFixture[str]) -> Any:
     return lambda: [line for line in capsys.readouterr().err.splitlines() if line.startswith("asyncsearch:")]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", sorted(set(MODELS) - {"lstm"}))
-def test_each_layer_in_a_stack_trains_as_it_does_alone(kind: str, said: Any) -> None:
-    assert both(Net, numbered(3, kind=kind, optimizer="adam")) < SMALL
-    assert said() == []
+PAIRS = [
+    ("dense", "adagrad"), ("conv", "sgd"), ("batch_norm", "momentum"), ("dropout", "nesterov"), ("embedding", "adam"),
+    ("layer_norm", "rmsprop"), ("attention", "adamw"),
+]  # fmt: skip
+"""Each kind of layer and each optimizer once."""
+MORE = [*((kind, "adam") for kind in sorted(set(MODELS) - {"lstm"})), *(("batch_norm", one) for one in OPTIMIZERS)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_each_optimizer_in_a_stack_has_the_numbers_of_each_member(optimizer: str, said: Any) -> None:
-    assert both(Net, numbered(3, kind="batch_norm", optimizer=optimizer)) < SMALL
+@pytest.mark.parametrize(("kind", "optimizer"), sorted({*PAIRS, *MORE}) if IS_ALL else PAIRS)
+def test_each_layer_and_each_optimizer_in_a_stack_trains_as_it_does_alone(kind: str, optimizer: str, said: Any) -> None:
+    assert both(Net, numbered(3, kind=kind, optimizer=optimizer)) < SMALL
     assert said() == []
 
 
@@ -66,6 +68,20 @@ def test_values_that_change_between_and_inside_units_are_those_of_each_member() 
     first: list[dict[str, Any]] = [{"number": n, "lr": 0.1} for n in range(2)]
     changing = [[one, one | {"optimizer": kind}] for one, kind in zip(first, ("sgd", "momentum"), strict=True)]
     assert both(Net, changing, inside=inside) < SMALL
+
+
+@pytest.mark.parametrize("kind", ["dropout", "embedding"])
+def test_each_member_is_clipped_by_its_own_norm(kind: str, said: Any) -> None:
+    settings = numbered(3, kind=kind, optimizer="adam")
+    for number, each in enumerate(settings):
+        each[0]["clip_grad_norm"] = 0.02 * (1 + number)
+        each.append(each[0] | {"clip_grad_norm": 1000.0 if number else 0.01})
+    assert both(Net, settings) < SMALL
+    assert said() == []
+
+
+def test_members_with_and_without_a_limit_train_in_turn_as_alone() -> None:
+    assert both(Net, [[{"number": 0, "clip_grad_norm": 0.02}], [{"number": 1}]], units=1) < SMALL
 
 
 class Unlike(Net):

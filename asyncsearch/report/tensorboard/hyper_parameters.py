@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -52,7 +53,15 @@ def scalar_of(value: Any, kind: ScalarKind) -> Scalar:
     """Return a value as it is shown; a schedule is the text that people write."""
     if kind is ScalarKind.BOOLEAN:
         return bool(value)
-    return float(value) if kind is ScalarKind.NUMBER else str(value)
+    return _number(value) if kind is ScalarKind.NUMBER else str(value)
+
+
+def _number(value: float) -> float:
+    """Return a number as the event format has it; an integer that is too large for it is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _shown(name: str, values: list[Any], domain: Domain | None) -> ShownParameter:
@@ -78,4 +87,4 @@ def _choices(domain: Domain | None) -> list[Any]:
 def _interval(domain: Domain | None) -> tuple[float, float] | None:
     given = {} if domain is None else domain.arguments()
     low, high = given.get("low"), given.get("high")
-    return None if low is None or high is None else (float(low), float(high))
+    return None if low is None or high is None else (_number(low), _number(high))

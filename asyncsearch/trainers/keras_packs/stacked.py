@@ -13,11 +13,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from asyncsearch.trainers.keras_clipping import scales
 from asyncsearch.trainers.keras_packs.errors import NotStackedError
 from asyncsearch.trainers.keras_packs.graphs import kind_of, quiet_vectorizing, require_own_state
 from asyncsearch.trainers.keras_packs.structure import Structure
 from asyncsearch.trainers.keras_packs.update_rules import RULES, number_names, numbers_of
 
+_LIMIT = "clip_grad_norm"
 _MOST_TRACED = 32
 """Steps that a process keeps; one is some megabytes."""
 _traced: dict[Any, Any] = {}
@@ -31,10 +33,10 @@ class StackedMembers:
         self.trainers, self._structure = list(trainers), structure
         first = trainers[0]
         self._rule = RULES[type(first.opt)](first.opt)
-        self._names = number_names(first.opt)
+        self._names = _names_of(first)
         self._state = [stacked(variables) for variables in zip(*map(self._variables, trainers), strict=True)]
         self._numbers: Any = None
-        self._rows = [numbers_of(trainer.opt) for trainer in trainers]
+        self._rows = [_row_of(trainer) for trainer in trainers]
 
     def prepare(self, batch: tuple[Any, ...]) -> None:
         """Trace the step of a batch like this one.
@@ -48,7 +50,7 @@ class StackedMembers:
     def follow(self, trainer: Any) -> None:
         """Take in that the learning rate of a trainer has changed."""
         row = next(number for number, one in enumerate(self.trainers) if one is trainer)
-        self._rows[row] = numbers_of(trainer.opt)
+        self._rows[row] = _row_of(trainer)
         self._numbers = None
 
     def step(self, batch: tuple[Any, ...]) -> None:
@@ -115,6 +117,8 @@ class _TracedStep:
         )
         columns = {name: numbers[row] for row, name in enumerate(self._names)} | {"iterations": iterations}
         grads, state = self._gradients(weights, state, tensors[ends[-1] :])
+        if _LIMIT in columns:
+            grads = _clipped(grads, columns[_LIMIT])
         for number, (grad, square) in grads.items():
             places = {name: count * place + number for place, name in enumerate(slots)}
             own = {name: held[place] for name, place in places.items()}
@@ -159,6 +163,26 @@ class _TracedStep:
         if "weight_decay" in columns and self._rule.optimizer._use_weight_decay(self._weights[number]):
             weight = weight - weight * column("weight_decay", is_single=True) * column("learning_rate")
         return self._rule.update(weight, grad, square, slots, column)
+
+
+def _names_of(trainer: Any) -> tuple[str, ...]:
+    """Return the names of the numbers of a member that a step reads."""
+    return (*number_names(trainer.opt), *(() if trainer._limit is None else (_LIMIT,)))
+
+
+def _row_of(trainer: Any) -> list[float]:
+    """Return the numbers of a member as they are now."""
+    return [*numbers_of(trainer.opt), *(() if trainer._limit is None else (float(trainer._limit),))]
+
+
+def _clipped(grads: dict[int, tuple[Any, Any]], limits: Any) -> dict[int, tuple[Any, Any]]:
+    """Clip the gradients of each member by its own norm, as a trainer does, which makes sparse ones dense."""
+    scale = scales([grad for grad, _ in grads.values()], limits, first_axis=1)
+    found = {}
+    for number, (grad, _) in grads.items():
+        own = grad * tf.cast(tf.reshape(scale, [-1] + [1] * (len(grad.shape) - 1)), grad.dtype)
+        found[number] = own, tf.square(own)
+    return found
 
 
 def _square(grad: Any) -> Any:

@@ -36,7 +36,7 @@ def structure_of(trainer: Any) -> Structure:
     variables = (net.trainable_variables, net.non_trainable_variables)
     shapes = tuple(tuple((tuple(one.shape), one.dtype) for one in group) for group in variables)
     decayed = tuple(map(optimizer._use_weight_decay, net.trainable_variables))
-    update = type(optimizer), rule.flags(), rule.slots(), number_names(optimizer), decayed
+    update = type(optimizer), rule.flags(), rule.slots(), number_names(optimizer), decayed, trainer._limit is not None
     return type(trainer), _layer(net), shapes, update, key_of(trainer.loss)
 
 

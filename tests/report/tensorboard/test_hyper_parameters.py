@@ -53,3 +53,9 @@ def test_nested_parameters_have_dotted_names_and_are_sorted() -> None:
 def test_a_schedule_is_shown_as_people_write_it() -> None:
     [(_, value)] = flat({"lr": sequences.step(0.1, 3).to_json()})
     assert scalar_of(value, ScalarKind.TEXT) == str(sequences.step(0.1, 3))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_integer_beyond_all_numbers_of_the_format_is_infinite(sign: int) -> None:
+    (shown,) = shown_parameters([{"n": sign * 10**400}, {"n": 1}], {})
+    assert scalar_of(sign * 10**400, shown.kind) == sign * float("inf")
