@@ -98,6 +98,8 @@ class GraphedPasses:
 
     def gradients(self, batch: Any) -> Any:
         """Leave the gradients of a batch in the ``grad`` of the parameters, and return its loss."""
+        if not self.words and self._member.by_itself:
+            self._give_up(self._member.by_itself)
         if self.words:
             return self._plain(batch)
         leaves, structure = _pytree.tree_flatten(batch)

@@ -58,6 +58,8 @@ class Member:
     must_equal: Mapping[str, Any] = field(default_factory=dict)
     """What is equal in all members that train with it as one computation, by words that say what it is: values that its
     loss reads, and that are neither parameters, buffers nor in the batch."""
+    may_be_recorded: bool = True
+    """Whether its passes may be graphs, where the pack records some."""
     by_itself: str = ""
     """Why it trains by itself, whomever it is with; empty: it need not."""
 

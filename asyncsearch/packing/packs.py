@@ -270,7 +270,7 @@ class Pack:
             else:  # one member alone is faster without a stack
                 for one in group.members:
                     group.sync(one)
-                groups += [LoneMember(one, self._recorder) for one in rest]
+                groups += map(self._alone, rest)
         self._groups = groups
         self.members = [one for one in self.members if one not in members]
         self.left += members
@@ -323,7 +323,10 @@ class Pack:
             group.join(members)
             return group
         every = [*(group.members if group is not None else []), *members]
-        return LoneMember(every[0], self._recorder) if len(every) == 1 else MemberStack(every)
+        return self._alone(every[0]) if len(every) == 1 else MemberStack(every)
+
+    def _alone(self, member: Member) -> LoneMember:
+        return LoneMember(member, self._recorder if member.may_be_recorded else None)
 
     def _group_of(self, member: Member) -> MemberStack | LoneMember:
         return next(group for group in self._groups if member in group.members)

@@ -22,7 +22,6 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import PackCompiled
 from asyncsearch.packing.evaluation import metrics_together
 from asyncsearch.packing.graphed_passes import CudaGraphs
-from asyncsearch.packing.loss_reads import has_default_loss
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
 from asyncsearch.packing.shared_samples import EqualData, PackedUnit, SampleLine, UnitSeeds, sample_lines
@@ -48,7 +47,7 @@ class PackedTrainers:
             raise UsageError(f"These trainers cannot be packed: {words}.")
         self.trainers: list[Any] = []
         self._members: dict[int, Member] = {}
-        self._pack = Pack([], CudaGraphs() if _may_record(trainers) else None)
+        self._pack = Pack([], CudaGraphs())
         self._equal = EqualData()
         self._compiling = UnitCompiler()
         self._terms = UnitTerms(self._pack, type(trainers[0]))
@@ -164,8 +163,3 @@ class PackedTrainers:
         )
         self._pack.join(member)
         return member
-
-
-def _may_record(trainers: Sequence[Any]) -> bool:
-    """Return whether passes may be graphs: a loss that reads a value which changes would go on with the first one."""
-    return all(one.cuda_graphs and (has_default_loss(one) or not one.trial.has_sequences) for one in trainers)

@@ -62,4 +62,6 @@ def member_of(trainer: Any) -> Member:
         precision=trainer.precision,
         scaler=trainer.scaler if trainer.scaler.is_enabled() else None,
         hp=trainer.hp,
+        # A loss that reads a value which changes would go on with the first one.
+        may_be_recorded=trainer.cuda_graphs and (is_default or not trainer.trial.has_sequences),
     )

@@ -7,17 +7,20 @@ repeats, and see as little of what changes; streams and memory of a device are n
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from asyncsearch.packing import Member, Pack, pack
+from asyncsearch.packing import Member, Pack, pack, torch_units
 from asyncsearch.packing.member import cross_entropy
+from asyncsearch.packing.torch_units import PackedTrainers
 from tests.packing.alone import clone, difference, largest, state_of, step_alone
 from tests.packing.models import SAMPLES, batch, linear, member
 from tests.packing.recorded_operations import RecordedOperations
+from tests.packing.test_torch_units import Blobs, begin_unit, end_unit, saved, trainer, unit_alone, values
 
 nn: Any = torch.nn
 CLOSE = 1e-12
@@ -256,6 +259,63 @@ def test_a_weight_that_the_optimizer_does_not_know_prevents_no_graph() -> None:
     model = linear().double()
     one = Member(model, torch.optim.SGD(model[2].parameters(), 0.05))
     assert "Its passes are a graph." in trained(one).describe()[0]
+
+
+class Graphed(Blobs):
+    cuda_graphs = True
+
+    def model(self, hp: Mapping[str, Any]) -> Any:
+        width = int(hp["width"])
+        return nn.Sequential(nn.Linear(6, width), nn.Tanh(), nn.Linear(width, 2)).double()
+
+
+class Usual(Graphed):
+    cuda_graphs = False
+
+
+class OwnLoss(Graphed):
+    def loss(self, model: Any, batch: Any) -> Any:
+        x, y = batch
+        return nn.functional.cross_entropy(model(x), y) * self.hp["lr"]
+
+
+class Counting(OwnLoss):
+    def loss(self, model: Any, batch: Any) -> Any:
+        return super().loss(model, batch) * (1 + self.steps)
+
+
+def falling(resource: float) -> Mapping[str, Any]:
+    return {"lr": 0.1 / (1 + resource)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "inside", "is_replayed"),
+    [
+        (Graphed, None, True),
+        (Graphed, falling, True),  # the optimizer is no part of the graph
+        (OwnLoss, None, True),
+        (OwnLoss, falling, False),
+        (Counting, None, False),
+        (Usual, None, False),
+    ],
+)
+def test_trainers_that_are_unlike_train_by_graphs_where_their_losses_allow_it(
+    kind: type[Any], inside: Any, is_replayed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = RecordedOperations()
+    monkeypatch.setattr(torch_units, "CudaGraphs", lambda: recorder)
+    found = [[trainer(kind, {"lr": 0.1, "width": width}, inside=inside) for width in (3, 4)] for _ in range(2)]
+    together = PackedTrainers(found[0][:1])
+    together.join(found[0][1])
+    for _ in range(3):
+        for one in found[0]:
+            begin_unit(one)
+        together.train()
+        metrics = [[end_unit(one) for one in found[0]], [unit_alone(one) for one in found[1]]]
+        assert difference(*([values(one) for one in each] for each in metrics)) < CLOSE
+    files = [[saved(one, tmp_path / "state") for one in trainers] for trainers in found]
+    assert difference(*files) < CLOSE
+    assert (recorder.replays > 0) == is_replayed
 
 
 def test_on_the_cpu_no_cuda_graph_is_recorded() -> None:
