@@ -235,7 +235,10 @@ class InlineWorker:
             return ended
         train = _train(run)
         function, link = self._guarded(self._trainable, run), DirectLink(run, self, look_up)
-        return run_training(function, train, link, NoInterrupts(), self._config.metric, self._config.untrusted)
+        try:
+            return run_training(function, train, link, NoInterrupts(), self._config.metric, self._config.untrusted)
+        finally:
+            _close_lone_group()
 
     def _fetched(self, run: LaneRun) -> Ended | None:
         """Fetch the checkpoint of a lane; return its end if it cannot begin."""
@@ -354,6 +357,12 @@ def _stop(runs: list[LaneRun], reason: str, *, is_refused: bool = False) -> None
 
 def _train(run: LaneRun) -> Train:
     return Train(run.lane.stages, None if run.load is None else str(run.load), place=run.place)
+
+
+def _close_lone_group() -> None:
+    """Leave the user's process as it was: torch allows no second default group."""
+    if (module := sys.modules.get("asyncsearch.trainers.process_groups")) is not None:
+        module.close_lone_group()
 
 
 def _load(bundle: bytes) -> TrainFunction | Ended:

@@ -21,6 +21,8 @@ from asyncsearch.errors import UsageError
 from asyncsearch.trainers.ranks import Ranks
 
 _MEETING = "torch store"
+_lone: list[Any] = []
+"""The group that ``open_lone_group`` has made, until it is closed."""
 _SIOCGIFADDR = 0x8915
 """Linux: the address of a network interface."""
 
@@ -55,7 +57,15 @@ def open_lone_group(backend: str | None = None) -> Any:
     """
     if not dist.is_initialized():
         dist.init_process_group(_backend(backend), store=dist.HashStore(), rank=0, world_size=1)
+        _lone.append(dist.group.WORLD)
     return dist.group.WORLD
+
+
+def close_lone_group() -> None:
+    """Close the group that ``open_lone_group`` has made in the user's process; one of the user's own stays."""
+    if _lone and dist.is_initialized() and dist.group.WORLD is _lone[0]:
+        close_group()
+    _lone.clear()
 
 
 def close_group() -> None:

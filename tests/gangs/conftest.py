@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 pytest.importorskip("torch")
 
 from asyncsearch import ASHA, Study
-from asyncsearch.trainers.process_groups import close_group
 from tests.gangs.searches import NUMBERS, digits, grid, linear
 
 
 @pytest.fixture(scope="session")
-def line_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
+def line_alone(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """The function ``linear`` of ``NUMBERS`` numbers, each trained to the end."""
     made = grid(linear(), tmp_path_factory.mktemp("line"), None, NUMBERS, backend="inline")
-    yield made.run(display="none")
-    close_group()
+    return made.run(display="none")
 
 
 @pytest.fixture(scope="session")
-def promoted_lines_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
+def promoted_lines_alone(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """Six numbers of the function ``linear``, of which ASHA promotes some."""
     made = grid(linear(), tmp_path_factory.mktemp("lines"), None, 6, backend="inline", scheduler=ASHA(max_resource=9))
-    yield made.run(display="none")
-    close_group()
+    return made.run(display="none")
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from asyncsearch import FIFO
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.process_groups import is_lost_rank, open_group, open_lone_group
+from tests.gangs.searches import grid, linear
 
 
 def summed(group: Any) -> None:
@@ -67,3 +70,17 @@ def test_a_backend_that_cannot_be_is_refused_before_the_ranks_meet(
     with pytest.raises(UsageError, match=words):
         open_lone_group(backend)
     assert not dist.is_initialized()
+
+
+def test_a_search_in_this_process_leaves_no_group_behind_and_one_of_the_user_s_own_as_it_is(tmp_path: Path) -> None:
+    one_unit = {"backend": "inline", "scheduler": FIFO(max_resource=1)}
+    grid(linear(), tmp_path / "none", None, 2, **one_unit).run(display="none")
+    assert not dist.is_initialized()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        own = dist.group.WORLD
+        grid(linear(), tmp_path / "own", None, 2, **one_unit).run(display="none")
+        assert dist.is_initialized()
+        assert dist.group.WORLD is own
+    finally:
+        dist.destroy_process_group()

@@ -18,7 +18,7 @@ keras: Any = pytest.importorskip("keras")
 
 from asyncsearch import Study  # noqa: E402  # after the check for tensorflow
 from asyncsearch.trainers.keras import KerasTrainer  # noqa: E402
-from tests.faults.shares import IS_ALL, in_the_fault_command  # noqa: E402
+from tests.faults.shares import in_the_fault_command  # noqa: E402
 from tests.packing.joined_searches import (  # noqa: E402
     dying,
     joined,
@@ -29,7 +29,7 @@ from tests.spark.cluster import spark_session  # noqa: E402
 from tests.trainers.keras_pack_trainers import DATA, softmax  # noqa: E402
 
 pytestmark = pytest.mark.slow
-TRIALS = 14 if IS_ALL else 9
+TRIALS = 14
 
 
 class Joined(KerasTrainer):
@@ -96,7 +96,7 @@ from asyncsearch.driver.loop import Driver
 from tests.packing.joined_searches import search
 from tests.trainers.test_keras_joins import TRIALS, Joined
 
-handle, left = Driver._handle, [8]
+handle, left = Driver._handle, [12]
 
 def die(self, event):
     handle(self, event)
