@@ -4,14 +4,14 @@ Real gangs first: an ASHA search of a convolutional network on digits, on proces
 autoscaling and with it, in turns. ``real_wall_s`` is the time of the search, ``real_last_rung_s`` the time from the
 first assignment of the last rung to the end of its last training, ``real_worker_s`` the seconds of all workers that
 trained; the baselines are without autoscaling. ``real_speedup_2`` is how many times as fast two workers train, measured
-by the study itself; 1: no two did. Units take so long with 128 channels that the last rung, of 18 units, pays for
+by the study itself; 1: no two did. Units take so long with 256 channels that the last rung, of 18 units, pays for
 the start of a gang, which is supposed to take 2 s.
 
 Then the simulator, with the curve that was measured there for two workers, carried on by the same overhead, on 16
 workers: ``sim_wall_s``, ``sim_last_rung_s`` and ``sim_worker_s`` are virtual. The worker-seconds may be at most
 1 / efficiency times those of the baseline.
 
-    python scripts/bench_autoscale.py [--repeats 3] [--efficiency 0.75] [--channels 128]
+    python scripts/bench_autoscale.py [--repeats 3] [--efficiency 0.75] [--channels 256]
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3, help="searches of each way (default: 3)")
     parser.add_argument("--efficiency", type=float, default=0.75, help="least efficiency (default: 0.75)")
-    parser.add_argument("--channels", type=int, default=128, help="channels (default: 128)")
+    parser.add_argument("--channels", type=int, default=256, help="channels (default: 256)")
     options = parser.parse_args()
     scale = Autoscale(options.efficiency)
     alone, together = [], []
