@@ -1,17 +1,17 @@
 """Autoscaling: what more workers for the trials of the last rungs gain, and what they cost.
 
-Real gangs first: an ASHA search of a convolutional network on digits, on processes of this machine, without
-autoscaling and with it, in turns. ``real_wall_s`` is the time of the search, ``real_last_rung_s`` the time from the
-first assignment of the last rung to the end of its last training, ``real_worker_s`` the seconds of all workers that
-trained; the baselines are without autoscaling. ``real_speedup_2`` is how many times as fast two workers train, measured
-by the study itself; 1: no two did. Units take so long with 256 channels that the last rung, of 18 units, pays for
-the start of a gang, which is supposed to take 2 s.
+Real gangs first: successive halving of a convolutional network on digits, on two processes of this machine, without
+autoscaling and with it, in turns. Its last rung has one trial, so that a worker is free for it. ``real_wall_s`` is the
+time of the search, ``real_last_rung_s`` the time from the first assignment of the last rung to the end of its last
+training, ``real_worker_s`` the seconds of all workers that trained; the baselines are without autoscaling.
+``real_speedup_2`` is how many times as fast two workers train, measured by the study itself; 1: no two did. Units take
+so long with 192 channels that the last rung, of 18 units, pays for the start of a gang, which is supposed to take 2 s.
 
 Then the simulator, with the curve that was measured there for two workers, carried on by the same overhead, on 16
 workers: ``sim_wall_s``, ``sim_last_rung_s`` and ``sim_worker_s`` are virtual. The worker-seconds may be at most
 1 / efficiency times those of the baseline.
 
-    python scripts/bench_autoscale.py [--repeats 3] [--efficiency 0.75] [--channels 256]
+    python scripts/bench_autoscale.py [--repeats 3] [--efficiency 0.75] [--channels 192]
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from _bench import Figure, show
 
-from asyncsearch import ASHA, Autoscale, Study, TorchTrainer, loguniform
+from asyncsearch import ASHA, SHA, Autoscale, Study, TorchTrainer, loguniform
 from asyncsearch.actions import Assign
 from asyncsearch.events import TrainingEnded
 from asyncsearch.journal.format import Record
@@ -85,7 +85,7 @@ def searched(scale: Autoscale | None, channels: int) -> Searched:
             space={"lr": loguniform(1e-3, 1e-1)},
             metric="loss",
             mode="min",
-            scheduler=ASHA(max_resource=MAX_RESOURCE),
+            scheduler=SHA(max_resource=MAX_RESOURCE),
             store=f"{folder}/study",
             backend="processes",
             autoscale=scale,
@@ -175,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3, help="searches of each way (default: 3)")
     parser.add_argument("--efficiency", type=float, default=0.75, help="least efficiency (default: 0.75)")
-    parser.add_argument("--channels", type=int, default=256, help="channels (default: 256)")
+    parser.add_argument("--channels", type=int, default=192, help="channels (default: 192)")
     options = parser.parse_args()
     scale = Autoscale(options.efficiency)
     alone, together = [], []
