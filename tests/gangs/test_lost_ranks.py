@@ -24,13 +24,17 @@ Moments = set[tuple[int, int, int, str]]
 
 
 def moments(seed: int, count: int, ranks: int = 2) -> Moments:
-    """Return moments of a search, two of a trial at most: three in a row would be held against it."""
+    """Return moments of a search, each of which costs one loss.
+
+    A trial has two at most, since three in a row would be held against it. None is at the end of an even unit: in the
+    last one the other ranks may have ended, and in the second one they may have come to the next moment.
+    """
     chance = random.Random(seed)
-    places = [(number, 1 + 2 * half) for number in range(NUMBERS) for half in range(2)]
-    chosen = chance.sample(places, count)
+    halves = [(number, 1 + 2 * half) for number in range(NUMBERS) for half in range(2)]
+    units = [(number, first + chance.randrange(2)) for number, first in chance.sample(halves, count)]
     return {
-        (number, first + chance.randrange(2), chance.randrange(ranks), chance.choice(PLACES))
-        for number, first in chosen
+        (number, unit, chance.randrange(ranks), chance.choice(PLACES if unit % 2 else PLACES[:-1]))
+        for number, unit in units
     }
 
 
