@@ -10,13 +10,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from asyncsearch import errors
 from asyncsearch.agent.devices import runner_environment
 from asyncsearch.checking.training_runs import Task, name_of
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.bundle import pack
+from asyncsearch.launch.code_pickler import dumps
 from asyncsearch.trainable import WithFunctions
 
 _SHOWN_LINES = 12
@@ -49,7 +48,7 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
             raise UsageError(f"{words} To check it in one process, write --in-process, or processes=False.")
         (place / "trainable").write_bytes(packed.data)
         rest: tuple[Any, ...] = (task.params, task.seed, task.units, task.cut, {}, task.folder)
-        (place / "task").write_bytes(cloudpickle.dumps((rest, step, frameworks)))
+        (place / "task").write_bytes(dumps((rest, step, frameworks)))
         done = subprocess.run(
             [sys.executable, "-m", "asyncsearch.checking", folder],
             env=runner_environment(os.environ, sys.path, 1, None),

@@ -10,9 +10,8 @@ import types
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-import cloudpickle
-
 from asyncsearch.errors import NotPicklableError
+from asyncsearch.launch.code_pickler import CodePickler
 from asyncsearch.launch.pickle_captures import parts
 from asyncsearch.launch.unshipped_modules import sent_by_value
 
@@ -93,7 +92,7 @@ class _Buffer(_Counter):
         return length
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(CodePickler):
     """Sends modules by value even if they refer to each other in a cycle, as those of a package do."""
 
     def __init__(self, file: Any, modules: Collection[str]) -> None:

@@ -18,8 +18,6 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
-import cloudpickle
-
 from asyncsearch.agent.runner_process import await_end
 from asyncsearch.errors import ClusterError, InternalError, UsageError
 from asyncsearch.ids import WorkerId, worker_name
@@ -33,6 +31,7 @@ from asyncsearch.launch.base_launcher import (
     run_agent,
 )
 from asyncsearch.launch.child_process import LENGTH
+from asyncsearch.launch.code_pickler import dumps
 from asyncsearch.launch.cores import cores
 from asyncsearch.launch.machine_devices import machine_devices
 from asyncsearch.launch.scarcity import patiently
@@ -97,7 +96,7 @@ class ProcessLauncher(Launcher):
     def launch(self, worker: WorkerId, epoch: int) -> None:
         if self._config_for is None or self._ended is None:
             raise InternalError("launch() comes after start()")
-        payload = cloudpickle.dumps((self._agent, self._config_for(worker, epoch)))
+        payload = dumps((self._agent, self._config_for(worker, epoch)))
         is_started, launch = True, None
         with self._changed:
             if not self._is_stopped:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import msgspec
 
 from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.journal.opening import BUNDLE_FILE, StudyFile
+from asyncsearch.launch.code_pickler import dumps
 from asyncsearch.launch.unshipped_modules import sent_as_registered
 from asyncsearch.old_pickles import loads
 from asyncsearch.plan.gangs import Gang
@@ -148,7 +148,7 @@ def pickled(definition: StudyDefinition) -> bytes:
     """Return a definition for its store, without keys, after a line that says which Python can read its bytecode."""
     shared = None if definition.shared is None else definition.shared.without_keys()
     with sent_as_registered():
-        return _THIS_PYTHON + b"\n" + bytes(cloudpickle.dumps(msgspec.structs.replace(definition, shared=shared)))
+        return _THIS_PYTHON + b"\n" + dumps(msgspec.structs.replace(definition, shared=shared))
 
 
 _STAYS = "what is trained stays trained"

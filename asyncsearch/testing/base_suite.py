@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Protocol
 
-import cloudpickle
+from asyncsearch.launch.code_pickler import dumps
 
 
 class Described(Protocol):
@@ -44,5 +45,5 @@ class MethodSuite(Suite):
 
     def test_it_can_be_stored_with_the_study(self) -> None:
         made = self.make()
-        copied = cloudpickle.loads(cloudpickle.dumps(made))
+        copied = pickle.loads(dumps(made))  # noqa: S301
         assert copied.describe() == made.describe(), "a pickled copy describes itself otherwise"

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-import cloudpickle
 import msgspec
 
 from asyncsearch.actions import Assign, DismissWorker
@@ -29,6 +28,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.events import Outcome, Reported, TrainingEnded
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.launch.base_launcher import Launcher, Preflight
+from asyncsearch.launch.code_pickler import dumps
 from asyncsearch.rpc.auth import make_identity
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, WorkerMessage
 from asyncsearch.rpc.server import SearchServer
@@ -241,7 +241,7 @@ class RecordingDriver:
         return WorkerConfig(
             study="laws",
             metric="seen",
-            bundle=cloudpickle.dumps(train),
+            bundle=dumps(train),
             store=self._store,
             endpoint=self.endpoint,
             worker=worker,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +10,9 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-import cloudpickle
-
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.launch.code_pickler import dumps
 from asyncsearch.store import Store, scratch
 from asyncsearch.testing.base_suite import Suite
 
@@ -68,7 +68,7 @@ def refused(kind: type[StoreError] = StoreError) -> Iterator[None]:
 
 def copy_of(store: Store) -> Store:
     """Return the store as a worker has it."""
-    copied: Store = cloudpickle.loads(cloudpickle.dumps(store))
+    copied: Store = pickle.loads(dumps(store))  # noqa: S301
     return copied
 
 

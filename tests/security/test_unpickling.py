@@ -17,7 +17,6 @@ CALLS = {"eval", "exec", "compile", "__import__"}
 
 UNPICKLERS = {
     "checking/__main__.py": "files that the process above it has just written",
-    "checking/processes.py": "answers of a process that it has started",
     "launch/child_process.py": "the pipe that the launcher alone holds",
     "launch/spark/handover.py": "a pipe of the driver, which its own account alone can open",
     "launch/inline_worker.py": "a bundle of this process",

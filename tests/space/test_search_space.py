@@ -2,15 +2,16 @@
 
 import json
 import math
+import pickle
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.errors import SpaceError
+from asyncsearch.launch.code_pickler import dumps
 from asyncsearch.randomness import generator
 from asyncsearch.space import (
     Domain,
@@ -84,7 +85,7 @@ class TestSpace:
 
     def test_space_with_lambdas_survives_cloudpickle(self) -> None:
         space = rich_space()
-        copy = cloudpickle.loads(cloudpickle.dumps(space))
+        copy = pickle.loads(dumps(space))
         assert copy.to_json() == space.to_json()
         assert copy.sample(generator(3, "t", 3)) == space.sample(generator(3, "t", 3))
         assert dict(copy.parameters) == dict(space.parameters)

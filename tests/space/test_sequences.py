@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Mapping
 from typing import Any
 
-import cloudpickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.errors import SpaceError
+from asyncsearch.launch.code_pickler import dumps
 from asyncsearch.randomness import generator
 from asyncsearch.searchers import GridSearch, RandomSearch
 from asyncsearch.sequences import (
@@ -271,7 +272,7 @@ class TestSpace:
         assert json.loads(json.dumps(SPACE.to_json())) == SPACE.to_json()
 
     def test_it_survives_cloudpickle(self) -> None:
-        copy = cloudpickle.loads(cloudpickle.dumps(SPACE))
+        copy = pickle.loads(dumps(SPACE))
         assert copy.to_json() == SPACE.to_json()
         assert copy.sample(generator(3, "t", 3)) == SPACE.sample(generator(3, "t", 3))
 

@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import pytest
 
 from asyncsearch import (
@@ -42,7 +41,7 @@ from asyncsearch.errors import (
 )
 from asyncsearch.journal.opening import Replayed, StudyFile
 from asyncsearch.journal.reading import read_state
-from asyncsearch.launch import chosen, unshipped_modules
+from asyncsearch.launch import chosen, code_pickler, unshipped_modules
 from asyncsearch.schedulers import Scheduler
 from asyncsearch.sequences import multistep
 from asyncsearch.store import LocalStore, Store
@@ -533,13 +532,13 @@ def test_a_preview_of_a_study_with_trials_is_of_the_whole_search_and_says_what_a
 def test_a_plan_is_pickled_while_no_other_study_has_its_modules_sent_by_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dumps, alone = cloudpickle.dumps, list[bool]()
+    dumps, alone = code_pickler.dumps, list[bool]()
 
     def watched(value: object) -> bytes:
         alone.append(unshipped_modules._LOCK.locked())
-        return bytes(dumps(value))
+        return dumps(value)
 
-    monkeypatch.setattr(cloudpickle, "dumps", watched)
+    monkeypatch.setattr("asyncsearch.study.definition.dumps", watched)
     run(study(tmp_path, backend="inline", scheduler=FIFO(max_resource=2)))
     assert alone == [True]
 

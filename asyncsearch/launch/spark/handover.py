@@ -12,9 +12,8 @@ import pickle
 import sys
 from typing import NamedTuple
 
-import cloudpickle
-
 from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.launch.code_pickler import dumps
 
 IS_POSSIBLE = sys.platform == "linux"
 
@@ -45,7 +44,7 @@ class Handover:
         """Give the configuration, and wait until it is read or fits into the pipe; called once."""
         # After ``close`` there is nobody to give it to, and the job's own end says why.
         with contextlib.suppress(BrokenPipeError, ValueError), self._writing:
-            self._writing.write(cloudpickle.dumps(config))
+            self._writing.write(dumps(config))
 
     def call_off(self) -> None:
         """Say that no configuration comes, in place of ``give``."""
