@@ -176,6 +176,13 @@ class Pack:
         """Return the members that train by themselves whomever they are with, and why."""
         return {member: self._unfit[member] for member in self.members if member in self._unfit}
 
+    def apart(self) -> str:
+        """Return why not all members train as one computation, of one of them; empty: they do."""
+        if len(self._groups) < 2:
+            return ""
+        found = [self._unfit.get(member) or self._unlike.get(member, "") for member in self.members]
+        return next(filter(None, found), "no member is like another one")
+
     def describe(self) -> list[str]:
         """Return sentences about what trains as one computation, and why the rest does not."""
         lines = []

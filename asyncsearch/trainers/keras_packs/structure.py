@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from asyncsearch.trainers.keras_packs.errors import NotStackedError
 from asyncsearch.trainers.keras_packs.update_rules import RULES, number_names
+from asyncsearch.trainers.keras_packs.user_lines import place_of
 from asyncsearch.trainers.keras_packs.value_keys import key_of, without_names
 
 _OPTIMIZER_OPTIONS = ("clipnorm", "global_clipnorm", "clipvalue", "use_ema", "loss_scale_factor",
@@ -45,7 +46,10 @@ def _require_known_step(trainer: Any) -> None:
     for name in ("train_step", "test_step", "compute_loss"):
         method = getattr(type(net), name)
         if not method.__module__.startswith("keras."):
-            raise NotStackedError(f"{type(net).__name__}.{name} is its own: put it into layers, or into the loss")
+            where = place_of(method)
+            raise NotStackedError(
+                f"{type(net).__name__}.{name} ({where}) is its own: put it into layers, or into the loss"
+            )
     if net.jit_compile:
         raise NotStackedError(
             f"jit_compile of {type(trainer).__name__} compiles each size of a pack anew: leave it out"
