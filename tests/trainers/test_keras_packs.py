@@ -130,7 +130,7 @@ def whole_loss(y: Any, predicted: Any) -> Any:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (Unlike, "each has another structure"),
+        (Unlike, "they are unlike: their layers, or settings of these, differ"),
         (Clipped, "SGD has clipnorm=0.1: leave it out"),
         (Unstackable, 'at test_keras_packs.py, line 126, `raise ValueError("no stack")`'),
     ],

@@ -22,6 +22,14 @@ _READ_OF_ANY = (np.ndarray, tf.Tensor, FunctionType, MethodType, functools.parti
 """Attributes of Keras's own layers that their settings may not tell whole, such as an activation with a closure."""
 
 Structure = tuple[Any, ...]
+_PARTS = (
+    "their classes differ",
+    "their layers, or settings of these, differ",
+    "the shapes of their weights differ",
+    "their optimizers, options of these, or whether there is a clip_grad_norm, differ",
+    "their losses, or what these read, differ",
+)
+"""What it means that a part of two structures is not the same."""
 
 
 def structure_of(trainer: Any) -> Structure:
@@ -39,6 +47,11 @@ def structure_of(trainer: Any) -> Structure:
     decayed = tuple(map(optimizer._use_weight_decay, net.trainable_variables))
     update = type(optimizer), rule.flags(), rule.slots(), number_names(optimizer), decayed, trainer._limit is not None
     return type(trainer), _layer(net), shapes, update, key_of(trainer.loss)
+
+
+def difference_between(one: Structure, other: Structure) -> str:
+    """Return in what two structures differ, in words."""
+    return next(words for words, mine, its in zip(_PARTS, one, other, strict=True) if mine != its)
 
 
 def _require_known_step(trainer: Any) -> None:
