@@ -162,6 +162,8 @@ class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
     """What they need; None: it was not measured, or there is no limit."""
     compiled: PackCompiled | None = None
     """The step that is used from now on; None: that is as before."""
+    in_turn: str = ""
+    """Why some lanes step in turn, on batches that all read once, and the line to change; empty: that is as before."""
 
 
 class PacksTimed(Event, frozen=True, tag="packs_timed"):

@@ -324,6 +324,14 @@ class Trainer:
         return ""
 
     @classmethod
+    def pack_in_turn(cls) -> str:
+        """Return why members of the last ``train_pack`` stepped in turn on batches that all read once; empty: none did.
+
+        They are trained together, but not as one computation; name the line to change.
+        """
+        return ""
+
+    @classmethod
     def pack_compiled(cls) -> PackCompiled | None:
         """Return the compiled step that the last ``train_pack`` used; None: it used none."""
         return None

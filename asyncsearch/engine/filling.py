@@ -17,7 +17,7 @@ from asyncsearch.engine.packs import is_open, pack, to_measure, units_to_come
 from asyncsearch.engine.share import excess, give_back
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training
-from asyncsearch.errors import InternalError, SpaceError, UsageError
+from asyncsearch.errors import InternalError, SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.plan.autoscale import Sized
 from asyncsearch.plan.base_plan import Batch
@@ -61,21 +61,13 @@ def fill(state: StudyState, emit: Emit) -> None:
         batch = _next_batch(state, worker, emit)
         if batch is None:
             return
-        batches = [batch] if state.packing is None else _pack(state, state.packing, worker, emit)
+        packing = state.packing
+        batches = [batch] if packing is None else pack(state, packing, worker, lambda: _more(state, emit), emit)
         if batches:
             holder = state.pool.idle_holder(batches[0].load)
             sized = size_for(state, batches[0], size, lambda: _more(state, emit))
             work = _work_for(state, batches, worker if holder is None else holder, sized)
-            emit(Assign(work if state.packing is None else _packed(state, state.packing, work, batches)))
-
-
-def _pack(state: StudyState, packing: Packing, worker: WorkerId, emit: Emit) -> list[Batch]:
-    """Return what a free worker trains together; empty: nothing, or the run ends since the user's strategy failed."""
-    try:
-        return pack(state, packing, worker, lambda: _more(state, emit))
-    except UsageError as error:
-        stop_run(state, str(error), "UsageError", emit)
-        return []
+            emit(Assign(work if packing is None else _packed(state, packing, work, batches)))
 
 
 def _packed(state: StudyState, packing: Packing, work: Work, batches: list[Batch]) -> Work:

@@ -13,10 +13,9 @@ from typing import NamedTuple
 from asyncsearch.actions import AddLane
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.filling import create_next, lane_for, promote_next
-from asyncsearch.engine.packs import candidates, fair_lanes, is_rising, may_be_packed, most_joined
+from asyncsearch.engine.packs import candidates, chosen, fair_lanes, is_rising, may_be_packed, most_joined
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.stopping import Emit, stop_run
-from asyncsearch.errors import UsageError
+from asyncsearch.engine.stopping import Emit
 from asyncsearch.ids import Lease
 from asyncsearch.plan.pack_strategies import PackCandidate, PackChoice
 from asyncsearch.plan.packing import Packing, joiners
@@ -38,17 +37,7 @@ class Room(NamedTuple):
 
 
 def join(state: StudyState, packing: Packing, emit: Emit) -> None:
-    """Let what is due join the packs with room, then new trials; nothing joins while a worker is free.
-
-    A strategy of the user's own that fails ends the run.
-    """
-    try:
-        _join_all(state, packing, emit)
-    except UsageError as error:
-        stop_run(state, str(error), "UsageError", emit)
-
-
-def _join_all(state: StudyState, packing: Packing, emit: Emit) -> None:
+    """Let what is due join the packs with room, then new trials; nothing joins while a worker is free."""
     creations = None
     while state.run is not None and not state.stopping and state.pool.first_idle() is None:
         rooms = _rooms(state, packing)
@@ -70,7 +59,7 @@ def _join_all(state: StudyState, packing: Packing, emit: Emit) -> None:
 
 
 def _join_due(state: StudyState, packing: Packing, rooms: list[Room], emit: Emit) -> bool:
-    """Let trainings that were begun before join; return whether one did."""
+    """Let trainings that were begun before join; return whether one did, or the run ends."""
     return _add(state, packing, rooms, [one for one in _ready(state, packing, rooms) if one.batch.is_urgent], emit)
 
 
@@ -110,13 +99,13 @@ def _ready(state: StudyState, packing: Packing, rooms: Sequence[Room]) -> list[P
 def _add(
     state: StudyState, packing: Packing, rooms: Sequence[Room], ready: Sequence[PackCandidate], emit: Emit
 ) -> bool:
-    """Let trainings join the first pack that they fit into; return whether there was one."""
+    """Let trainings join the first pack that they fit into; return whether there was one, or the run ends."""
     others = [one for one in ready if may_be_packed(state, one)]
     for room in rooms:
         count = min(room.limit - room.lanes, -(-len(others) // len(rooms)))
-        batches = joiners(packing, PackChoice(room.member, others, count, state.next_lease))
-        for batch in batches:
+        batches = chosen(state, packing, joiners, PackChoice(room.member, others, count, state.next_lease), emit)
+        for batch in batches or ():
             emit(AddLane(room.lease, state.next_lease - room.lease.number, lane_for(state, batch)))
-        if batches:
+        if batches or state.stopping:
             return True
     return False

@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit, stop_run
+from asyncsearch.errors import UsageError
 from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.plan.pack_groups import grouping_by
@@ -24,14 +26,15 @@ MOST_LOSSES = 1
 """A trial that lost more attempts in a row trains alone: if it ends its process, it alone pays, and is charged."""
 
 
-def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[], bool]) -> list[Batch]:
-    """Return the batches that a free worker gets; empty: none.
+def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[], bool], emit: Emit) -> list[Batch]:
+    """Return the batches that a free worker gets; empty: none, or the run ends since the user's strategy failed.
 
     Args:
         state: in which at least one batch can begin.
         packing: how the study packs.
         worker: the free worker.
         more: promotes or creates one more trial; returns whether it did.
+        emit: takes the end of the run.
     """
     held = state.pool.slots[worker].held
     found = candidates(state, packing, 1, held)
@@ -49,7 +52,23 @@ def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[
     if share < 2 or not may_be_packed(state, first):
         return [first.batch]
     others = [other for other in found[1:] if may_be_packed(state, other)]
-    return [first.batch, *mates(packing, PackChoice(first, others, share - 1, state.next_lease))]
+    company = chosen(state, packing, mates, PackChoice(first, others, share - 1, state.next_lease), emit)
+    return [] if company is None else [first.batch, *company]
+
+
+def chosen(
+    state: StudyState,
+    packing: Packing,
+    choose: Callable[[Packing, PackChoice], list[Batch]],
+    choice: PackChoice,
+    emit: Emit,
+) -> list[Batch] | None:
+    """Return the batches that a strategy chooses; None: it is the user's and has failed, so that the run ends."""
+    try:
+        return choose(packing, choice)
+    except UsageError as error:
+        stop_run(state, str(error), "UsageError", emit)
+        return None
 
 
 def may_be_packed(state: StudyState, candidate: PackCandidate) -> bool:

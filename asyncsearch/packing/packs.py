@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -11,11 +10,10 @@ from torch.utils import _pytree
 
 from asyncsearch.errors import UsageError
 from asyncsearch.packing.graphed_passes import OperationRecorder
-from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
+from asyncsearch.packing.member_groups import MemberGroups
 from asyncsearch.packing.member_stack import MemberStack
-from asyncsearch.packing.refusals import conflict, refusal
-from asyncsearch.packing.structure import difference_between
+from asyncsearch.packing.refusals import conflict
 
 
 class Pack:
@@ -38,11 +36,7 @@ class Pack:
             recorder: records the passes of members that train by themselves; None: nothing is recorded.
         """
         self.members, self.left = [], []
-        self._recorder = recorder
-        self._groups: list[MemberStack | LoneMember] = []
-        self._streams_of: dict[MemberStack | LoneMember, Any] = {}
-        self._unfit: dict[Member, str] = {}
-        self._unlike: dict[Member, str] = {}
+        self._groups = MemberGroups(recorder)
         self._is_free = False
         self._last: list[tuple[list[Member], Any]] = []
         self._device_of: tuple[Member | None, Any] = None, None
@@ -91,7 +85,7 @@ class Pack:
         words = conflict([*self.members, *members])
         if words is not None:
             raise UsageError(f"These members cannot be in one pack: {words}.")
-        self._place(members)
+        self._groups.place(members)
         self.members += members
 
     def leave(self, member: Member | int) -> Member:
@@ -108,13 +102,11 @@ class Pack:
 
     def stacks(self) -> list[MemberStack]:
         """Return the groups that train as one computation."""
-        return [group for group in self._groups if isinstance(group, MemberStack)]
+        return self._groups.stacks()
 
     def sync(self) -> None:
         """Write the state of all members into their own models and optimizers; they stay."""
-        for group in self._groups:
-            for member in group.members:
-                group.sync(member)
+        self._groups.sync()
 
     def member_state(self, member: Member | int) -> dict[str, Any]:
         """Return a copy of the state of a member, as ``TorchTrainer`` saves an unpacked one.
@@ -124,7 +116,7 @@ class Pack:
             ``buffers`` has the buffers that the first one omits.
         """
         found = self._member(member)
-        self._group_of(found).sync(found)
+        self._groups.of(found).sync(found)
         model = found.model.state_dict()
         buffers = {name: buffer for name, buffer in found.model.named_buffers() if name not in model}
         scaler = {} if found.scaler is None else found.scaler.state_dict()
@@ -135,7 +127,7 @@ class Pack:
     def load_member_state(self, member: Member | int, state: Mapping[str, Any]) -> None:
         """Give a member a state that ``member_state`` returned, or that a checkpoint of ``TorchTrainer`` holds."""
         found = self._member(member)
-        group = self._group_of(found)
+        group = self._groups.of(found)
         group.sync(found)
         found.model.load_state_dict(state["model"])
         buffers = dict(found.model.named_buffers())
@@ -149,7 +141,7 @@ class Pack:
     def reload(self, member: Member | int) -> None:
         """Take the state of a member from its own model and optimizer anew, after something else has changed it."""
         found = self._member(member)
-        self._group_of(found).load(found)
+        self._groups.of(found).load(found)
 
     def regroup(self, *, anew: bool = False) -> None:
         """See again who is like whom, where something has changed since members joined.
@@ -159,8 +151,8 @@ class Pack:
         """
         if anew or any(group.is_outdated() for group in self.stacks()):
             self.sync()
-            self._groups, self._unfit, self._unlike = [], {}, {}
-            self._place(self.members)
+            self._groups.clear()
+            self._groups.place(self.members)
 
     def diverged(self) -> list[Member]:
         """Return the members whose last loss is not a finite number. They harm no other, and stay until they leave."""
@@ -174,27 +166,23 @@ class Pack:
 
     def unfit(self) -> dict[Member, str]:
         """Return the members that train by themselves whomever they are with, and why."""
-        return {member: self._unfit[member] for member in self.members if member in self._unfit}
+        return self._groups.unfit(self.members)
+
+    def apart(self) -> str:
+        """Return why not all members train as one computation, of one of them; empty: they do."""
+        return self._groups.apart(self.members)
 
     def describe(self) -> list[str]:
         """Return sentences about what trains as one computation, and why the rest does not."""
-        lines = []
-        for group in self._groups:
-            numbers = [self.members.index(member) for member in group.members]
-            if isinstance(group, MemberStack):
-                lines.append(f"Members {', '.join(map(str, numbers))} train as one computation.")
-                continue
-            first = group.members[0]
-            reason = self._unfit.get(first) or self._unlike.get(first) or "no other member is like it"
-            lines.append(f"Member {numbers[0]} trains by itself and shares only the input: {reason}.{_graph_of(group)}")
-        return lines
+        return self._groups.describe(self.members)
 
     def free(self) -> None:
         """Let all members out; more than once does no harm."""
         if not self._is_free:
             self.sync()
             self.left += self.members
-            self.members, self._groups, self._is_free = [], [], True
+            self._groups.clear()
+            self.members, self._is_free = [], True
 
     def __enter__(self) -> Self:
         return self
@@ -219,7 +207,7 @@ class Pack:
         if not self.members:
             raise UsageError("The pack has no member: let some join, or make a new pack.")
         found: list[tuple[list[Member], Any]] = []
-        for group, stream in self._streams():
+        for group, stream in self._groups.on_streams(self._device()):
             try:
                 with stream:
                     found.append((group.members, group.step(self._chosen(batches, group.members))))
@@ -229,7 +217,8 @@ class Pack:
                 failed.append((group, str(error).rstrip(".")))
         self._last = found
         for group, _ in failed or ():
-            self._drop(group)
+            self._groups.drop(group)
+            self.members = [one for one in self.members if one not in group.members]
         result = self._in_order(found)
         self._let_out([one for one in self.members if one.steps is not None and one.taken >= one.steps])
         return result
@@ -243,11 +232,6 @@ class Pack:
             batches = [batches[places[member]] for member in members]
         return batches[:1] if all(batch is batches[0] for batch in batches) else batches
 
-    def _drop(self, group: MemberStack) -> None:
-        """Let the members of a group out without writing their state."""
-        self._groups = [one for one in self._groups if one is not group]
-        self.members = [one for one in self.members if one not in group.members]
-
     def _in_order(self, found: list[tuple[list[Member], Any]]) -> Any:
         if not found:
             return torch.empty(0)
@@ -259,77 +243,9 @@ class Pack:
     def _let_out(self, members: list[Member]) -> None:
         if not members:
             return
-        groups: list[MemberStack | LoneMember] = []
-        for group in self._groups:
-            rest = [one for one in group.members if one not in members]
-            if len(rest) == len(group.members):
-                groups.append(group)
-            elif isinstance(group, MemberStack) and len(rest) > 1:
-                group.leave([one for one in group.members if one in members])
-                groups.append(group)
-            else:  # one member alone is faster without a stack
-                for one in group.members:
-                    group.sync(one)
-                groups += map(self._alone, rest)
-        self._groups = groups
+        self._groups.remove(members)
         self.members = [one for one in self.members if one not in members]
         self.left += members
-
-    def _streams(self) -> Iterator[tuple[MemberStack | LoneMember, contextlib.AbstractContextManager[Any]]]:
-        """Yield each group with the stream of the device that computes it: unlike groups may overlap on CUDA."""
-        device = self._device()
-        if device is None or device.type != "cuda" or len(self._groups) == 1:
-            for group in self._groups:
-                yield group, contextlib.nullcontext()
-            return
-        # What a stream has freed is kept for this stream: with new ones, each step would take new memory.
-        known = self._streams_of
-        self._streams_of = {group: known.get(group) or torch.cuda.Stream(device) for group in self._groups}
-        current = torch.cuda.current_stream(device)
-        for group, stream in self._streams_of.items():
-            stream.wait_stream(current)
-            yield group, torch.cuda.stream(stream)
-        for stream in self._streams_of.values():
-            current.wait_stream(stream)
-
-    def _place(self, members: Sequence[Member]) -> None:
-        """Put each member with those that it is like, and alone if there are none."""
-        clusters: list[tuple[MemberStack | LoneMember | None, list[Member]]] = [(group, []) for group in self._groups]
-        for member in members:
-            own = refusal(member)
-            if own is not None:
-                self._unfit[member] = own
-            joined = None if own is not None else self._cluster_for(member, clusters)
-            clusters.append((None, [member])) if joined is None else joined.append(member)
-        self._groups = [
-            group if not new and group is not None else self._grouped(group, new) for group, new in clusters
-        ]
-
-    def _cluster_for(
-        self, member: Member, clusters: list[tuple[MemberStack | LoneMember | None, list[Member]]]
-    ) -> list[Member] | None:
-        for group, new in clusters:
-            first = new[0] if group is None else group.members[0]
-            if first not in self._unfit:
-                words = difference_between(first, member)
-                if words is None:
-                    return new
-                self._unlike.setdefault(member, words)
-        return None
-
-    def _grouped(self, group: MemberStack | LoneMember | None, members: list[Member]) -> MemberStack | LoneMember:
-        """Return a group with more members; None: of these alone."""
-        if isinstance(group, MemberStack):
-            group.join(members)
-            return group
-        every = [*(group.members if group is not None else []), *members]
-        return self._alone(every[0]) if len(every) == 1 else MemberStack(every)
-
-    def _alone(self, member: Member) -> LoneMember:
-        return LoneMember(member, self._recorder if member.may_be_recorded else None)
-
-    def _group_of(self, member: Member) -> MemberStack | LoneMember:
-        return next(group for group in self._groups if member in group.members)
 
     def _member(self, member: Member | int) -> Member:
         if isinstance(member, int):
@@ -358,15 +274,6 @@ class Pack:
     def _require_open(self) -> None:
         if self._is_free:
             raise UsageError("The pack is freed: make a new one of its members, which have their state again.")
-
-
-def _graph_of(group: LoneMember) -> str:
-    """Return a sentence on how its passes are computed, where a graph may do it."""
-    if group.graphed is None:
-        return ""
-    if group.graphed.words:
-        return f" Its passes are no graph: {group.graphed.words}."
-    return " Its passes are a graph." if group.graphed.is_recorded else " Its passes are to be recorded as a graph."
 
 
 def _copied(leaf: Any) -> Any:

@@ -98,6 +98,10 @@ class PackedTrainers:
         own = [(trainer, words.get(self._members[id(trainer)])) for trainer in self.trainers]
         return [(trainer, reason) for trainer, reason in own if reason is not None]
 
+    def apart(self) -> str:
+        """Return why not all trainers train as one computation, of one of them; empty: they do; known after a unit."""
+        return self._pack.apart()
+
     def describe(self) -> list[str]:
         """Return sentences about what trains as one computation, and why the rest does not."""
         return self._pack.describe()

@@ -15,6 +15,8 @@ from asyncsearch.trainable import TrialInterrupted
 
 _refused: dict[type, str] = {}
 """Trainer classes that were last trained one after another, with the reason."""
+_in_turn: dict[type, str] = {}
+"""Trainer classes that have trained together in this process, with why not all of their last pack were alike."""
 _printed: set[tuple[type, str]] = set()
 """What was said in this process."""
 _compiled: dict[type, PackCompiled | None] = {}
@@ -51,7 +53,8 @@ def _train(pack: PackedTrainers, trainers: Sequence[Any]) -> None:
         trainer._pack = pack
     pack.train()
     _note_refusals(pack)
-    _compiled[type(trainers[0])] = pack.compiled()
+    kind = type(trainers[0])
+    _compiled[kind], _in_turn[kind] = pack.compiled(), "" if _refused[kind] else pack.apart()
 
 
 def _train_in_turn(trainers: Sequence[Any]) -> None:
@@ -72,6 +75,11 @@ def _raise(error: Exception) -> None:
 def refusal_of(kind: type) -> str:
     """Return why trainers of a class are not packed in this process; empty: they are, or none was trained."""
     return _refused.get(kind) or ""
+
+
+def in_turn_of(kind: type) -> str:
+    """Return why trainers of a class stepped in turn in the last pack of this process; empty: none did."""
+    return _in_turn.get(kind, "")
 
 
 def compiled_of(kind: type) -> PackCompiled | None:
@@ -128,7 +136,7 @@ def _made(trainers: Sequence[Any]) -> PackedTrainers | None:
 
 
 def _refuse(kind: type, words: str) -> None:
-    _refused[kind] = words
+    _refused[kind], _in_turn[kind] = words, ""
     _say(kind, f"these trainings are not packed: {words}.")
 
 

@@ -10,6 +10,14 @@ from asyncsearch.trainers.pack_probe import fastest, most_that_fit
 
 def of_pack(event: PackMeasured) -> str:
     """Return what the runner of a pack has told."""
+    if not event.in_turn:
+        return _of_measures(event)
+    words = f"some of its pack step in turn, not as one computation: {event.in_turn}"
+    has_more = bool(event.seconds or event.refusal or event.memory or event.compiled)
+    return f"{_of_measures(event)}; {words}" if has_more else words
+
+
+def _of_measures(event: PackMeasured) -> str:
     if event.refusal:
         return f"its pack trains one after another: {event.refusal}"
     if not event.seconds and event.memory is not None:

@@ -157,6 +157,7 @@ _FROM_WORKER = {
         refusal=TEXT,
         memory=_PACK_MEMORY,
         compiled=_PACK_COMPILED,
+        in_turn=TEXT,
     ),
     "volume_measured": Codec(
         VolumeMeasured, pb.VolumeMeasured, lease=_LEASE, steps=counts(), gradient_bytes=counts(), device=WORD

@@ -48,6 +48,8 @@ class PackTiming:
         self._has_begun = False
         self._compiled: PackCompiled | None = None
         """What was told last."""
+        self._in_turn = ""
+        """Why some step in turn, as was told."""
         self._watches: bool | None = None
         self.most: int | None = None
         """How many lanes may be built, as predicted; None: all."""
@@ -75,9 +77,10 @@ class PackTiming:
             memory = None
         device = device_name(os.environ.get("CUDA_VISIBLE_DEVICES")) if found or memory else ""
         compiled = self._newly_compiled()
-        if not (found or refusal or memory or compiled):
+        in_turn = self._newly_in_turn()
+        if not (found or refusal or memory or compiled or in_turn):
             return None
-        return PackFindings(tuple(found), device, refusal, memory, compiled)
+        return PackFindings(tuple(found), device, refusal, memory, compiled, in_turn)
 
     def _newly_compiled(self) -> PackCompiled | None:
         """Return the compiled step that was used in this unit, unless it was told before."""
@@ -86,6 +89,13 @@ class PackTiming:
             return None
         self._compiled = found
         return found
+
+    def _newly_in_turn(self) -> str:
+        """Return why some lanes have stepped in turn in this unit; empty: none has, or a reason was told before."""
+        if self._in_turn:
+            return ""
+        self._in_turn = self._class.pack_in_turn()
+        return self._in_turn
 
     def _timed(self, trainers: Sequence[Trainer], build: Built, lanes: int) -> list[PackSeconds]:
         counts = self._measured or _WATCHED

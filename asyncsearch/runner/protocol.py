@@ -226,10 +226,11 @@ class PackFindings(_Message, frozen=True, tag="pack_findings"):
     refusal: str = ""
     memory: PackMemory | None = None
     compiled: PackCompiled | None = None
+    in_turn: str = ""
 
     def under(self, lease: Lease) -> PackMeasured:
         """Return the event of the lease whose pack it is."""
-        return PackMeasured(lease, self.seconds, self.device, self.refusal, self.memory, self.compiled)
+        return PackMeasured(lease, self.seconds, self.device, self.refusal, self.memory, self.compiled, self.in_turn)
 
 
 class UnitVolume(_Message, frozen=True, tag="unit_volume"):

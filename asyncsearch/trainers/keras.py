@@ -93,6 +93,10 @@ class KerasTrainer(FrameworkTrainer):
         return together.refusal_of(cls)
 
     @classmethod
+    def pack_in_turn(cls) -> str:
+        return together.in_turn_of(cls)
+
+    @classmethod
     def evaluate_pack(cls, trainers: Sequence[Self]) -> list[Mapping[str, Any]]:
         """Return the metrics of trainers that ``train_pack`` has just trained, at once where they are the default ones.
 

@@ -187,6 +187,11 @@ class TorchTrainer(FrameworkTrainer):
         return refusal
 
     @classmethod
+    def pack_in_turn(cls) -> str:
+        words: str = importlib.import_module("asyncsearch.packing.train_together").in_turn_of(cls)
+        return words
+
+    @classmethod
     def pack_compiled(cls) -> Any:
         return importlib.import_module("asyncsearch.packing.train_together").compiled_of(cls)
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncsearch.actions import AddLane, Assign, CreateTrial, Promote, StopTraining
+from asyncsearch.actions import AddLane, Assign, CreateTrial, Promote, StopRun, StopTraining
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
@@ -71,6 +71,20 @@ def test_a_new_trial_joins_the_pack_that_a_member_has_left() -> None:
     assert player.states()[4] is TrialState.RUNNING
     assert player.state.pool.slots[W0].lanes == 4
     assert player.state.next_lease == 5
+
+
+def test_a_strategy_that_fails_when_others_may_join_ends_the_run_and_nothing_joins() -> None:
+    def fails(_choice: Any) -> Any:
+        raise KeyError("width")
+
+    player = PackPlayer(trials=9, pack=4)
+    assert player.state.packing is not None
+    player.state.packing = msgspec.structs.replace(player.state.packing, strategy=fails)
+    player.end(3, Outcome.FAILED, 0, "ValueError")
+    (stop,) = only(player.last, StopRun)
+    assert "raised KeyError: 'width'" in stop.reason
+    assert joined(player) == []
+    assert len(player.state.trials) == 4
 
 
 def test_a_lane_that_joined_is_reported_and_ended_like_any_other() -> None:

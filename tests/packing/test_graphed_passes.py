@@ -62,7 +62,7 @@ def trained(one: Member, steps: int = 12, before: Callable[[int, Member], None] 
 
 
 def recorder(packed: Pack) -> RecordedOperations:
-    found = packed._recorder
+    found = packed._groups._recorder
     assert isinstance(found, RecordedOperations)
     return found
 

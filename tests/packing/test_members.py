@@ -490,7 +490,7 @@ def test_a_group_has_one_stream_from_step_to_step(monkeypatch: pytest.MonkeyPatc
     assert len(made) == 1 + 2
     packed.leave(0)
     packed.step(batch(3))
-    assert len(packed._streams_of) == 2
+    assert len(packed._groups._streams) == 2
     assert len(made) == 1 + 3, "the rest of a group is another one"
 
 

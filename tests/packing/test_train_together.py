@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,23 @@ def test_a_first_pack_of_unlike_members_keeps_no_later_one_from_being_packed(
     assert gap < 1e-12
     assert Varied.pack_refusal() == ""
     assert described(found[-1])[0] == "Members 0, 1 train as one computation."
+
+
+@pytest.mark.parametrize(
+    ("pack", "words"),
+    [
+        ([SGD, SGD], r"^$"),
+        ([SGD, ADAM], "one is trained by SGD and the other by Adam"),
+        ([SGD, SGD, WIDE, WIDE], "layer '0' has out_features=5 in one and 7 in the other"),
+        ([LSTM, SGD, SGD], "LSTM"),
+        ([LSTM, LSTM], r"^$"),
+    ],
+)
+def test_why_members_step_in_turn_is_told_unless_all_are_alike_or_none_is_packed(
+    tmp_path: Path, pack: list[dict[str, Any]], words: str
+) -> None:
+    units_of(tmp_path, [SGD, ADAM], pack)
+    assert re.search(words, Varied.pack_in_turn())
 
 
 def test_a_member_that_cannot_be_packed_trains_by_itself_beside_those_that_can(

@@ -99,6 +99,7 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
         5,
         PackMeasured(_LEASE, compiled=PackCompiled(32, 0.001, 0.0005, 12.5)),
     ),
+    "worker_pack_in_turn": (315, 5, PackMeasured(_LEASE, in_turn="Net.train_step (model.py, line 7) is its own")),
     "driver_assign_compiled": (
         15,
         307,

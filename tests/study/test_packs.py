@@ -82,6 +82,12 @@ class Unpacked(Line):
         return "model.py, line 7, calls an LSTM"
 
 
+class InTurn(Line):
+    @classmethod
+    def pack_in_turn(cls) -> str:
+        return "Net.train_step (model.py, line 7) is its own"
+
+
 class Alone(Line):
     train_pack = Trainer.train_pack
 
@@ -204,6 +210,16 @@ def test_why_a_trainable_trains_one_after_another_is_kept_and_they_train_alone_f
     assert [told.refusal for told in measured(found)] == ["model.py, line 7, calls an LSTM"]
     assert lanes(found) == [2, 1, 1]
     assert "one after another, not together: model.py, line 7, calls an LSTM" in shown(found)
+
+
+def test_why_trials_of_a_pack_step_in_turn_is_told_once_and_they_stay_packed(tmp_path: Path) -> None:
+    found = study(tmp_path / "s", InTurn, FIFO(max_resource=2), pack=2, backend="inline")
+    found.run(4, parallelism=1, display="none")
+    words = "step in turn, not as one computation: Net.train_step (model.py, line 7) is its own"
+    assert [told.in_turn for told in measured(found)] == [InTurn.pack_in_turn()] * 2
+    assert lanes(found) == [2, 2]
+    assert f"some of a pack {words}" in shown(found)
+    assert f"some of its pack {words}" in " ".join(found.explain("trial-0").split())
 
 
 def test_a_strategy_that_is_not_known_is_refused(tmp_path: Path) -> None:

@@ -13,8 +13,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 tensorflow: Any = pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
 
-from asyncsearch.trainers.keras_packs import together  # noqa: E402  # needs tensorflow
+from keras.src.backend.common.stateless_scope import in_stateless_scope  # noqa: E402
+
+from asyncsearch import FIFO, Study, uniform  # noqa: E402  # needs tensorflow
+from asyncsearch.trainers.keras_packs import together  # noqa: E402
 from tests.faults.shares import IS_ALL  # noqa: E402
+from tests.study.test_packs import shown  # noqa: E402
 from tests.trainers.keras_pack_trainers import (  # noqa: E402
     MODELS,
     OPTIMIZERS,
@@ -59,6 +63,7 @@ MORE = [*((kind, "adam") for kind in sorted(set(MODELS) - {"lstm"})), *(("batch_
 def test_each_layer_and_each_optimizer_in_a_stack_trains_as_it_does_alone(kind: str, optimizer: str, said: Any) -> None:
     assert both(Net, numbered(3, kind=kind, optimizer=optimizer)) < SMALL
     assert said() == []
+    assert Net.pack_in_turn() == ""
 
 
 def test_values_that_change_between_and_inside_units_are_those_of_each_member() -> None:
@@ -98,13 +103,46 @@ class Clipped(Net):
         return keras.optimizers.SGD(0.1 + hp["number"], clipnorm=0.1)
 
 
+class OwnStep(Net):
+    def model(self, hp: Mapping[str, Any]) -> Any:
+        return Stepping([keras.layers.Dense(3, activation="softmax")])
+
+
+class Stepping(keras.Sequential):  # type: ignore[misc]
+    def train_step(self, data: Any) -> Any:
+        return super().train_step(data)
+
+
+class Unstackable(Net):
+    """Its loss fails where several members are computed at once."""
+
+    def model(self, hp: Mapping[str, Any]) -> Any:
+        self.loss = whole_loss
+        return super().model(hp)
+
+
+def whole_loss(y: Any, predicted: Any) -> Any:
+    if in_stateless_scope():
+        raise ValueError("no stack")
+    return keras.losses.sparse_categorical_crossentropy(y, predicted)
+
+
 @pytest.mark.parametrize(
-    ("kind", "words"), [(Unlike, "each has another structure"), (Clipped, "SGD has clipnorm=0.1: leave it out")]
+    ("kind", "words"),
+    [
+        (Unlike, "they are unlike: their layers, or settings of these, differ"),
+        (Clipped, "SGD has clipnorm=0.1: leave it out"),
+        (Unstackable, 'at test_keras_packs.py, line 126, `raise ValueError("no stack")`'),
+    ],
 )
-def test_members_that_cannot_be_stacked_train_in_turn_as_alone(kind: type[Any], words: str, said: Any) -> None:
+def test_members_that_cannot_be_stacked_train_in_turn_as_alone_and_say_why(
+    kind: type[Any], words: str, said: Any
+) -> None:
     assert both(kind, numbered(2)) < SMALL
     (line,) = said()
-    assert f"share each batch and step in turn, since their weights are not stacked: {words}" in line
+    assert "share each batch and step in turn, since their weights are not stacked: " in line
+    assert words in line
+    assert words in kind.pack_in_turn()
     assert kind.pack_refusal() == ""
 
 
@@ -174,3 +212,18 @@ def test_the_same_pack_gives_the_same_bits() -> None:
     train_together([trainer(Net, *each) for each in numbered(2)])
     train_together(packs[1])
     assert max(map(difference, *packs)) == 0.0
+
+
+def test_a_study_says_why_its_trials_step_in_turn(tmp_path: Path) -> None:
+    method = FIFO(max_resource=1)
+    options: dict[str, Any] = {
+        "metric": "accuracy",
+        "mode": "max",
+        "scheduler": method,
+        "store": tmp_path,
+        "backend": "inline",
+    }
+    found = Study(OwnStep, space={"number": uniform(0.0, 1.0)}, pack=2, **options).run(2, parallelism=1, display="none")
+    words = "step in turn, not as one computation: Stepping.train_step (test_keras_packs.py, line"
+    assert words in shown(found)
+    assert words in " ".join(found.explain("trial-0").split())

@@ -332,6 +332,8 @@ def _packed(state: StudyState) -> str:
         parts.append(f"memory is enough for {memory} together")
     refused = [packs.refusal for packs in state.packs.values() if packs.refusal]
     parts += [f"one after another, not together: {words}" for words in refused[:1]]
+    in_turn = [packs.in_turn for packs in known if packs.in_turn]
+    parts += [f"some of a pack step in turn, not as one computation: {words}" for words in in_turn[:1]]
     return "; ".join(parts)
 
 

@@ -190,20 +190,22 @@ class PackCompiled(_message.Message):
     def __init__(self, lanes: _Optional[int] = ..., eager_s: _Optional[float] = ..., compiled_s: _Optional[float] = ..., cost_s: _Optional[float] = ...) -> None: ...
 
 class PackMeasured(_message.Message):
-    __slots__ = ("lease", "seconds", "device", "refusal", "memory", "compiled")
+    __slots__ = ("lease", "seconds", "device", "refusal", "memory", "compiled", "in_turn")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     COMPILED_FIELD_NUMBER: _ClassVar[int]
+    IN_TURN_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     seconds: _containers.RepeatedCompositeFieldContainer[PackSeconds]
     device: str
     refusal: str
     memory: PackMemory
     compiled: PackCompiled
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ..., memory: _Optional[_Union[PackMemory, _Mapping]] = ..., compiled: _Optional[_Union[PackCompiled, _Mapping]] = ...) -> None: ...
+    in_turn: str
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ..., memory: _Optional[_Union[PackMemory, _Mapping]] = ..., compiled: _Optional[_Union[PackCompiled, _Mapping]] = ..., in_turn: _Optional[str] = ...) -> None: ...
 
 class VolumeMeasured(_message.Message):
     __slots__ = ("lease", "steps", "gradient_bytes", "device")

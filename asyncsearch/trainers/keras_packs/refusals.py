@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
+
+from asyncsearch.trainers.keras_packs.user_lines import place_of
 
 _OWN_METHODS = ("train", "_train_batch", "_fetched", "_batch", "_follow", "_put", "_build", "_compile")
 """What a pack does itself: an overridden one would not be called as its author expects."""
@@ -21,8 +21,7 @@ def why_not_together(trainers: Sequence[Any]) -> str | None:
     for name in _OWN_METHODS:
         method = getattr(kind, name)
         if not method.__module__.startswith("asyncsearch.trainers."):
-            code = inspect.unwrap(method).__code__
-            where = f"{Path(code.co_filename).name}, line {code.co_firstlineno}"
+            where = place_of(method)
             return f"{kind.__name__}.{name} ({where}) is its own, and a pack has one of its own: put it into the model"
     if first.run_eagerly:
         return f"run_eagerly=True of {kind.__name__} traces nothing: leave it out"

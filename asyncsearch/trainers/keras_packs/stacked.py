@@ -18,6 +18,7 @@ from asyncsearch.trainers.keras_packs.errors import NotStackedError
 from asyncsearch.trainers.keras_packs.graphs import kind_of, quiet_vectorizing, require_own_state
 from asyncsearch.trainers.keras_packs.structure import Structure
 from asyncsearch.trainers.keras_packs.update_rules import RULES, number_names, numbers_of
+from asyncsearch.trainers.keras_packs.user_lines import line_of
 
 _LIMIT = "clip_grad_norm"
 _MOST_TRACED = 32
@@ -97,7 +98,8 @@ class StackedMembers:
             raise
         except Exception as error:  # whatever the model does that vectorized_map cannot
             words = str(error).strip().partition("\n")[0]
-            return f"tf.vectorized_map fails on {type(self.trainers[0].net).__name__}: {type(error).__name__}: {words}"
+            name, line = type(self.trainers[0].net).__name__, line_of(error)
+            return f"tf.vectorized_map fails on {name}{line}: {type(error).__name__}: {words}"
         require_own_state(concrete.graph, set())
         return concrete
 

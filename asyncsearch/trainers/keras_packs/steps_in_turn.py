@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from asyncsearch.trainers.keras_packs.errors import NotTogetherError
 from asyncsearch.trainers.keras_packs.graphs import kind_of, require_own_state
+from asyncsearch.trainers.keras_packs.user_lines import line_of
 
 
 class StepsInTurn:
@@ -54,7 +55,8 @@ def _step_of(trainer: Any, batch: tuple[Any, ...]) -> Any:
             raise
         except Exception as error:
             words = str(error).strip().partition("\n")[0]
-            raise NotTogetherError(f"train_step of {type(net).__name__} cannot be traced: {words}") from error
+            name, line = type(net).__name__, line_of(error)
+            raise NotTogetherError(f"train_step of {name} cannot be traced{line}: {words}") from error
         variables = [*net.variables, *net.metrics_variables, *trainer.opt.variables]
         require_own_state(concrete.graph, {id(variable.value) for variable in variables})
         trainer._traced[kind] = step

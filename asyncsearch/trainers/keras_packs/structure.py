@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from asyncsearch.trainers.keras_packs.errors import NotStackedError
 from asyncsearch.trainers.keras_packs.update_rules import RULES, number_names
+from asyncsearch.trainers.keras_packs.user_lines import place_of
 from asyncsearch.trainers.keras_packs.value_keys import key_of, without_names
 
 _OPTIMIZER_OPTIONS = ("clipnorm", "global_clipnorm", "clipvalue", "use_ema", "loss_scale_factor",
@@ -21,6 +22,14 @@ _READ_OF_ANY = (np.ndarray, tf.Tensor, FunctionType, MethodType, functools.parti
 """Attributes of Keras's own layers that their settings may not tell whole, such as an activation with a closure."""
 
 Structure = tuple[Any, ...]
+_PARTS = (
+    "their classes differ",
+    "their layers, or settings of these, differ",
+    "the shapes of their weights differ",
+    "their optimizers, options of these, or whether there is a clip_grad_norm, differ",
+    "their losses, or what these read, differ",
+)
+"""What it means that a part of two structures is not the same."""
 
 
 def structure_of(trainer: Any) -> Structure:
@@ -40,12 +49,20 @@ def structure_of(trainer: Any) -> Structure:
     return type(trainer), _layer(net), shapes, update, key_of(trainer.loss)
 
 
+def difference_between(one: Structure, other: Structure) -> str:
+    """Return in what two structures differ, in words."""
+    return next(words for words, mine, its in zip(_PARTS, one, other, strict=True) if mine != its)
+
+
 def _require_known_step(trainer: Any) -> None:
     net = trainer.net
     for name in ("train_step", "test_step", "compute_loss"):
         method = getattr(type(net), name)
         if not method.__module__.startswith("keras."):
-            raise NotStackedError(f"{type(net).__name__}.{name} is its own: put it into layers, or into the loss")
+            where = place_of(method)
+            raise NotStackedError(
+                f"{type(net).__name__}.{name} ({where}) is its own: put it into layers, or into the loss"
+            )
     if net.jit_compile:
         raise NotStackedError(
             f"jit_compile of {type(trainer).__name__} compiles each size of a pack anew: leave it out"

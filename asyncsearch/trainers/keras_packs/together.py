@@ -22,18 +22,20 @@ from asyncsearch.trainers.keras_packs.refusals import why_not_together
 from asyncsearch.trainers.keras_packs.sample_lines import sample_lines
 from asyncsearch.trainers.keras_packs.stacked import StackedMembers
 from asyncsearch.trainers.keras_packs.steps_in_turn import StepsInTurn
-from asyncsearch.trainers.keras_packs.structure import Structure, structure_of
+from asyncsearch.trainers.keras_packs.structure import Structure, difference_between, structure_of
 from asyncsearch.trainers.sample_order import batches
 
 _refused: dict[type, str] = {}
 """Trainer classes that were last trained one after another, with the reason."""
+_in_turn: dict[type, str] = {}
+"""Trainer classes some of which stepped in turn in their last pack, with the reason."""
 _printed: set[tuple[type, str]] = set()
 
 
 def train_pack(trainers: Sequence[Any]) -> None:
     """Train one unit of each trainer; each ends as after its own ``train``, within rounding."""
     kind = type(trainers[0])
-    _refused[kind] = why_not_together(trainers) or ""
+    _refused[kind], _in_turn[kind] = why_not_together(trainers) or "", ""
     if _refused[kind]:
         _say(kind, f"these trainings are not packed: {_refused[kind]}.")
     for line in [[one] for one in trainers] if _refused[kind] else sample_lines(trainers):
@@ -48,13 +50,18 @@ def refusal_of(kind: type) -> str:
     return _refused.get(kind, "")
 
 
+def in_turn_of(kind: type) -> str:
+    """Return why trainers of a class stepped in turn in the last pack of this process; empty: none did."""
+    return _in_turn.get(kind, "")
+
+
 def _train_line(trainers: list[Any]) -> None:
     """Train a unit of trainers that have the same batches."""
     try:
         _Unit(trainers).train()
     except NotTogetherError as error:  # before the first step
         kind = type(trainers[0])
-        _refused[kind] = str(error)
+        _refused[kind], _in_turn[kind] = str(error), ""
         _say(kind, f"these trainings are not packed: {error}.")
         for trainer in trainers:
             trainer.train()
@@ -99,10 +106,14 @@ def _runs_of(trainers: Sequence[Any], batch: tuple[Any, ...]) -> list[StackedMem
     """Return what trains each trainer: stacks of alike ones, and steps in turn for the rest."""
     found: list[StackedMembers | StepsInTurn] = []
     rest: list[Any] = []
-    for structure, alike in by_structure(trainers):
+    structures = by_structure(trainers)
+    known = [structure for structure, _ in structures if structure is not None]
+    unlike = f"they are unlike: {difference_between(known[0], known[1])}" if len(known) > 1 else ""
+    _note_in_turn(type(trainers[0]), unlike)
+    for structure, alike in structures:
         try:
             if structure is None or len(alike) == 1:
-                raise NotStackedError("" if structure is None else "each has another structure")
+                raise NotStackedError("" if structure is None else unlike)
             stack = StackedMembers(alike, structure)
             stack.prepare(batch)
             found.append(stack)
@@ -128,11 +139,14 @@ def by_structure(trainers: Sequence[Any]) -> list[tuple[Structure | None, list[A
 
 
 def _say_not_stacked(trainer: Any, words: str) -> None:
+    kind = type(trainer)
     if words:
-        _say(
-            type(trainer),
-            f"these trainings share each batch and step in turn, since their weights are not stacked: {words}.",
-        )
+        _note_in_turn(kind, words)
+        _say(kind, f"these trainings share each batch and step in turn, since their weights are not stacked: {words}.")
+
+
+def _note_in_turn(kind: type, words: str) -> None:
+    _in_turn[kind] = _in_turn.get(kind) or words
 
 
 def _say(kind: type, text: str) -> None:

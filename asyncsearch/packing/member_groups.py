@@ -1,0 +1,157 @@
+"""Which members of a pack train as one computation: groups of alike ones, and each of the others by itself."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from asyncsearch.packing.graphed_passes import OperationRecorder
+from asyncsearch.packing.lone_member import LoneMember
+from asyncsearch.packing.member import Member
+from asyncsearch.packing.member_stack import MemberStack
+from asyncsearch.packing.refusals import refusal
+from asyncsearch.packing.structure import difference_between
+
+Group = MemberStack | LoneMember
+
+
+class MemberGroups:
+    """The groups of one pack, which hold the state of its members.
+
+    Args:
+        recorder: records the passes of members that train by themselves; None: nothing is recorded.
+    """
+
+    def __init__(self, recorder: OperationRecorder | None) -> None:
+        self._recorder = recorder
+        self._groups: list[Group] = []
+        self._streams: dict[Group, Any] = {}
+        self._unfit: dict[Member, str] = {}
+        self._unlike: dict[Member, str] = {}
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._groups)
+
+    def of(self, member: Member) -> Group:
+        """Return the group of a member."""
+        return next(group for group in self._groups if member in group.members)
+
+    def stacks(self) -> list[MemberStack]:
+        """Return the groups that train as one computation."""
+        return [group for group in self._groups if isinstance(group, MemberStack)]
+
+    def place(self, members: Sequence[Member]) -> None:
+        """Put each member with those that it is like, and alone if there are none."""
+        clusters: list[tuple[Group | None, list[Member]]] = [(group, []) for group in self._groups]
+        for member in members:
+            own = refusal(member)
+            if own is not None:
+                self._unfit[member] = own
+            joined = None if own is not None else self._cluster_for(member, clusters)
+            clusters.append((None, [member])) if joined is None else joined.append(member)
+        self._groups = [
+            group if not new and group is not None else self._grouped(group, new) for group, new in clusters
+        ]
+
+    def remove(self, members: Sequence[Member]) -> None:
+        """Let members out, their state in their own models and optimizers."""
+        groups: list[Group] = []
+        for group in self._groups:
+            rest = [one for one in group.members if one not in members]
+            if len(rest) == len(group.members):
+                groups.append(group)
+            elif isinstance(group, MemberStack) and len(rest) > 1:
+                group.leave([one for one in group.members if one in members])
+                groups.append(group)
+            else:  # one member alone is faster without a stack
+                for one in group.members:
+                    group.sync(one)
+                groups += map(self._alone, rest)
+        self._groups = groups
+
+    def drop(self, group: Group) -> None:
+        """Let the members of a group out without writing their state."""
+        self._groups = [one for one in self._groups if one is not group]
+
+    def clear(self) -> None:
+        """Forget all groups, and who is like whom."""
+        self._groups, self._unfit, self._unlike = [], {}, {}
+
+    def sync(self) -> None:
+        """Write the state of all members into their own models and optimizers."""
+        for group in self._groups:
+            for member in group.members:
+                group.sync(member)
+
+    def on_streams(self, device: Any) -> Iterator[tuple[Group, contextlib.AbstractContextManager[Any]]]:
+        """Yield each group with the stream of the device that computes it: unlike groups may overlap on CUDA."""
+        if device is None or device.type != "cuda" or len(self._groups) == 1:
+            for group in self._groups:
+                yield group, contextlib.nullcontext()
+            return
+        # What a stream has freed is kept for this stream: with new ones, each step would take new memory.
+        known = self._streams
+        self._streams = {group: known.get(group) or torch.cuda.Stream(device) for group in self._groups}
+        current = torch.cuda.current_stream(device)
+        for group, stream in self._streams.items():
+            stream.wait_stream(current)
+            yield group, torch.cuda.stream(stream)
+        for stream in self._streams.values():
+            current.wait_stream(stream)
+
+    def unfit(self, members: Sequence[Member]) -> dict[Member, str]:
+        """Return which members train by themselves whomever they are with, and why."""
+        return {member: self._unfit[member] for member in members if member in self._unfit}
+
+    def apart(self, members: Sequence[Member]) -> str:
+        """Return why not all members train as one computation, of one of them; empty: they do."""
+        if len(self._groups) < 2:
+            return ""
+        found = [self._unfit.get(member) or self._unlike.get(member, "") for member in members]
+        return next(filter(None, found), "no member is like another one")
+
+    def describe(self, members: Sequence[Member]) -> list[str]:
+        """Return sentences about what trains as one computation, and why the rest does not."""
+        lines = []
+        for group in self._groups:
+            numbers = [members.index(member) for member in group.members]
+            if isinstance(group, MemberStack):
+                lines.append(f"Members {', '.join(map(str, numbers))} train as one computation.")
+                continue
+            first = group.members[0]
+            reason = self._unfit.get(first) or self._unlike.get(first) or "no other member is like it"
+            lines.append(f"Member {numbers[0]} trains by itself and shares only the input: {reason}.{_graph_of(group)}")
+        return lines
+
+    def _cluster_for(self, member: Member, clusters: list[tuple[Group | None, list[Member]]]) -> list[Member] | None:
+        for group, new in clusters:
+            first = new[0] if group is None else group.members[0]
+            if first not in self._unfit:
+                words = difference_between(first, member)
+                if words is None:
+                    return new
+                self._unlike.setdefault(member, words)
+        return None
+
+    def _grouped(self, group: Group | None, members: list[Member]) -> Group:
+        """Return a group with more members; None: of these alone."""
+        if isinstance(group, MemberStack):
+            group.join(members)
+            return group
+        every = [*(group.members if group is not None else []), *members]
+        return self._alone(every[0]) if len(every) == 1 else MemberStack(every)
+
+    def _alone(self, member: Member) -> LoneMember:
+        return LoneMember(member, self._recorder if member.may_be_recorded else None)
+
+
+def _graph_of(group: LoneMember) -> str:
+    """Return a sentence on how its passes are computed, where a graph may do it."""
+    if group.graphed is None:
+        return ""
+    if group.graphed.words:
+        return f" Its passes are no graph: {group.graphed.words}."
+    return " Its passes are a graph." if group.graphed.is_recorded else " Its passes are to be recorded as a graph."
