@@ -163,6 +163,23 @@ def test_the_base_of_the_heading_is_that_of_all_units_and_seeds() -> None:
     assert "accuracy with everything 0.8 (" in str(AblationTable("digits", "accuracy", "max", rows))
 
 
+def test_comparisons_are_counted_and_failures_and_single_seeds_are_said_in_words() -> None:
+    rows = [row("whole", -0.3), row("lost", math.nan, seeds=0, failed=5, p=None)]
+    single = row("failed often", -0.2, seeds=1, failed=4, p=None, low=None, high=None)
+    text = str(AblationTable("digits", "accuracy", "max", [*rows, single]))
+    assert "corrected for 1 comparison (Holm); 1 clear" in text
+    assert "without p: one seed shows no uncertainty" in text
+    assert "9 trials failed or had no finite value and are left out of the means: study.trials_dataframe() says" in text
+    assert "write Ablation(..., seeds=5)" in str(AblationTable("digits", "accuracy", "max", [single]))
+
+
+def test_a_variant_that_ends_exactly_as_the_base_is_named_since_the_code_may_not_ask_for_it() -> None:
+    same = row("custom typo", 0.0, p=1.0, low=None, high=None)
+    assert "no difference at all without custom typo: see that" in str(AblationTable("s", "a", "max", [same]))
+    chance = row("chance", 0.0, p=1.0)
+    assert "no difference at all" not in str(AblationTable("s", "a", "max", [chance]))
+
+
 def test_names_are_shown_as_text_in_notebooks() -> None:
     html = AblationTable("<b>", "a", "max", [row("<script>x</script>", 0.1)])._repr_html_()
     assert "<script>" not in html
