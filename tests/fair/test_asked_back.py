@@ -66,3 +66,10 @@ def test_the_first_workers_that_come_back_go_to_who_comes_first_or_has_least_for
     assert broker.share_of("old") == 0
     orders = broker.handle(WorkersNeeded("old", 0, 5, 0), 2.0)
     assert {order.study: order.workers for order in orders} == shares
+
+
+def test_who_has_most_beyond_its_share_gives_first() -> None:
+    broker = having(10, few=3, many=5)
+    for study, held in (("few", 3), ("many", 5)):
+        broker.handle(WorkersNeeded(study, 0, held, held), 0.0)
+    assert {order.study: order.workers for order in join(broker, "new", 4)} == {"many": 3, "new": 2}

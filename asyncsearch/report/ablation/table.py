@@ -133,10 +133,8 @@ class AblationTable:
         if not tested:
             return ["one seed shows no uncertainty: write Ablation(..., seeds=5)"] if is_single else []
         clear = sum(one.is_clear for one in tested)
-        notes = [
-            f"p: paired t-test over seeds, corrected for {many(len(tested), 'comparison')} (Holm); "
-            f"{clear} clear at {1 - CONFIDENCE:.0%}"
-        ]
+        count = many(len(tested), "comparison")
+        notes = [f"p: paired t-test over seeds, corrected for {count} (Holm); {clear} clear at {1 - CONFIDENCE:.0%}"]
         if any(one.low is None for one in tested):
             notes.append("without an interval: the difference is equal for all seeds, so p is that of the sign test")
         return [*notes, "without p: one seed shows no uncertainty"] if is_single else notes
