@@ -73,3 +73,10 @@ def test_who_has_most_beyond_its_share_gives_first() -> None:
     for study, held in (("few", 3), ("many", 5)):
         broker.handle(WorkersNeeded(study, 0, held, held), 0.0)
     assert {order.study: order.workers for order in join(broker, "new", 4)} == {"many": 3, "new": 2}
+
+
+def test_what_is_asked_for_urgently_is_asked_for_again_only_after_as_long() -> None:
+    broker = having(2, a=2)
+    assert join(broker, "b", 2, now=1.0) == [SetShare("a", 1)]
+    assert broker.handle(TimePassed(), 61.0) == [SetShare("a", 1, is_urgent=True)]
+    assert broker.next_due() == 121.0, "else the clock would run at full speed"

@@ -140,9 +140,11 @@ class AblationTable:
         return [*notes, "without p: one seed shows no uncertainty"] if is_single else notes
 
     def _same_notes(self) -> list[str]:
-        same = [one.ablated for one in self.effects if one.seeds and one.low is None and one.difference == 0]
+        same = [one.ablated for one in self.effects if one.seeds > 1 and one.low is None and one.difference == 0]
         names = printable(cut(", ".join(same), _MOST_NAMED))
-        note = f"no difference at all without {names}: see that the code asks trial.ablation.data, .model or .keeps"
+        note = (
+            f"no difference at all without {names}; should there be one, see that the code asks trial.ablation for it"
+        )
         return [note] if same else []
 
     def _stopped_notes(self) -> list[str]:

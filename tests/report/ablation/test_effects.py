@@ -174,8 +174,8 @@ def test_comparisons_are_counted_and_failures_and_single_seeds_are_said_in_words
 
 
 def test_a_variant_that_ends_exactly_as_the_base_is_named_since_the_code_may_not_ask_for_it() -> None:
-    same = row("custom typo", 0.0, p=1.0, low=None, high=None)
-    assert "no difference at all without custom typo: see that" in str(AblationTable("s", "a", "max", [same]))
+    same = row("typo", 0.0, p=1.0, low=None, high=None)
+    assert "no difference at all without typo; should there be one" in str(AblationTable("s", "a", "max", [same]))
     chance = row("chance", 0.0, p=1.0)
     assert "no difference at all" not in str(AblationTable("s", "a", "max", [chance]))
 
