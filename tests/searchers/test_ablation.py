@@ -172,7 +172,7 @@ def test_a_function_changes_what_it_is_for_and_a_feature_is_one_whether_it_is_dr
     without = TrialAblation(both.variants()[-1].value)
     assert (without.data([]), without.model([])) == (["data"], ["net"])
     assert str(TrialAblation("filled:age")) == str(TrialAblation("feature:age")) == "feature age"
-    with pytest.raises(UsageError, match="leaves 'rows' out is not known .* build the same Ablation"):
+    with pytest.raises(UsageError, match=r"leaves 'rows' out is not known .* build the same Ablation"):
         TrialAblation("rows=data:0123").data([])
     assert chosen(["w[0]"], ["w[0]"], "Net") == ["w[0]"], "a name may look like a pattern"
 
