@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncsearch.ablation.left_out import PARAMETER, Ablated
+from asyncsearch.ablation.left_out import PARAMETER
 from asyncsearch.checking.training_runs import Task, name_of
 from asyncsearch.errors import UsageError
 from asyncsearch.runner.failures import exception_text
@@ -31,14 +31,19 @@ def try_variants(task: Task) -> None:
             trainer.setup(trial.params)
             trainer.try_model()
         except UsageError as error:
-            raise UsageError(f"{name_of(task.trainable)} without {Ablated.of(value)}: {error}") from error
+            raise UsageError(f"{name_of(task.trainable)} {_variant(trial)}: {error}") from error
         except Exception as error:
-            hint = (
-                ""
-                if not trial.ablation.ablated.components
-                else (" A feature that is dropped makes the data narrower: Ablation(..., fill=True) keeps its place.")
-            )
             raise UsageError(
-                f"{name_of(task.trainable)} without {Ablated.of(value)} cannot be computed; correct that first."
-                f"{hint}\n{exception_text(error)}"
+                f"{name_of(task.trainable)} {_variant(trial)} cannot be computed; correct that first.{_hint(trial)}\n"
+                f"{exception_text(error)}"
             ) from error
+
+
+def _variant(trial: StandaloneTrial) -> str:
+    return f"without {trial.ablation}" if trial.ablation else "with everything"
+
+
+def _hint(trial: StandaloneTrial) -> str:
+    if not any(one.kind == "feature" for one in trial.ablation.ablated.components):
+        return ""
+    return " A feature that is dropped makes the data narrower: Ablation(..., fill=True) keeps its place."

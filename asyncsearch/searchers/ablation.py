@@ -57,17 +57,16 @@ class Ablation(Searcher):
 
     def __post_init__(self) -> None:
         for name in ("features", "layers", "custom", "groups"):
-            if isinstance(getattr(self, name), str):
-                raise UsageError(f"{name}={getattr(self, name)!r} is a text: write a list, {name}=[...].")
+            _require_list(name, getattr(self, name))
         object.__setattr__(self, "custom", tuple(self.custom))
         for name in ("features", "layers"):
             if not isinstance(getattr(self, name), Mapping):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
         if not isinstance(self.groups, Mapping):
             raise UsageError(f"groups={self.groups!r}: write name -> list of names, groups={{'body': ['bmi', 'bp']}}.")
-        text = next((members for members in self.groups.values() if isinstance(members, str)), None)
-        if text is not None:
-            raise UsageError(f"groups: {text!r} is a text: write a list of names, as groups={{'body': [{text!r}]}}.")
+        wrong = [one for one in self.groups.values() if isinstance(one, str) or not isinstance(one, Iterable)]
+        if wrong:
+            raise UsageError(f"groups: {wrong[0]!r} is no list of names: write e.g. groups={{'body': ['bmi', 'bp']}}.")
         object.__setattr__(self, "groups", {str(name): tuple(members) for name, members in self.groups.items()})
         object.__setattr__(self, "seeds", _parse_seeds(self.seeds))
         self.variants()
@@ -185,6 +184,13 @@ class AblationState(SearcherState):
         return len(self._variants) * len(self._seeds)
 
 
+def _require_list(name: str, given: object) -> None:
+    if isinstance(given, str):
+        raise UsageError(f"{name}={given!r} is a text: write a list, {name}=[...].")
+    if not isinstance(given, Iterable):
+        raise UsageError(f"{name}={given!r} is no list of names: write {name}=[...], or leave it out.")
+
+
 def _named(kind: str, own_kind: str, given: Any) -> list[tuple[str, Component]]:
     """Return (label, component) of names, or of the user's names -> names or functions."""
     pairs = given.items() if isinstance(given, Mapping) else [(one, one) for one in given]
@@ -192,6 +198,12 @@ def _named(kind: str, own_kind: str, given: Any) -> list[tuple[str, Component]]:
 
 
 def _component(kind: str, own_kind: str, label: str, value: Any) -> Component:
+    if isinstance(value, list | set | dict):
+        word = {"filled": "feature"}.get(kind, kind)
+        raise UsageError(
+            f"Ablation(...): {value!r} is no name of a {word}: write each by itself, and those that are left out "
+            "together in groups={'name': [...]}."
+        )
     if callable(value) and kind != own_kind:
         return Component(own_kind, code_digest(value), label)
     return Component(kind, str(value), label if label != str(value) else "")

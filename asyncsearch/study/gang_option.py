@@ -114,11 +114,11 @@ def gangs_of(gang: Gang | None, workers: int) -> int:
     return workers if gang is None else max(1, workers // gang.size)
 
 
-def gang_notes(gang: Gang | None) -> list[str]:
-    """Return sentences on what a preview supposes of the workers of a trial."""
+def gang_notes(gang: Gang | None, workers: int) -> list[str]:
+    """Return sentences on what a preview supposes of the workers of a trial, of so many."""
     if gang is None or gang.size == 1:
         return []
-    return [f"{gang.size} workers train each trial; the time of a unit is theirs together."]
+    return [f"{min(gang.size, workers)} workers train each trial; the time of a unit is theirs together."]
 
 
 def _words(gang: Gang) -> str:

@@ -17,7 +17,7 @@ from asyncsearch.report.what_if.recorded_units import Speedups
 from asyncsearch.report.what_if.scaling import scaling_of
 from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.study.devices_option import with_devices
-from asyncsearch.study.gang_option import gang_notes, gangs_of
+from asyncsearch.study.gang_option import gang_notes, gangs_of, workers_for
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.warm_start import begin_searcher
@@ -42,7 +42,8 @@ def preview_run(
     require_bounded(what.searcher, num_trials, proposals, "preview")
     asked = positive("num_trials", proposals if num_trials is None else num_trials)
     known = _workers_here(study) if parallelism is None else positive("parallelism", parallelism)
-    workers = known or 1
+    at_once = gangs_of(what.gang, known or 1)
+    workers = workers_for(what.gang, known or 1)
     total = asked if proposals is None else min(asked, proposals)
     warnings = warnings_of(scheduler, None if num_trials is None else asked, proposals)
     cost = cost_of(study.store, seconds_per_unit, like, pack_speedup)
@@ -50,7 +51,6 @@ def preview_run(
     packs = packs_to_simulate(packing, what.packing, pack_speedup, measured, f"preview(pack={pack!r})")
     curve = {} if cost is None else cost.gang_speedup
     scaling = scaling_of(what.gang, workers, gang_speedup, curve, f"preview(gang_speedup={gang_speedup!r})")
-    at_once = gangs_of(what.gang, workers)
     is_special = what.space.has_sequences or getattr(scheduler, "branches", False)
     own: dict[str, Any] = {"space": what.space, "searcher": None if proposals is None else what.searcher}
     with announced(f"simulating a search of {many(total, 'trial')} on {many(workers, 'worker')} ..."):
@@ -59,7 +59,7 @@ def preview_run(
         simulated = expected(scheduler, total, on, cost, config=config, packs=packs, scaling=scaling, **own)
         is_compared = packs.packing is not None and packs.source
         alone = expected(scheduler, total, at_once, cost, config=config, **own) if is_compared or scaling else None
-    warnings += gang_notes(what.gang)
+    warnings += gang_notes(what.gang, workers)
     warnings += notes_of(asked, total, already, scheduler.begin(what.space, config.seed))
     return preview(
         scheduler,

@@ -42,12 +42,21 @@ def test_a_filled_column_has_the_mean_of_the_first_data_in_all_data(kind: str) -
 
 
 def test_arrays_by_name() -> None:
-    data = {"age": np.array([20, 40]), "kind": np.array(["a", "b"]), "pixels": ROWS}
+    data = {"age": np.array([20, 41]), "kind": np.array(["a", "b"]), "pixels": ROWS}
     assert list(without("feature:age", data)) == ["kind", "pixels"]
     filled = without("all=filled:age+filled:kind+filled:pixels", data)
-    assert filled["age"].tolist() == [30.0, 30.0]
+    assert filled["age"].tolist() == [30.5, 30.5]
     assert filled["kind"].tolist() == ["a", "a"]
     assert filled["pixels"].tolist() == [[2.0, 3.0, 40.0]] * 2
+
+
+def test_a_filled_array_by_name_is_a_tensor_as_before_and_has_the_mean_of_the_first_data_in_all_data() -> None:
+    torch = pytest.importorskip("torch")
+    ablation = TrialAblation("filled:age")
+    train, _ = ablation.data(({"age": torch.tensor([1.0, 2.0])}, "labels"))
+    valid, _ = ablation.data(({"age": torch.tensor([7.0])}, "labels"))
+    assert torch.equal(train["age"], torch.tensor([1.5, 1.5]))
+    assert torch.equal(valid["age"], torch.tensor([1.5]))
 
 
 def test_a_pattern_stands_for_all_columns_that_fit_and_a_column_of_that_very_name_for_itself() -> None:

@@ -1,6 +1,13 @@
-"""Which workers are asked back, and when: no more than others wait for, and none that is not needed after all."""
+"""Which workers are asked back, and when: no more than others wait for, and none that is not needed after all.
+
+And who gets those that have come back.
+"""
 
 from __future__ import annotations
+
+from typing import Any
+
+import pytest
 
 from asyncsearch.fair.broker import SetShare, StudyJoined, StudyLeft, TimePassed, WorkerBroker, WorkersNeeded
 
@@ -45,3 +52,31 @@ def test_a_turn_does_not_end_before_its_worker_has_attached() -> None:
     assert join(broker, "b", 1) == []
     assert broker.handle(TimePassed(), 500.0) == [], "its start takes long"
     assert broker.handle(WorkersNeeded("a", 1, 1, 1), 501.0) == [SetShare("a", 0)]
+
+
+@pytest.mark.parametrize(("terms", "shares"), [({"weight": 3.0}, {"a": 1, "b": 2}), ({"priority": 1}, {"b": 3})])
+def test_the_first_workers_that_come_back_go_to_who_comes_first_or_has_least_for_its_weight(
+    terms: dict[str, Any], shares: dict[str, int]
+) -> None:
+    broker = having(8, old=8)
+    for study, own in (("a", {}), ("b", terms)):
+        broker.handle(StudyJoined(study, **own), 1.0)
+        broker.handle(WorkersNeeded(study, 6, 0, 0), 1.0)
+    broker.handle(WorkersNeeded("old", 0, 8, broker.share_of("old")), 1.0)
+    assert broker.share_of("old") == 0
+    orders = broker.handle(WorkersNeeded("old", 0, 5, 0), 2.0)
+    assert {order.study: order.workers for order in orders} == shares
+
+
+def test_who_has_most_beyond_its_share_gives_first() -> None:
+    broker = having(10, few=3, many=5)
+    for study, held in (("few", 3), ("many", 5)):
+        broker.handle(WorkersNeeded(study, 0, held, held), 0.0)
+    assert {order.study: order.workers for order in join(broker, "new", 4)} == {"many": 3, "new": 2}
+
+
+def test_what_is_asked_for_urgently_is_asked_for_again_only_after_as_long() -> None:
+    broker = having(2, a=2)
+    assert join(broker, "b", 2, now=1.0) == [SetShare("a", 1)]
+    assert broker.handle(TimePassed(), 61.0) == [SetShare("a", 1, is_urgent=True)]
+    assert broker.next_due() == 121.0, "else the clock would run at full speed"

@@ -103,6 +103,11 @@ def test_who_lags_most_has_its_gang_if_the_workers_of_its_priority_suffice(asked
             assert shares(asked, workers, lags=lags)[one.study] >= part.rate
 
 
+def test_the_turn_of_a_gang_takes_workers_of_those_that_have_most_for_their_weight() -> None:
+    asked = [Demand("one", 8), Demand("two", 8, 2.0), Demand("gang", 4, sizes=GangSizes(4))]
+    assert shares(asked, 8, lags={"gang": 100.0}) == {"one": 1, "two": 3, "gang": 4}
+
+
 @pytest.mark.parametrize(
     ("workers", "studies"),
     [

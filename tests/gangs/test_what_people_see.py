@@ -31,6 +31,11 @@ def test_a_preview_counts_gangs_and_says_so(tmp_path: Path) -> None:
     assert "2 workers train each trial; the time of a unit is theirs together." in str(seen)
     with pytest.raises(UsageError, match="parallelism=1 counts workers, and each trial trains on 2 workers"):
         study.preview(8, parallelism=1)
+    assert "simulated on 2 workers" in str(study.preview(8, parallelism=3)), "a run would start no third one"
+    with pytest.raises(UsageError, match=r"says what autoscaling gains.*autoscale=Autoscale"):
+        study.preview(8, parallelism=4, gang_speedup={2: 1.5})
+    fewer = digits(tmp_path / "u", Gang(4, min_size=2), Digits, scheduler=FIFO(max_resource=4))
+    assert "3 workers train each trial" in str(fewer.preview(8, parallelism=3))
 
 
 def test_the_table_says_how_many_workers_train_a_trial() -> None:

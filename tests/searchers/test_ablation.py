@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asyncsearch import Ablation, StandaloneTrial, Study, choice, uniform
+from asyncsearch.ablation.layer_names import chosen
 from asyncsearch.ablation.left_out import KINDS, NOTHING, Ablated, Component, TrialAblation
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.space import Space
@@ -89,6 +90,10 @@ def test_the_parameters_that_it_adds_are_its_own(name: str) -> None:
     [
         ({}, "features=\\['age', 'bmi'\\]"),
         ({"features": "age"}, "write a list, features="),
+        ({"features": None}, "features=None is no list of names"),
+        ({"layers": 3}, "layers=3 is no list of names"),
+        ({"layers": {"head": ["fc1", "fc2"]}}, "'fc2'\\] is no name of a layer: .* groups="),
+        ({"features": [["age", "bmi"]], "fill": True}, "'bmi'\\] is no name of a feature: .* groups="),
         ({"features": ["a", "a"]}, "'a' is given twice"),
         ({"features": ["a"], "layers": ["a"]}, "'a' is given twice"),
         ({"layers": [""]}, "has an empty name"),
@@ -101,7 +106,8 @@ def test_the_parameters_that_it_adds_are_its_own(name: str) -> None:
         ({"features": ["a", "b"], "groups": {"g": ["a", "b"], "h": ["b", "a"]}}, "'h' leaves out what 'g' does"),
         ({"layers": ["mix*"], "custom": ["mixup"]}, "'mixup' fits 'mix\\*'"),
         ({"features": {"a": 0, "b": 0}}, "'b' and 'a' are the same feature"),
-        ({"features": ["age"], "groups": {"body": "age"}}, "'age' is a text: write a list of names"),
+        ({"features": ["age"], "groups": {"body": "age"}}, "'age' is no list of names"),
+        ({"features": ["age"], "groups": {"body": 3}}, "groups: 3 is no list of names"),
         ({"features": ["age"], "seeds": True}, "different integers"),
         ({"features": ["age"], "seeds": [0, True]}, "different integers"),
         ({"features": ["age"], "seeds": [0.0]}, "different integers"),
@@ -119,6 +125,7 @@ def test_what_cannot_be_is_answered_by_what_to_write(arguments: dict[str, Any], 
 names = st.text(min_size=1, max_size=6)
 
 
+@example([("custom", "%3A")], "%25=")
 @given(st.lists(st.tuples(st.sampled_from(KINDS), names), min_size=1, max_size=4), st.one_of(st.just(""), names))
 def test_what_is_left_out_is_read_from_the_parameter_as_it_was_written(
     parts: list[tuple[str, str]], label: str
@@ -158,6 +165,16 @@ def test_what_is_left_out_is_known_by_each_of_its_names(searcher: Ablation, name
     without = TrialAblation(searcher.variants()[-1].value)
     asked = {"age", "0", "mixup", "sex", "body", "body.*", "body.0", "s*", "s?", "s1", "head", "lr"}
     assert {name for name in asked if not without.keeps(name)} == names
+
+
+def test_a_function_changes_what_it_is_for_and_a_feature_is_one_whether_it_is_dropped_or_filled() -> None:
+    both = Ablation(features={"rows": lambda x: [*x, "data"]}, layers={"net": lambda x: [*x, "net"]}, pairs=True)
+    without = TrialAblation(both.variants()[-1].value)
+    assert (without.data([]), without.model([])) == (["data"], ["net"])
+    assert str(TrialAblation("filled:age")) == str(TrialAblation("feature:age")) == "feature age"
+    with pytest.raises(UsageError, match=r"leaves 'rows' out is not known .* build the same Ablation"):
+        TrialAblation("rows=data:0123").data([])
+    assert chosen(["w[0]"], ["w[0]"], "Net") == ["w[0]"], "a name may look like a pattern"
 
 
 def test_a_trial_has_the_seed_of_its_parameter(tmp_path: Any) -> None:

@@ -166,3 +166,13 @@ def test_each_variant_is_tried_by_what_it_lacks(tmp_path: Path, searcher: Ablati
     values = [one.value for one in searcher.variants()]
     with pytest.raises(UsageError, match=words):
         try_variants(Task(Digits, {"lr": 0.5, "ablated": values}, 0, 1, 1, {}, tmp_path))
+
+
+def test_a_base_that_cannot_be_computed_is_called_so_and_needs_no_hint_on_features(tmp_path: Path) -> None:
+    class Narrow(Digits):
+        def model(self, hp: Any) -> Any:
+            return torch.nn.Linear(7, 10)
+
+    with pytest.raises(UsageError, match="Narrow with everything cannot be computed") as raised:
+        try_variants(Task(Narrow, {"lr": 0.5, "ablated": ["nothing"]}, 0, 1, 1, {}, tmp_path))
+    assert "fill=True" not in str(raised.value)

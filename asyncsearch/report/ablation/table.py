@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from asyncsearch.errors import UsageError
 from asyncsearch.report.ablation.effects import CONFIDENCE, Effect
 from asyncsearch.report.dataframe import dataframe
-from asyncsearch.report.formatting import many, number
+from asyncsearch.report.formatting import cut, many, number
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.plots.charts import BLUE, FAINT, ORANGE, Plot, load_altair, titled
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _HEADINGS = ("without", "{metric}", "difference", "95% interval", "p", "seeds")
 _ROW_HEIGHT = 24
 _MOST_CHARS = 32
+_MOST_NAMED = 60
 _LEFT = 80
 """Pixels beside the names: another font than the one they are measured in may be a third wider."""
 
@@ -124,26 +125,38 @@ class AblationTable:
         return f"{self.name}: {self.metric} with everything{base} {better}; {many(len(self), 'variant')}"
 
     def _notes(self) -> list[str]:
-        notes = []
-        if any(one.p is None and one.seeds for one in self.effects):
-            notes.append("one seed shows no uncertainty: write Ablation(..., seeds=5)")
-        else:
-            clear = sum(one.is_clear for one in self.effects)
-            notes.append(
-                f"p: paired t-test over seeds, corrected for {many(len(self), 'comparison')} (Holm); "
-                f"{clear} clear at {1 - CONFIDENCE:.0%}"
-            )
-        if any(one.p is not None and one.low is None for one in self.effects):
+        return [*self._test_notes(), *self._same_notes(), *self._stopped_notes(), *self._failed_notes()]
+
+    def _test_notes(self) -> list[str]:
+        tested = [one for one in self.effects if one.p is not None]
+        is_single = any(one.p is None and one.seeds for one in self.effects)
+        if not tested:
+            return ["one seed shows no uncertainty: write Ablation(..., seeds=5)"] if is_single else []
+        clear = sum(one.is_clear for one in tested)
+        count = many(len(tested), "comparison")
+        notes = [f"p: paired t-test over seeds, corrected for {count} (Holm); {clear} clear at {1 - CONFIDENCE:.0%}"]
+        if any(one.low is None for one in tested):
             notes.append("without an interval: the difference is equal for all seeds, so p is that of the sign test")
+        return [*notes, "without p: one seed shows no uncertainty"] if is_single else notes
+
+    def _same_notes(self) -> list[str]:
+        same = [one.ablated for one in self.effects if one.seeds > 1 and one.low is None and one.difference == 0]
+        names = printable(cut(", ".join(same), _MOST_NAMED))
+        note = (
+            f"no difference at all without {names}; should there be one, see that the code asks trial.ablation for it"
+        )
+        return [note] if same else []
+
+    def _stopped_notes(self) -> list[str]:
         units = [one.units for one in self.effects if one.seeds]
-        if len(set(units)) > 1:
-            notes.append(
-                f"variants that were stopped early are compared with the base where they ended, from unit {min(units)}"
-            )
+        note = "variants that were stopped early are compared with the base where they ended, from unit"
+        return [f"{note} {min(units)}"] if len(set(units)) > 1 else []
+
+    def _failed_notes(self) -> list[str]:
         failed = sum(one.failed for one in self.effects)
-        if failed:
-            notes.append(f"{many(failed, 'trial')} failed or had no finite value, and is left out of the means")
-        return notes
+        are = "is" if failed == 1 else "are"
+        note = f"failed or had no finite value and {are} left out of the means: study.trials_dataframe() says why"
+        return [f"{many(failed, 'trial')} {note}"] if failed else []
 
 
 def _p_words(p: float | None) -> str:

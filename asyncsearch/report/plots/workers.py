@@ -77,12 +77,19 @@ def _joint(studies: Sequence[PlottedStudy]) -> Plot:
     if len({*shown}) < len(shown):
         shown = [f"{place} {name}" for place, name in enumerate(shown, 1)]
     found, names = joint_timeline(dict(zip(shown, timelines, strict=True)))
-    return titled(_Sheet(load_altair("plot_timeline()"), found, names).chart(), _title(", ".join(shown), found))
+    title = _joint_title(", ".join(shown), found)
+    return titled(_Sheet(load_altair("plot_timeline()"), found, names).chart(), title)
 
 
 def _title(name: str, found: WorkerTimeline) -> str:
     took, busy = _took(found.elapsed(found.end_s)), share(found.busy_share)
     return f"{cut(name, 40)}: {many(len(found.workers), 'worker')}, busy for {busy} of {took}"
+
+
+def _joint_title(names: str, found: WorkerTimeline) -> str:
+    # Rows are no workers of the cluster here: a slot that changes its study has a row in each.
+    most, busy = many(found.most_at_once, "worker"), share(found.busy_share)
+    return f"{cut(names, 40)}: at most {most} at once, busy for {busy} of their time"
 
 
 def _took(seconds: float) -> str:

@@ -6,6 +6,7 @@ A lane of a lease is a span. It ends with its training, with the loss of its wor
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -99,6 +100,12 @@ class WorkerTimeline(msgspec.Struct):
     def workers(self) -> list[WorkerId]:
         """The workers that attached, or trained, in order."""
         return sorted({one.worker for one in self.presences} | {one for span in self.spans for one in span.workers})
+
+    @property
+    def most_at_once(self) -> int:
+        """The most workers that could get work at the same time."""
+        steps = sorted(step for one in self.presences for step in ((one.start_s, 1), (one.end_s, -1)))
+        return max(itertools.accumulate(change for _, change in steps), default=0)
 
     def elapsed(self, t: float) -> float:
         """Return the seconds from the first record to a time, without pauses."""

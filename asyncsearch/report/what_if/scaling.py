@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from asyncsearch.errors import UsageError
 from asyncsearch.plan.autoscale import Autoscale
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.pack_curves import speedup_at
@@ -61,11 +62,16 @@ def scaling_of(
         where: the call in which it can be given.
 
     Raises:
-        UsageError: what was given breaks its rule.
+        UsageError: what was given breaks its rule, or the study does not scale.
     """
     if given is not None:
         TrainingModel(gang_speedup=given)  # checks it
     if gang is None or gang.autoscale is None:
+        if given is not None:
+            raise UsageError(
+                f"{where} says what autoscaling gains, and the study has none: leave it out, or write Study(..., "
+                "autoscale=Autoscale())."
+            )
         return None
     curve = given if given is not None else measured
     if curve:

@@ -55,7 +55,7 @@ def test_differences_are_of_pairs_of_one_seed_and_tested_as_scipy_does() -> None
 def test_many_comparisons_are_corrected_as_holm_wrote() -> None:
     stats = pytest.importorskip("scipy.stats")
     noise = [0.0, 0.3, -0.2, 0.1, -0.1]
-    shifts = {"layer:a": 0.2, "layer:b": 0.4, "layer:c": 0.0, "layer:d": 3.0}
+    shifts = {"layer:a": 0.2, "layer:b": 0.21, "layer:c": 0.0, "layer:d": 3.0}
     curves: dict[tuple[str, int], Sequence[float]] = {("nothing", seed): [0.0] for seed in range(5)}
     curves |= {(name, seed): [shift + noise[seed]] for name, shift in shifts.items() for seed in range(5)}
     raw = {name: stats.ttest_1samp([shift + one for one in noise], 0.0).pvalue for name, shift in shifts.items()}
@@ -103,6 +103,13 @@ def test_a_variant_that_was_stopped_early_is_compared_where_it_ended() -> None:
     (found,) = effects({("nothing", 0): [8.0, 4.0, 2.0, 1.0], ("layer:fc", 0): [9.0, 7.0]})
     assert (found.base, found.value, found.units) == (4.0, 7.0, 2)
     assert (found.low, found.high, found.p) == (None, None, None)
+
+
+def test_the_units_of_an_effect_are_the_fewest_of_its_pairs() -> None:
+    pytest.importorskip("scipy.stats")
+    curves = {("nothing", seed): [8.0, 4.0, 2.0] for seed in (0, 1)}
+    (found,) = effects(curves | {("layer:fc", 0): [9.0, 7.0, 5.0], ("layer:fc", 1): [9.0]})
+    assert found.units == 1
 
 
 def test_failed_trials_and_values_that_are_not_finite_are_counted_and_left_out() -> None:
@@ -161,6 +168,24 @@ def test_the_base_of_the_heading_is_that_of_all_units_and_seeds() -> None:
         row("whole", 0.1, base=0.8),
     ]
     assert "accuracy with everything 0.8 (" in str(AblationTable("digits", "accuracy", "max", rows))
+    assert "accuracy with everything 0.5 (" in str(AblationTable("digits", "accuracy", "max", rows[:2]))
+
+
+def test_comparisons_are_counted_and_failures_and_single_seeds_are_said_in_words() -> None:
+    rows = [row("whole", -0.3), row("lost", math.nan, seeds=0, failed=5, p=None)]
+    single = row("failed often", -0.2, seeds=1, failed=4, p=None, low=None, high=None)
+    text = str(AblationTable("digits", "accuracy", "max", [*rows, single]))
+    assert "corrected for 1 comparison (Holm); 1 clear" in text
+    assert "without p: one seed shows no uncertainty" in text
+    assert "9 trials failed or had no finite value and are left out of the means: study.trials_dataframe() says" in text
+    assert "write Ablation(..., seeds=5)" in str(AblationTable("digits", "accuracy", "max", [single]))
+
+
+def test_a_variant_that_ends_exactly_as_the_base_is_named_since_the_code_may_not_ask_for_it() -> None:
+    same = row("typo", 0.0, p=1.0, low=None, high=None)
+    assert "no difference at all without typo; should there be one" in str(AblationTable("s", "a", "max", [same]))
+    chance = row("chance", 0.0, p=1.0)
+    assert "no difference at all" not in str(AblationTable("s", "a", "max", [chance]))
 
 
 def test_names_are_shown_as_text_in_notebooks() -> None:

@@ -71,7 +71,7 @@ def test_studies_of_one_cluster_are_below_each_other_over_one_time(study: Study)
     picture = plot_timeline(study, study)
     shown = texts(picture.svg)
     assert {"1 test: worker-0", "1 test: worker-2", "2 test: worker-0"} <= set(shown)
-    assert "1 test, 2 test: 6 workers, busy for 85% of 25.5 s" in shown
+    assert "1 test, 2 test: at most 6 workers at once, busy for 85% of their time" in shown
     assert ink_outside(picture.svg) == []
 
 

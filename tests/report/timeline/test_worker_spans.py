@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.actions import AddLane, AnyAction, Assign, EndRun, MoveTrial
+from asyncsearch.actions import AddLane, AnyAction, Assign, DismissWorker, EndRun, MoveTrial
 from asyncsearch.events import (
     AnyEvent,
     DriverStarted,
@@ -21,7 +21,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import Record, SegmentReader
-from asyncsearch.report.timeline.worker_spans import SpanEnd, WorkerTimeline, worker_timeline
+from asyncsearch.report.timeline.worker_spans import SpanEnd, WorkerTimeline, joint_timeline, worker_timeline
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 from tests.report.tools import FAILING, records_of, simulated
@@ -133,6 +133,14 @@ def test_an_event_of_a_lost_worker_ends_no_span_of_the_next_one() -> None:
         (3.0, WorkerLost(WORKER, 1, "it was silent"), []),
     )
     assert [span.end for span in found.spans] == [SpanEnd.LOST, SpanEnd.RUNNING]
+
+
+def test_a_worker_that_changes_its_study_is_one_of_those_that_there_are_at_once() -> None:
+    first = read((0.0, ATTACHED, [assign(lane(1))]), (2.0, ended(), [DismissWorker(WORKER, 1, "no work")]))
+    second = read((2.0, ATTACHED, [assign(lane(1))]), (5.0, ended(), []))
+    found, names = joint_timeline({"first": first, "second": second})
+    assert list(names.values()) == ["first: worker-0", "second: worker-0"]
+    assert found.most_at_once == 1
 
 
 def test_an_empty_journal_has_no_timeline() -> None:
