@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from asyncsearch.errors import UsageError
+from asyncsearch.packing.generators import UnitGenerators
 
 LossFunction = Callable[[Any, Any], Any]
 PRECISIONS = ("float16", "bfloat16")
@@ -60,6 +61,8 @@ class Member:
     loss reads, and that are neither parameters, buffers nor in the batch."""
     may_be_recorded: bool = True
     """Whether its passes may be graphs, where the pack records some."""
+    unit_generators: UnitGenerators | None = None
+    """The generators of its present unit, if it belongs to a trainer; None: only torch's is of its own."""
     by_itself: str = ""
     """Why it trains by itself, whomever it is with; empty: it need not."""
 

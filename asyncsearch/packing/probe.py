@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from asyncsearch.errors import UsageError
+from asyncsearch.packing.generators import draws_outside_torch, states
 from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
@@ -57,8 +58,11 @@ def _compared(members: Sequence[Member], batch: Any) -> str | None:
     alone = [LoneMember(_copy(member)) for member in members]
     together = MemberStack([_copy(member) for member in members])
     for _ in range(_STEPS):
+        before = states()
         with torch.random.fork_rng(devices=[]):
             expected = torch.cat([one.step([batch]) for one in alone])
+        if draws_outside_torch(before):
+            return "its model or loss draws from the generator of Python or of numpy: draw such numbers in data()"
         found = together.step([batch])
         words = _first_difference(expected, found, _LOOSE if members[0].precision else 0.0)
         if words is not None:
@@ -91,4 +95,4 @@ def _copy(member: Member) -> Member:
     if member.generator is not None:
         generator = torch.Generator(member.generator.device)
         generator.set_state(member.generator.get_state())
-    return replace(member, model=model, optimizer=optimizer, scaler=scaler, generator=generator)
+    return replace(member, model=model, optimizer=optimizer, scaler=scaler, generator=generator, unit_generators=None)

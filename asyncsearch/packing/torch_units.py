@@ -158,6 +158,7 @@ class PackedTrainers:
         member = self._members[id(trainer)] = replace(
             member_of(trainer),
             generator=former.generator,
+            unit_generators=former.unit_generators,
             must_equal=former.must_equal,
             by_itself=former.by_itself,
         )

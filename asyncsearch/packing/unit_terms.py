@@ -55,7 +55,7 @@ class UnitTerms:
         """Give the members their terms; return whether any has others than before."""
         owners = {id(unit.trainer): unit for unit in units}
         trainers = {number: unit.trainer for number, unit in owners.items()}
-        self._losses.look(trainers, lambda trainer: batches[owners[id(trainer)].member])
+        self._losses.look(trainers, lambda one: owners[id(one)].batches_of_each_size(batches[owners[id(one)].member]))
         of_batches = _batch_terms(units, batches)
         is_changed = False
         for unit in units:
