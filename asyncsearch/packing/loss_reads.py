@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from asyncsearch.events import MEMORY_KINDS
+from asyncsearch.packing.failures import is_of_all
 from asyncsearch.packing.generators import draws_outside_torch, states
 from asyncsearch.packing.structure import is_equal
 from asyncsearch.trainers.base_trainer import FrameworkTrainer
@@ -63,17 +63,19 @@ class LossReads:
         """Return the present values of all that is known to be read, by words that say what each is."""
         return {_label(kind, name): _value(trainer, kind, name) for kind, name in self._names}
 
-    def watch(self, trainer: Any, batch: Any, *, may_fail: bool = False) -> None:
+    def watch(self, trainer: Any, batch: Any) -> str:
         """Compute the losses of a batch on a copy of the model, training and evaluating, and note what they read.
 
         Args:
             trainer: it is not changed.
             batch: it is on the device.
-            may_fail: whether an error says nothing about the trainer, since the batch was cut.
+
+        Returns:
+            Why they fail; empty: they do not.
         """
         parts = _Parts(vars(trainer))
         spy = _spy(trainer, self, parts)
-        words = ""
+        own = failure = ""
         try:
             model = copy.deepcopy(trainer.net)
             with as_before(trainer), trainer.autocast():
@@ -81,12 +83,13 @@ class LossReads:
                 self._call(spy, model, batch)
                 self._call(spy, model.eval(), batch)
                 if draws_outside_torch(before):
-                    words = "loss() draws from the generator of Python or of numpy: draw such numbers in data()"
+                    own = "loss() draws from the generator of Python or of numpy: draw such numbers in data()"
         except Exception as error:
-            if type(error).__name__ in MEMORY_KINDS:
+            if is_of_all(error):
                 raise
-            words = "" if may_fail else f"its loss fails on a copy of its model ({type(error).__name__}: {error})"
-        self.own = parts.words() or words or self.own
+            failure = f"its loss fails on a copy of its model ({type(error).__name__}: {error})"
+        self.own = parts.words() or own or self.own
+        return failure
 
     def note(self, kind: str, name: str | None = None) -> None:
         """Note that something is read; None: all of it."""
@@ -113,6 +116,7 @@ class LossTerms:
     def __init__(self, reads: LossReads) -> None:
         self._reads = reads
         self._seen: dict[int, dict[str, Any]] = {}
+        self._failures: dict[int, str] = {}
 
     def look(self, trainers: Mapping[int, Any], batches_of: Callable[[Any], Sequence[Any]]) -> None:
         """Watch the losses of trainers that are new, and of those whose values have led them another way.
@@ -126,16 +130,17 @@ class LossTerms:
         for number, trainer in own.items():
             if not self._is_seen(number, trainer):
                 first, *smaller = batches_of(trainer)
-                self._reads.watch(trainer, first)
-                for batch in smaller:
-                    self._reads.watch(trainer, batch, may_fail=True)
+                self._failures[number] = self._reads.watch(trainer, first)
+                for batch in smaller:  # what was cut may be no batch, so that a failure says nothing
+                    self._reads.watch(trainer, batch)
         for number, trainer in own.items():
             if not self._is_seen(number, trainer):
                 self._seen[number] = self._kept(trainer)
 
     def of(self, trainer: Any) -> tuple[Mapping[str, Any], str]:
         """Return what must be equal for a trainer to be trained with others, and why it never is; empty: it may be."""
-        return ({}, "") if has_default_loss(trainer) else (self._seen[id(trainer)], self._reads.own)
+        number = id(trainer)
+        return (self._seen[number], self._reads.own or self._failures[number]) if number in self._seen else ({}, "")
 
     def _is_seen(self, number: int, trainer: Any) -> bool:
         return number in self._seen and is_equal(self._seen[number], self._reads.values(trainer))

@@ -10,6 +10,7 @@ import torch
 from torch.utils import _pytree
 
 from asyncsearch.errors import UsageError
+from asyncsearch.packing.failures import FailedStep, is_of_all
 from asyncsearch.packing.graphed_passes import OperationRecorder
 from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
@@ -202,19 +203,21 @@ class Pack:
     def __exit__(self, *_: object) -> None:
         self.free()
 
-    def step_possible(self, batches: Sequence[Any]) -> list[tuple[list[Member], str]]:
+    def step_possible(self, batches: Sequence[Any]) -> list[FailedStep]:
         """Train as ``step_each`` does each member for which that is possible.
 
         Returns:
-            Those that could not be trained as one computation, and why. They have left the pack, and their own models
-            and optimizers are as they were when they were written last.
+            The groups for which it is not; their members have left the pack.
+
+        Raises:
+            Exception: one that concerns all members, such as too little memory.
         """
-        failed: list[tuple[MemberStack, str]] = []
+        failed: list[FailedStep] = []
         is_one = all(batch is batches[0] for batch in batches)
         self._step([self._moved(batch) for batch in (batches[:1] if is_one else batches)], failed)
-        return [(group.members, words) for group, words in failed]
+        return failed
 
-    def _step(self, batches: list[Any], failed: list[tuple[MemberStack, str]] | None = None) -> Any:
+    def _step(self, batches: list[Any], failed: list[FailedStep] | None = None) -> Any:
         self._require_open()
         if not self.members:
             raise UsageError("The pack has no member: let some join, or make a new pack.")
@@ -223,13 +226,12 @@ class Pack:
             try:
                 with stream:
                     found.append((group.members, group.step(self._chosen(batches, group.members))))
-            except UsageError as error:
-                if failed is None or not isinstance(group, MemberStack):
+            except Exception as error:
+                if failed is None or is_of_all(error):
                     raise
-                failed.append((group, str(error).rstrip(".")))
+                failed.append(FailedStep(group.members, error, is_stack=isinstance(group, MemberStack)))
         self._last = found
-        for group, _ in failed or ():
-            self._drop(group)
+        self._drop([member for step in failed or () for member in step.members])
         result = self._in_order(found)
         self._let_out([one for one in self.members if one.steps is not None and one.taken >= one.steps])
         return result
@@ -243,10 +245,11 @@ class Pack:
             batches = [batches[places[member]] for member in members]
         return batches[:1] if all(batch is batches[0] for batch in batches) else batches
 
-    def _drop(self, group: MemberStack) -> None:
-        """Let the members of a group out without writing their state."""
-        self._groups = [one for one in self._groups if one is not group]
-        self.members = [one for one in self.members if one not in group.members]
+    def _drop(self, members: list[Member]) -> None:
+        """Let all members of some groups out without writing their state."""
+        if members:
+            self._groups = [group for group in self._groups if group.members[0] not in members]
+            self.members = [one for one in self.members if one not in members]
 
     def _in_order(self, found: list[tuple[list[Member], Any]]) -> Any:
         if not found:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree
 
+from asyncsearch.packing.failures import train_or_fail
 from asyncsearch.packing.generators import UnitGenerators, are_same_states, states
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.sample_masks import first_samples
@@ -52,6 +53,8 @@ class PackedUnit:
         self.steps, self.scaler = trainer.steps, trainer.scaler.state_dict()
         self.is_moved = False
         """Whether the trainer's own model and optimizer are no longer as at the beginning of the unit."""
+        self.error: Exception | None = None
+        """Why it cannot be trained, not even by itself."""
 
     @property
     def sizes(self) -> tuple[Any, ...]:
@@ -66,12 +69,12 @@ class PackedUnit:
         return [batch, *(first_samples(batch, one) for one in sorted(found) if one < self.batch_size)]
 
     def train_alone(self) -> None:
-        """Train the unit from its beginning as the trainer does without a pack."""
+        """Train the unit from its beginning as the trainer does without a pack; an error is its own."""
         trainer = self.trainer
         trainer.steps = self.steps
         trainer.scaler.load_state_dict(self.scaler)
         pack = vars(trainer).pop("_pack", None)  # which it would leave
-        trainer.train()
+        train_or_fail(trainer)
         if pack is not None:
             trainer._pack = pack
 

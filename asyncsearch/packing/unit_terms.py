@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from asyncsearch.errors import UsageError
+from asyncsearch.packing.failures import FailedStep, is_of_all
 from asyncsearch.packing.loss_reads import LossReads, LossTerms, as_before
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
@@ -45,11 +47,12 @@ class UnitTerms:
         if [stack for stack in self._pack.stacks() if not self._can_train(stack, units[0].trainer, batches)]:
             self._pack.regroup(anew=True)
 
-    def note_trap(self, members: Sequence[Member], words: str) -> None:
-        """Let members train by themselves, and those of their structure in later packs."""
-        for member in members:
-            member.by_itself = words
-        self._note(self._key(members[0]), words)
+    def note_trap(self, step: FailedStep) -> None:
+        """Let members train by themselves, and those of their structure in later packs if it is due to that."""
+        for member in step.members:
+            member.by_itself = step.words
+        if isinstance(step.error, UsageError):
+            self._note(self._key(step.members[0]), step.words)
 
     def _set(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> bool:
         """Give the members their terms; return whether any has others than before."""
@@ -73,8 +76,14 @@ class UnitTerms:
         stack.is_tried = True
         key = self._key(stack.members[0])
         if key not in _traps:
-            with as_before(trainer):
-                self._note(key, why_not(stack.members[:_MOST_TRIED], batches[stack.members[0]]) or "")
+            try:
+                with as_before(trainer):
+                    self._note(key, why_not(stack.members[:_MOST_TRIED], batches[stack.members[0]]) or "")
+            except Exception as error:  # of one of them, which is found as each trains by itself
+                if is_of_all(error):
+                    raise
+                self.note_trap(FailedStep(stack.members, error, is_stack=True))
+                return False
         for member in stack.members:
             member.by_itself = _traps[key]
         return not _traps[key]
