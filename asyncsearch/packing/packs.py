@@ -289,11 +289,13 @@ class Pack:
         known = self._streams_of
         self._streams_of = {group: known.get(group) or torch.cuda.Stream(device) for group in self._groups}
         current = torch.cuda.current_stream(device)
-        for group, stream in self._streams_of.items():
-            stream.wait_stream(current)
-            yield group, torch.cuda.stream(stream)
-        for stream in self._streams_of.values():
-            current.wait_stream(stream)
+        try:
+            for group, stream in self._streams_of.items():
+                stream.wait_stream(current)
+                yield group, torch.cuda.stream(stream)
+        finally:  # after an error, too, what the others have computed is read
+            for stream in self._streams_of.values():
+                current.wait_stream(stream)
 
     def _place(self, members: Sequence[Member]) -> None:
         """Put each member with those that it is like, and alone if there are none."""
