@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from asyncsearch.packing.generators import drawing_from
 from asyncsearch.packing.graphed_passes import GraphedPasses, OperationRecorder
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.mixed_precision import autocast_of
 from asyncsearch.packing.sample_masks import first_samples
+from asyncsearch.packing.unit_generators import drawing_from
 
 
 class LoneMember:

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from asyncsearch.packing.failures import is_of_all
-from asyncsearch.packing.generators import draws_outside_torch, states
+from asyncsearch.packing.step_failures import is_of_all
 from asyncsearch.packing.structure import is_equal
+from asyncsearch.packing.unit_generators import draws_outside_torch, states
 from asyncsearch.trainers.base_trainer import FrameworkTrainer
 from asyncsearch.trainers.torch import TorchTrainer
 

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.generators import UnitGenerators
+from asyncsearch.packing.unit_generators import UnitGenerators
 
 LossFunction = Callable[[Any, Any], Any]
 PRECISIONS = ("float16", "bfloat16")

@@ -10,12 +10,12 @@ import torch
 from torch.utils import _pytree
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.failures import FailedStep, is_of_all
 from asyncsearch.packing.graphed_passes import OperationRecorder
 from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.refusals import conflict, refusal
+from asyncsearch.packing.step_failures import FailedStep, is_of_all
 from asyncsearch.packing.structure import difference_between
 
 

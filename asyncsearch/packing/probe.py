@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.generators import draws_outside_torch, states
 from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.refusals import conflict, refusal
 from asyncsearch.packing.stacked_model import copied
 from asyncsearch.packing.structure import difference_between
+from asyncsearch.packing.unit_generators import draws_outside_torch, states
 
 _STEPS = 2
 """The second loss shows whether the first update was right."""

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch.utils import _pytree
 
-from asyncsearch.packing.failures import train_or_fail
-from asyncsearch.packing.generators import UnitGenerators, are_same_states, states
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.sample_masks import first_samples
+from asyncsearch.packing.step_failures import train_or_fail
+from asyncsearch.packing.unit_generators import UnitGenerators, are_same_states, states
 from asyncsearch.trainers.sample_lines import grouped, order_of, places_of
 from asyncsearch.trainers.sample_order import Indices, batches, sizes
 from asyncsearch.trainers.torch import TorchTrainer

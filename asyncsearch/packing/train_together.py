@@ -8,7 +8,7 @@ from typing import Any
 
 from asyncsearch.errors import UsageError
 from asyncsearch.events import PackCompiled
-from asyncsearch.packing.failures import train_or_fail
+from asyncsearch.packing.step_failures import train_or_fail
 from asyncsearch.packing.torch_units import PackedTrainers
 from asyncsearch.packing.trainer_refusals import why_not_together
 

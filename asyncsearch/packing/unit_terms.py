@@ -14,7 +14,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.failures import FailedStep, is_of_all
 from asyncsearch.packing.loss_reads import LossReads, LossTerms, as_before
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
@@ -22,6 +21,7 @@ from asyncsearch.packing.probe import why_not
 from asyncsearch.packing.refusals import padding_trap
 from asyncsearch.packing.sample_masks import kinds_of
 from asyncsearch.packing.shared_samples import PackedUnit
+from asyncsearch.packing.step_failures import FailedStep, is_of_all
 from asyncsearch.packing.structure import is_equal
 from asyncsearch.packing.structure_key import structure_key
 
