@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from asyncsearch.packing.step_failures import is_of_all
 from asyncsearch.packing.structure import is_equal
 from asyncsearch.packing.unit_generators import draws_outside_torch, states
 from asyncsearch.trainers.base_trainer import FrameworkTrainer
 from asyncsearch.trainers.torch import TorchTrainer
+from asyncsearch.trainers.unit_errors import is_of_all
 
 _CHANGING = ("net", "parallel", "opt", "scaler", "steps", "_applied", "_pack", "__dict__")
 """Attributes of a trainer that are its own, or change from step to step."""
@@ -250,7 +250,7 @@ def _spy(trainer: Any, reads: LossReads, parts: _Parts) -> Any:
 
     def read(self: Any, name: str) -> Any:
         if name == "hp":
-            return _WatchedValues(own["hp"], "hp", reads)
+            return _WatchedValues(parts.of("hp"), "hp", reads)
         if name == "trial":
             return _WatchedTrial(own["trial"], reads)
         if name in own or name in _COUNTERS or name in _CHANGING:

@@ -15,8 +15,9 @@ from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.refusals import conflict, refusal
-from asyncsearch.packing.step_failures import FailedStep, is_of_all
+from asyncsearch.packing.step_failures import FailedStep
 from asyncsearch.packing.structure import difference_between
+from asyncsearch.trainers.unit_errors import is_of_all
 
 
 class Pack:

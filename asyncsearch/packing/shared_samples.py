@@ -15,11 +15,11 @@ from torch.utils import _pytree
 
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.sample_masks import first_samples
-from asyncsearch.packing.step_failures import train_or_fail
 from asyncsearch.packing.unit_generators import UnitGenerators, are_same_states, states
 from asyncsearch.trainers.sample_lines import grouped, order_of, places_of
 from asyncsearch.trainers.sample_order import Indices, batches, sizes
 from asyncsearch.trainers.torch import TorchTrainer
+from asyncsearch.trainers.unit_errors import train_or_fail
 
 
 class UnitSeeds:

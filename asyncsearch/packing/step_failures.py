@@ -1,15 +1,11 @@
-"""Errors in the common training of several members: whose each of them is."""
+"""A step of a pack that could not train some members."""
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from asyncsearch.errors import UsageError
-from asyncsearch.events import MEMORY_KINDS
 
 
 @dataclass(frozen=True)
@@ -32,28 +28,3 @@ def in_words(error: Exception) -> str:
     """Return the message of an error, with its class where the message is not ours."""
     kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
     return f"{kind}{error}".rstrip(".")
-
-
-def is_of_all(error: Exception) -> bool:
-    """Return whether an error concerns all that the process trains: too little memory, or a device that has failed."""
-    device_errors = getattr(torch, "AcceleratorError", ())
-    return type(error).__name__ in MEMORY_KINDS or isinstance(error, device_errors)
-
-
-def fail(trainer: Any, error: Exception) -> None:
-    """Let an error be that of a trainer: its ``evaluate`` raises it."""
-    trainer.evaluate = functools.partial(_raise, error)
-
-
-def train_or_fail(trainer: Any) -> None:
-    """Train a unit by itself; what it raises is its own."""
-    try:
-        trainer.train()
-    except Exception as error:
-        if is_of_all(error):
-            raise
-        fail(trainer, error)
-
-
-def _raise(error: Exception) -> None:
-    raise error

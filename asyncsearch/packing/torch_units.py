@@ -26,10 +26,11 @@ from asyncsearch.packing.graphed_passes import CudaGraphs
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
 from asyncsearch.packing.shared_samples import EqualData, PackedUnit, SampleLine, UnitSeeds, sample_lines
-from asyncsearch.packing.step_failures import FailedStep, fail
+from asyncsearch.packing.step_failures import FailedStep
 from asyncsearch.packing.trainer_refusals import member_of, why_not_together
 from asyncsearch.packing.unit_compiler import UnitCompiler
 from asyncsearch.packing.unit_terms import UnitTerms
+from asyncsearch.trainers.unit_errors import fail
 
 
 class PackedTrainers:

@@ -8,9 +8,9 @@ from typing import Any
 
 from asyncsearch.errors import UsageError
 from asyncsearch.events import PackCompiled
-from asyncsearch.packing.step_failures import train_or_fail
 from asyncsearch.packing.torch_units import PackedTrainers
 from asyncsearch.packing.trainer_refusals import why_not_together
+from asyncsearch.trainers.unit_errors import train_or_fail
 
 _refused: dict[type, str] = {}
 """Trainer classes that were last trained one after another, with the reason."""

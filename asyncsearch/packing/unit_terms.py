@@ -21,9 +21,10 @@ from asyncsearch.packing.probe import why_not
 from asyncsearch.packing.refusals import padding_trap
 from asyncsearch.packing.sample_masks import kinds_of
 from asyncsearch.packing.shared_samples import PackedUnit
-from asyncsearch.packing.step_failures import FailedStep, is_of_all
+from asyncsearch.packing.step_failures import FailedStep
 from asyncsearch.packing.structure import is_equal
 from asyncsearch.packing.structure_key import structure_key
+from asyncsearch.trainers.unit_errors import is_of_all
 
 _MOST_TRIED = 4
 """Members of which copies are trained: more of them would find nothing else."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ LATER = [{"lr": 0.1, "label_smoothing": 0.1}, {"lr": 0.1, "label_smoothing": 0.3
 
 def trained(kind: type[Any], settings: list[dict[str, Any]], folder: Path) -> float:
     """Train a unit of trainers packed and alone, and return the largest difference of checkpoints and metrics."""
-    packed, alone = ([trainer(kind, one) for one in settings] for _ in range(2))
+    packed, alone = ([trainer(kind, copy.deepcopy(one)) for one in settings] for _ in range(2))
     kind.train_pack(packed)
     metrics = [kind.evaluate_pack(packed), [unit_alone(one) for one in alone]]
     files = [[saved(one, folder / "state") for one in trainers] for trainers in (packed, alone)]
@@ -275,6 +276,12 @@ class Defaulting(Blobs):
         return smoothed(model, batch, self.hp.setdefault("other", 0.2))
 
 
+class Appending(Blobs):
+    def loss(self, model: Any, batch: Any) -> Any:
+        self.hp["widths"].append(len(self.hp["widths"]))
+        return smoothed(model, batch) * (1 + 0.01 * len(self.hp["widths"]))
+
+
 class Averaging(Blobs):
     """Weighs by a running mean, a tensor that it changes in place."""
 
@@ -319,6 +326,7 @@ class WarmedUp(Blobs):
         (WarmedUp, "loss() reads or writes self.steps"),
         (Counting, "loss() changes self.calls, which a pack does for one trainer only"),
         (Defaulting, "loss() changes self.hp, which a pack does for one trainer only"),
+        (Appending, "loss() changes self.hp, which a pack does for one trainer only"),
         (Averaging, "loss() changes self.mean"),
         (Streaming, "loss() reads self.scales, a generator, which cannot be copied"),
         (MixingUp, "loss() draws from the generator of Python or of numpy: draw such numbers in data()"),
@@ -328,7 +336,7 @@ class WarmedUp(Blobs):
 def test_a_loss_that_uses_what_no_two_trainers_share_trains_each_by_itself_and_says_so(
     kind: type[Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert trained(kind, FIRST, tmp_path) < 1e-12
+    assert trained(kind, [{**one, "widths": []} for one in FIRST], tmp_path) < 1e-12
     assert words in kind.pack_refusal()
     assert words in capsys.readouterr().err
 
