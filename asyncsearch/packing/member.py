@@ -61,10 +61,10 @@ class Member:
     loss reads, and that are neither parameters, buffers nor in the batch."""
     may_be_recorded: bool = True
     """Whether its passes may be graphs, where the pack records some."""
-    unit_generators: UnitGenerators | None = None
-    """The generators of its present unit, if it belongs to a trainer; None: only torch's is of its own."""
     by_itself: str = ""
     """Why it trains by itself, whomever it is with; empty: it need not."""
+    unit_generators: UnitGenerators | None = None
+    """What it draws from in a unit of a ``TorchTrainer``, which sets it; None: only torch's generator is its own."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size"):

@@ -75,6 +75,7 @@ class PackedUnit:
         trainer.scaler.load_state_dict(self.scaler)
         pack = vars(trainer).pop("_pack", None)  # which it would leave
         train_or_fail(trainer)
+        self.generators.take()
         if pack is not None:
             trainer._pack = pack
 

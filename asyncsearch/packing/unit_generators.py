@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -54,6 +53,11 @@ class UnitGenerators:
         self._kind, self._generator = kind, generator
         self._steps = 0
 
+    def take(self) -> None:
+        """Take the present states of the process, after this trainer has trained by itself."""
+        self.states = states()
+        self._generator.set_state(_state_on(self._generator.device))
+
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Draw from those of this trainer."""
@@ -87,17 +91,22 @@ def drawing_from(generator: Any) -> Iterator[None]:
     if generator is None:
         yield
         return
-    device, is_cuda = generator.device, generator.device.type == "cuda"
-    get: Callable[[], Any] = functools.partial(torch.cuda.get_rng_state, device) if is_cuda else torch.get_rng_state
-    put: Callable[[Any], Any] = functools.partial(_set_cuda, device) if is_cuda else torch.set_rng_state
-    before = get()
-    put(generator.get_state())
+    before = _state_on(generator.device)
+    _put_on(generator.device, generator.get_state())
     try:
         yield
     finally:
-        generator.set_state(get())
-        put(before)
+        generator.set_state(_state_on(generator.device))
+        _put_on(generator.device, before)
 
 
-def _set_cuda(device: Any, state: Any) -> None:
-    torch.cuda.set_rng_state(state, device)
+def _state_on(device: Any) -> Any:
+    """Return the state of torch's own generator on a device."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _put_on(device: Any, state: Any) -> None:
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    else:
+        torch.set_rng_state(state)
