@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,7 +37,14 @@ def metrics_together(
     for stack in pack.stacks():
         if _has_defaults([owners[member] for member in stack.members], equal):
             found |= _stack_metrics(stack, owners[stack.members[0]])
-    return [found[member] if (member := members[id(one)]) in found else one.evaluate() for one in trainers]
+    return [found[member] if (member := members[id(one)]) in found else _own(member, one) for one in trainers]
+
+
+def _own(member: Member, trainer: Any) -> Mapping[str, Any]:
+    """Return what a trainer's ``evaluate`` does, with its generators as its unit has left them."""
+    with contextlib.nullcontext() if member.unit_generators is None else member.unit_generators.in_use():
+        found: Mapping[str, Any] = trainer.evaluate()
+    return found
 
 
 def _has_defaults(trainers: Sequence[Any], equal: EqualData) -> bool:

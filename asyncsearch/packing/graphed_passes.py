@@ -15,7 +15,7 @@ Pseudocode of a pass::
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,7 +41,7 @@ class OperationRecorder(Protocol):
     device_type: str
     """Type of the devices that it knows, as torch names it."""
 
-    def record(self, run: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
+    def record(self, run: Callable[[], Any], device: Any) -> tuple[Any, Callable[[], None]]:
         """Run a function, and return its result and what repeats it: the same operations on the same addresses."""
         ...
 
@@ -51,13 +51,33 @@ class CudaGraphs:
 
     device_type = "cuda"
 
-    def record(self, run: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
+    def record(self, run: Callable[[], Any], device: Any) -> tuple[Any, Callable[[], None]]:
         """Capture a graph; what it computes is there after the first replay."""
-        graph = torch.cuda.CUDAGraph()
-        # Other threads of the process may use CUDA meanwhile.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            result = run()
+        if _failed:
+            raise RuntimeError("another recording of this process has failed")
+        graph, before = torch.cuda.CUDAGraph(), (torch.cuda.current_stream(device), torch.cuda.current_stream())
+        try:
+            # Other threads of the process may use CUDA meanwhile.
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream(device), capture_error_mode="thread_local"):
+                result = run()
+        except BaseException:
+            _clean_up(graph, before)
+            raise
         return result, graph.replay
+
+
+_failed: list[Any] = []
+"""The last graph of this process, whose capture has failed: it must stay, since torch's allocator may still ask it."""
+
+
+def _clean_up(graph: Any, streams: Sequence[Any]) -> None:
+    """Undo what torch leaves after a capture that has failed: its stream, and a generator that seems to be captured."""
+    _failed.append(graph)
+    for stream in streams:
+        torch.cuda.set_stream(stream)
+    graph.reset()
+    generator = torch.cuda.default_generators[streams[0].device_index]
+    generator.graphsafe_set_state(generator.clone_state())
 
 
 @dataclass
@@ -125,7 +145,8 @@ class GraphedPasses:
         parameters, buffers = list(self._member.model.parameters()), _copies(self._member.model.buffers())
         self._clear()
         try:
-            loss, replay = self._recorder.record(lambda: self._run(_pytree.tree_unflatten(own, structure)))
+            run, device = lambda: self._run(_pytree.tree_unflatten(own, structure)), parameters[0].device
+            loss, replay = self._recorder.record(run, device)
         except Exception as error:  # whatever a pass does that cannot be recorded
             self._give_up(f"it cannot be recorded ({type(error).__name__}: {_first_line(error)})")
             return None

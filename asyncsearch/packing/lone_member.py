@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,6 +11,7 @@ from asyncsearch.packing.graphed_passes import GraphedPasses, OperationRecorder
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.mixed_precision import autocast_of
 from asyncsearch.packing.sample_masks import first_samples
+from asyncsearch.packing.unit_generators import drawing_from
 
 
 class LoneMember:
@@ -39,7 +38,12 @@ class LoneMember:
         (member,) = self.members
         batch = batches[0] if member.batch_size is None else first_samples(batches[0], member.batch_size)
         member.optimizer.zero_grad()
-        with drawing_from(member.generator):
+        draws = (
+            drawing_from(member.generator)
+            if member.unit_generators is None
+            else member.unit_generators.in_use_for_step()
+        )
+        with draws:
             loss = self._backward(batch) if self.graphed is None else self.graphed.gradients(batch)
         if member.clip_grad_norm is not None:
             if member.scaler is not None:
@@ -61,25 +65,3 @@ class LoneMember:
             loss = member.loss(member.model, batch)
         (loss if member.scaler is None else member.scaler.scale(loss)).backward()
         return loss
-
-
-@contextlib.contextmanager
-def drawing_from(generator: Any) -> Iterator[None]:
-    """Let torch's own generator be that of the member: layers outside a stack draw from no other."""
-    if generator is None:
-        yield
-        return
-    device, is_cuda = generator.device, generator.device.type == "cuda"
-    get: Callable[[], Any] = functools.partial(torch.cuda.get_rng_state, device) if is_cuda else torch.get_rng_state
-    put: Callable[[Any], Any] = functools.partial(_set_cuda, device) if is_cuda else torch.set_rng_state
-    before = get()
-    put(generator.get_state())
-    try:
-        yield
-    finally:
-        generator.set_state(get())
-        put(before)
-
-
-def _set_cuda(device: Any, state: Any) -> None:
-    torch.cuda.set_rng_state(state, device)

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from asyncsearch.errors import UsageError
+from asyncsearch.packing.unit_generators import UnitGenerators
 
 LossFunction = Callable[[Any, Any], Any]
 PRECISIONS = ("float16", "bfloat16")
@@ -62,6 +63,8 @@ class Member:
     """Whether its passes may be graphs, where the pack records some."""
     by_itself: str = ""
     """Why it trains by itself, whomever it is with; empty: it need not."""
+    unit_generators: UnitGenerators | None = None
+    """What it draws from in a unit of a ``TorchTrainer``, which sets it; None: only torch's generator is its own."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size"):

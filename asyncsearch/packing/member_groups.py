@@ -72,9 +72,9 @@ class MemberGroups:
                 groups += map(self._alone, rest)
         self._groups = groups
 
-    def drop(self, group: Group) -> None:
-        """Let the members of a group out without writing their state."""
-        self._groups = [one for one in self._groups if one is not group]
+    def drop(self, members: Sequence[Member]) -> None:
+        """Let all members of some groups out without writing their state."""
+        self._groups = [group for group in self._groups if group.members[0] not in members]
 
     def clear(self) -> None:
         """Forget all groups, and who is like whom."""
@@ -96,11 +96,13 @@ class MemberGroups:
         known = self._streams
         self._streams = {group: known.get(group) or torch.cuda.Stream(device) for group in self._groups}
         current = torch.cuda.current_stream(device)
-        for group, stream in self._streams.items():
-            stream.wait_stream(current)
-            yield group, torch.cuda.stream(stream)
-        for stream in self._streams.values():
-            current.wait_stream(stream)
+        try:
+            for group, stream in self._streams.items():
+                stream.wait_stream(current)
+                yield group, torch.cuda.stream(stream)
+        finally:  # after an error, too, what the others have computed is read
+            for stream in self._streams.values():
+                current.wait_stream(stream)
 
     def unfit(self, members: Sequence[Member]) -> dict[Member, str]:
         """Return which members train by themselves whomever they are with, and why."""

@@ -14,6 +14,8 @@ from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_groups import MemberGroups
 from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.refusals import conflict
+from asyncsearch.packing.step_failures import FailedStep
+from asyncsearch.trainers.unit_errors import is_of_all
 
 
 class Pack:
@@ -190,19 +192,21 @@ class Pack:
     def __exit__(self, *_: object) -> None:
         self.free()
 
-    def step_possible(self, batches: Sequence[Any]) -> list[tuple[list[Member], str]]:
+    def step_possible(self, batches: Sequence[Any]) -> list[FailedStep]:
         """Train as ``step_each`` does each member for which that is possible.
 
         Returns:
-            Those that could not be trained as one computation, and why. They have left the pack, and their own models
-            and optimizers are as they were when they were written last.
+            The groups for which it is not; their members have left the pack.
+
+        Raises:
+            Exception: one that concerns all members, such as too little memory.
         """
-        failed: list[tuple[MemberStack, str]] = []
+        failed: list[FailedStep] = []
         is_one = all(batch is batches[0] for batch in batches)
         self._step([self._moved(batch) for batch in (batches[:1] if is_one else batches)], failed)
-        return [(group.members, words) for group, words in failed]
+        return failed
 
-    def _step(self, batches: list[Any], failed: list[tuple[MemberStack, str]] | None = None) -> Any:
+    def _step(self, batches: list[Any], failed: list[FailedStep] | None = None) -> Any:
         self._require_open()
         if not self.members:
             raise UsageError("The pack has no member: let some join, or make a new pack.")
@@ -211,14 +215,14 @@ class Pack:
             try:
                 with stream:
                     found.append((group.members, group.step(self._chosen(batches, group.members))))
-            except UsageError as error:
-                if failed is None or not isinstance(group, MemberStack):
+            except Exception as error:
+                if failed is None or is_of_all(error):
                     raise
-                failed.append((group, str(error).rstrip(".")))
+                failed.append(FailedStep(group.members, error, is_stack=isinstance(group, MemberStack)))
         self._last = found
-        for group, _ in failed or ():
-            self._groups.drop(group)
-            self.members = [one for one in self.members if one not in group.members]
+        lost = [member for step in failed or () for member in step.members]
+        self._groups.drop(lost)
+        self.members = [one for one in self.members if one not in lost]
         result = self._in_order(found)
         self._let_out([one for one in self.members if one.steps is not None and one.taken >= one.steps])
         return result

@@ -15,6 +15,7 @@ from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.refusals import conflict, refusal
 from asyncsearch.packing.stacked_model import copied
 from asyncsearch.packing.structure import difference_between
+from asyncsearch.packing.unit_generators import draws_outside_torch, states
 
 _STEPS = 2
 """The second loss shows whether the first update was right."""
@@ -57,8 +58,11 @@ def _compared(members: Sequence[Member], batch: Any) -> str | None:
     alone = [LoneMember(_copy(member)) for member in members]
     together = MemberStack([_copy(member) for member in members])
     for _ in range(_STEPS):
+        before = states()
         with torch.random.fork_rng(devices=[]):
             expected = torch.cat([one.step([batch]) for one in alone])
+        if draws_outside_torch(before):
+            return "its model or loss draws from the generator of Python or of numpy: draw such numbers in data()"
         found = together.step([batch])
         words = _first_difference(expected, found, _LOOSE if members[0].precision else 0.0)
         if words is not None:
@@ -91,4 +95,4 @@ def _copy(member: Member) -> Member:
     if member.generator is not None:
         generator = torch.Generator(member.generator.device)
         generator.set_state(member.generator.get_state())
-    return replace(member, model=model, optimizer=optimizer, scaler=scaler, generator=generator)
+    return replace(member, model=model, optimizer=optimizer, scaler=scaler, generator=generator, unit_generators=None)

@@ -6,20 +6,20 @@ their own differ.
 
 from __future__ import annotations
 
-import contextlib
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils import _pytree
 
-from asyncsearch.packing.lone_member import drawing_from
 from asyncsearch.packing.member import Member
+from asyncsearch.packing.sample_masks import first_samples
+from asyncsearch.packing.unit_generators import UnitGenerators, are_same_states, states
 from asyncsearch.trainers.sample_lines import grouped, order_of, places_of
-from asyncsearch.trainers.sample_order import Indices, batches
+from asyncsearch.trainers.sample_order import Indices, batches, sizes
 from asyncsearch.trainers.torch import TorchTrainer
+from asyncsearch.trainers.unit_errors import train_or_fail
 
 
 class UnitSeeds:
@@ -29,15 +29,15 @@ class UnitSeeds:
         self._known: dict[tuple[int, int], tuple[int, Any]] = {}
 
     def seed(self, trainer: Any, member: Member) -> Any:
-        """Seed the generator of a member, and return the states of the generators of Python and numpy."""
+        """Seed the generator of a member, and return the states of the others."""
         key = trainer.trial.seed, trainer.samples // trainer._unit_samples
         if key not in self._known:
             trainer._seed("unit", key[1])
-            self._known[key] = torch.initial_seed(), _states()
-        number, states = self._known[key]
+            self._known[key] = torch.initial_seed(), states()
+        number, found = self._known[key]
         assert member.generator is not None
         member.generator.manual_seed(number)
-        return states
+        return found
 
 
 class PackedUnit:
@@ -47,10 +47,14 @@ class PackedUnit:
         self.trainer, self.member = trainer, member
         self.start, self.size = trainer.samples, trainer._unit_samples
         self.batch_size = trainer._checked_batch_size(trainer._size, self.size)
-        self.states = seeds.seed(trainer, member)
+        found = seeds.seed(trainer, member)
+        self.generators = UnitGenerators(type(trainer), member.generator, found)
+        member.unit_generators = self.generators
         self.steps, self.scaler = trainer.steps, trainer.scaler.state_dict()
         self.is_moved = False
         """Whether the trainer's own model and optimizer are no longer as at the beginning of the unit."""
+        self.error: Exception | None = None
+        """Why it cannot be trained, not even by itself."""
 
     @property
     def sizes(self) -> tuple[Any, ...]:
@@ -58,13 +62,20 @@ class PackedUnit:
         size = self.trainer._size
         return self.batch_size, self.start % size, self.size, size, self.trainer.drop_last
 
+    def batches_of_each_size(self, batch: Any) -> list[Any]:
+        """Return the first batch of the unit, and its beginnings of the sizes that smaller batches of the unit have."""
+        size, drop_last = self.trainer._size, self.trainer.drop_last
+        found = sizes(size, self.start, self.start + self.size, self.batch_size, drop_last=drop_last)
+        return [batch, *(first_samples(batch, one) for one in sorted(found) if one < self.batch_size)]
+
     def train_alone(self) -> None:
-        """Train the unit from its beginning as the trainer does without a pack."""
+        """Train the unit from its beginning as the trainer does without a pack; an error is its own."""
         trainer = self.trainer
         trainer.steps = self.steps
         trainer.scaler.load_state_dict(self.scaler)
         pack = vars(trainer).pop("_pack", None)  # which it would leave
-        trainer.train()
+        train_or_fail(trainer)
+        self.generators.take()
         if pack is not None:
             trainer._pack = pack
 
@@ -77,10 +88,10 @@ class PackedUnit:
         generator = self.member.generator
         assert generator is not None
         drawn = generator.get_state()
-        before = self.states
-        with _drawing(self):
+        before = self.generators.states
+        with self.generators.in_use():
             batch = self.read(indices)
-        is_same = _are_same(before, self.states) and torch.equal(drawn, generator.get_state())
+        is_same = are_same_states(before, self.generators.states) and torch.equal(drawn, generator.get_state())
         return batch, not is_same
 
 
@@ -152,26 +163,6 @@ def _samples_of(trainer: Any, equal: EqualData) -> tuple[Any, ...]:
     is_own = type(trainer).collate is not TorchTrainer.collate and not is_plain(trainer._train_data)
     data = equal.number(trainer._train_data)
     return data, order_of(trainer), places_of(trainer), id(trainer) if is_own else None
-
-
-def _states() -> Any:
-    return random.getstate(), np.random.get_state()  # noqa: NPY002
-
-
-def _are_same(one: Any, other: Any) -> bool:
-    (python, numpy), (python_after, numpy_after) = one, other
-    return python == python_after and all(map(np.array_equal, numpy, numpy_after))
-
-
-@contextlib.contextmanager
-def _drawing(unit: PackedUnit) -> Iterator[None]:
-    """Let a data set draw from the generators of this trainer, not from those that the others have used."""
-    python, numpy = unit.states
-    random.setstate(python)
-    np.random.set_state(numpy)  # noqa: NPY002
-    with drawing_from(unit.member.generator):
-        yield
-    unit.states = _states()
 
 
 def _is_equal(one: Any, other: Any) -> bool:

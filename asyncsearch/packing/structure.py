@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from asyncsearch.packing.dropout_masks import DROPOUTS
@@ -17,6 +18,9 @@ from asyncsearch.packing.update_rules import RULES
 
 _OWN = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
 """Attributes of a module that hold its parts, which are compared by themselves; hooks are refused elsewhere."""
+
+_PROTOCOL = 4
+"""The protocol of pickle that says what an object without a comparison of its own consists of."""
 
 
 def difference_between(one: Member, other: Member) -> str | None:
@@ -100,7 +104,7 @@ def _optimizer_differences(one: Member, other: Member) -> Iterator[str]:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Return whether two attributes of modules mean the same; objects that cannot be compared do not."""
+    """Return whether two attributes of modules mean the same; objects that nothing can compare do not."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -118,7 +122,12 @@ def is_same(one: Any, other: Any) -> bool:
         return is_same((one.func, one.args, one.keywords), (other.func, other.args, other.keywords))
     if isinstance(one, torch.nn.Module):
         return True  # a submodule, which is compared under its own name
+    compares: Any = type(one).__eq__
     try:
+        if isinstance(one, np.ndarray):
+            return one.dtype == other.dtype and bool(np.array_equal(one, other))
+        if compares is object.__eq__:
+            return is_same(one.__reduce_ex__(_PROTOCOL), other.__reduce_ex__(_PROTOCOL))
         return bool(one == other)
     except Exception:
         return False

@@ -8,7 +8,8 @@ Pseudocode of a unit::
         each applies its values at this fraction of the unit to its optimizer
         before the first step: alike ones become one computation, as ``unit_terms`` says
         one step of the pack, on a batch that is read once for all who see the same samples
-    those that could not be computed together after all train their unit by themselves, from its beginning
+    those that could not be computed together after all train their unit by themselves, from its beginning;
+        an error of one that trains by itself is its own
     the state of each is in its own ``net`` and ``opt`` again, so ``evaluate`` and ``save`` are those of the trainer
 """
 
@@ -25,9 +26,11 @@ from asyncsearch.packing.graphed_passes import CudaGraphs
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
 from asyncsearch.packing.shared_samples import EqualData, PackedUnit, SampleLine, UnitSeeds, sample_lines
+from asyncsearch.packing.step_failures import FailedStep
 from asyncsearch.packing.trainer_refusals import member_of, why_not_together
 from asyncsearch.packing.unit_compiler import UnitCompiler
 from asyncsearch.packing.unit_terms import UnitTerms
+from asyncsearch.trainers.unit_errors import fail
 
 
 class PackedTrainers:
@@ -79,7 +82,10 @@ class PackedTrainers:
         self._compiling.unit_over(self._pack, units)
         for unit in units:
             if unit in failed:
-                unit.train_alone()
+                if unit.error is None:
+                    unit.train_alone()
+                else:
+                    fail(unit.trainer, unit.error)
                 self._pack.join(unit.member)
             else:
                 unit.trainer.samples = unit.start + unit.size
@@ -144,16 +150,20 @@ class PackedTrainers:
             self._terms.begin(first, batches)
             self._compiling.begin(self._pack, self.trainers)
         self.has_stepped = True
-        traps = self._pack.step_possible([batches[member] for member in self._pack.members])
+        failures = self._pack.step_possible([batches[member] for member in self._pack.members])
         for unit, _ in found:
             unit.trainer.steps += 1
-        for members, words in traps:
-            self._terms.note_trap(members, words)
-        failed = [(unit, words) for unit, _ in found for members, words in traps if unit.member in members]
-        for unit, words in failed:
-            if unit.is_moved:
-                raise UsageError(f"{words}.")
-        return [unit for unit, _ in failed]
+        return [unit for step in failures for unit in self._failed(step, [unit for unit, _ in found])]
+
+    def _failed(self, step: FailedStep, units: Sequence[PackedUnit]) -> list[PackedUnit]:
+        """Return those of some units that a step could not train."""
+        found = [unit for unit in units if unit.member in step.members]
+        if step.is_stack:
+            self._terms.note_trap(step)
+        for unit in found:
+            if unit.is_moved or not step.is_stack:
+                unit.error = UsageError(f"{step.words}.") if step.is_stack else step.error
+        return found
 
     def _replace(self, trainer: Any) -> Member:
         """Let a trainer go on with the optimizer that it has now, and the weights and generator of the pack."""
@@ -162,6 +172,7 @@ class PackedTrainers:
         member = self._members[id(trainer)] = replace(
             member_of(trainer),
             generator=former.generator,
+            unit_generators=former.unit_generators,
             must_equal=former.must_equal,
             by_itself=former.by_itself,
         )

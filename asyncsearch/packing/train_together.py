@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.events import MEMORY_KINDS, PackCompiled
+from asyncsearch.events import PackCompiled
 from asyncsearch.packing.torch_units import PackedTrainers
 from asyncsearch.packing.trainer_refusals import why_not_together
-from asyncsearch.trainable import TrialInterrupted
+from asyncsearch.trainers.unit_errors import train_or_fail
 
 _refused: dict[type, str] = {}
 """Trainer classes that were last trained one after another, with the reason."""
@@ -60,16 +59,7 @@ def _train(pack: PackedTrainers, trainers: Sequence[Any]) -> None:
 def _train_in_turn(trainers: Sequence[Any]) -> None:
     """Train a unit of each by itself; an error is that of its trainer, so its ``evaluate`` raises it."""
     for trainer in trainers:
-        try:
-            trainer.train()
-        except Exception as error:
-            if isinstance(error, TrialInterrupted) or type(error).__name__ in MEMORY_KINDS:
-                raise
-            trainer.evaluate = functools.partial(_raise, error)
-
-
-def _raise(error: Exception) -> None:
-    raise error
+        train_or_fail(trainer)
 
 
 def refusal_of(kind: type) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from asyncsearch.errors import UsageError
 from asyncsearch.packing.loss_reads import LossReads, LossTerms, as_before
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
@@ -20,8 +21,10 @@ from asyncsearch.packing.probe import why_not
 from asyncsearch.packing.refusals import padding_trap
 from asyncsearch.packing.sample_masks import kinds_of
 from asyncsearch.packing.shared_samples import PackedUnit
+from asyncsearch.packing.step_failures import FailedStep
 from asyncsearch.packing.structure import is_equal
 from asyncsearch.packing.structure_key import structure_key
+from asyncsearch.trainers.unit_errors import is_of_all
 
 _MOST_TRIED = 4
 """Members of which copies are trained: more of them would find nothing else."""
@@ -45,17 +48,18 @@ class UnitTerms:
         if [stack for stack in self._pack.stacks() if not self._can_train(stack, units[0].trainer, batches)]:
             self._pack.regroup(anew=True)
 
-    def note_trap(self, members: Sequence[Member], words: str) -> None:
-        """Let members train by themselves, and those of their structure in later packs."""
-        for member in members:
-            member.by_itself = words
-        self._note(self._key(members[0]), words)
+    def note_trap(self, step: FailedStep) -> None:
+        """Let members train by themselves, and those of their structure in later packs if it is due to that."""
+        for member in step.members:
+            member.by_itself = step.words
+        if isinstance(step.error, UsageError):
+            self._note(self._key(step.members[0]), step.words)
 
     def _set(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> bool:
         """Give the members their terms; return whether any has others than before."""
         owners = {id(unit.trainer): unit for unit in units}
         trainers = {number: unit.trainer for number, unit in owners.items()}
-        self._losses.look(trainers, lambda trainer: batches[owners[id(trainer)].member])
+        self._losses.look(trainers, lambda one: owners[id(one)].batches_of_each_size(batches[owners[id(one)].member]))
         of_batches = _batch_terms(units, batches)
         is_changed = False
         for unit in units:
@@ -73,8 +77,14 @@ class UnitTerms:
         stack.is_tried = True
         key = self._key(stack.members[0])
         if key not in _traps:
-            with as_before(trainer):
-                self._note(key, why_not(stack.members[:_MOST_TRIED], batches[stack.members[0]]) or "")
+            try:
+                with as_before(trainer):
+                    self._note(key, why_not(stack.members[:_MOST_TRIED], batches[stack.members[0]]) or "")
+            except Exception as error:  # of one of them, which is found as each trains by itself
+                if is_of_all(error):
+                    raise
+                self.note_trap(FailedStep(stack.members, error, is_stack=True))
+                return False
         for member in stack.members:
             member.by_itself = _traps[key]
         return not _traps[key]

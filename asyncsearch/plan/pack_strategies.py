@@ -10,7 +10,8 @@ random          any, drawn anew for each lease
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -19,7 +20,6 @@ from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.randomness import below, generator
-from asyncsearch.trial import Params
 
 
 class PackCandidate(msgspec.Struct, frozen=True):
@@ -27,10 +27,14 @@ class PackCandidate(msgspec.Struct, frozen=True):
 
     batch: Batch
     """What is trained; of no use to a strategy."""
-    params: Params
-    """Hyper-parameters of its first stage; not to be changed."""
+    params: Mapping[str, Any]
+    """Hyper-parameters of its first stage; read-only."""
     group: str
     """Trainings of one group are alike: their models have one structure."""
+
+    def __post_init__(self) -> None:
+        # They are those of the trial: a strategy that changed them would change what is trained.
+        msgspec.structs.force_setattr(self, "params", MappingProxyType(self.params))
 
     @property
     def interval(self) -> tuple[int, int]:

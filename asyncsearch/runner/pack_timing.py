@@ -19,6 +19,7 @@ from asyncsearch.runner.pack_memory import PackMemoryProbe
 from asyncsearch.runner.protocol import PackFindings
 from asyncsearch.trainable import Trainer
 from asyncsearch.trainers.pack_probe import WARM_UP, fastest, is_worth_timing, most_that_fit
+from asyncsearch.trainers.unit_errors import train_or_fail
 
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 """On Linux: nanoseconds on a processor, nanoseconds waiting for one, and how often."""
@@ -154,7 +155,7 @@ class PackTiming:
 
     def _train(self, group: Sequence[Trainer]) -> None:
         if len(group) == 1:
-            group[0].train()
+            train_or_fail(group[0])
         elif group:
             self._class.train_pack(group)
             _warm.add(self._class)

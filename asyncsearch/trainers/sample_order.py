@@ -52,6 +52,12 @@ def batches(
         yield at, np.concatenate([indices, order(epoch + 1)[:more]]) if more else indices
 
 
+def sizes(size: int, start: int, stop: int, batch_size: int, *, drop_last: bool = False) -> set[int]:
+    """Return the sizes of what ``batches`` yields."""
+    cuts = _cuts(size, start, stop, batch_size)
+    return {batch_size} if drop_last else {count for _, count in _joined(cuts, batch_size)}
+
+
 def _cuts(size: int, start: int, stop: int, batch_size: int) -> Iterator[tuple[int, int]]:
     """Yield the samples consumed before each batch, and its size."""
     at = start

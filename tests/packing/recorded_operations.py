@@ -38,7 +38,7 @@ class RecordedOperations:
         self.replays = 0
         """How many times one was replayed."""
 
-    def record(self, run: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
+    def record(self, run: Callable[[], Any], device: Any) -> tuple[Any, Callable[[], None]]:
         """Run a function, and keep its operations."""
         operations = _Operations()
         with operations:

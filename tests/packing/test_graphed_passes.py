@@ -6,15 +6,17 @@ repeats, and see as little of what changes; streams and memory of a device are n
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
-from asyncsearch.packing import Member, Pack, pack, torch_units
+from asyncsearch.packing import Member, Pack, graphed_passes, pack, torch_units
 from asyncsearch.packing.member import cross_entropy
 from asyncsearch.packing.torch_units import PackedTrainers
 from tests.packing.alone import clone, difference, largest, state_of, step_alone
@@ -316,6 +318,49 @@ def test_trainers_that_are_unlike_train_by_graphs_where_their_losses_allow_it(
     files = [[saved(one, tmp_path / "state") for one in trainers] for trainers in found]
     assert difference(*files) < CLOSE
     assert (recorder.replays > 0) == is_replayed
+
+
+class FailingCapture:
+    """What torch does where a device ends a capture with an error, as far as it is known without one."""
+
+    def __init__(self) -> None:
+        self.default_generators, self.current = [mock.Mock()], mock.Mock(device_index=0)
+        self.capture = mock.Mock()
+        self.captured = 0
+
+    def CUDAGraph(self) -> Any:
+        return mock.Mock()
+
+    def Stream(self, device: Any) -> Any:
+        return self.capture
+
+    def current_stream(self, device: Any = None) -> Any:
+        return self.current
+
+    def set_stream(self, stream: Any) -> None:
+        self.current = stream
+
+    @contextlib.contextmanager
+    def graph(self, graph: Any, stream: Any, capture_error_mode: str) -> Iterator[None]:
+        self.captured += 1
+        self.current = stream
+        yield
+        raise RuntimeError("operation failed due to a previous error during capture")
+
+
+def test_a_capture_that_fails_leaves_stream_and_generator_as_they_were_and_is_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuda = FailingCapture()
+    monkeypatch.setattr(torch, "cuda", cuda)
+    monkeypatch.setattr(graphed_passes, "_failed", [])
+    before, (generator,) = cuda.current, cuda.default_generators
+    for words in ("previous error during capture", "another recording of this process has failed"):
+        with pytest.raises(RuntimeError, match=words):
+            graphed_passes.CudaGraphs().record(lambda: 1, "cuda:0")
+    assert cuda.current is before
+    generator.graphsafe_set_state.assert_called_once_with(generator.clone_state())
+    assert cuda.captured == len(graphed_passes._failed) == 1
 
 
 def test_on_the_cpu_no_cuda_graph_is_recorded() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -54,6 +56,18 @@ class ByTrial(Blobs):
         return smoothed(model, batch, self.trial.params["label_smoothing"])
 
 
+class ByDifference(Blobs):
+    def loss(self, model: Any, batch: Any) -> Any:
+        return smoothed(model, batch, 0.1 if self.hp != LATER[1] else 0.3)
+
+
+class BySize(Blobs):
+    """Reads it for the last batch of a unit only, which is smaller."""
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        return smoothed(model, batch, 0.0 if len(batch[0]) == self.batch_size else self.hp["label_smoothing"])
+
+
 class ByMode(Blobs):
     """Reads it in evaluation only."""
 
@@ -87,6 +101,37 @@ class ByLayer(Blobs):
         return self.criterion(model(batch[0]), batch[1])
 
 
+class Options:
+    """Settings without a comparison of their own."""
+
+    def __init__(self, label_smoothing: float, is_scaled: bool = False) -> None:
+        self.weights, self.is_scaled = np.array([1.0 - label_smoothing, label_smoothing]), is_scaled
+
+
+class ByOptions(Blobs):
+    def setup(self, hp: Any) -> None:
+        self.options = Options(hp["label_smoothing"])
+        super().setup(hp)
+
+    def update(self, hp: Any) -> None:
+        self.options = Options(hp.get("label_smoothing", self.hp["label_smoothing"]))
+        super().update(hp)
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        return smoothed(model, batch, float(self.options.weights[1]))
+
+
+class Switched(ByOptions):
+    """Its settings change in place, and lead to what no loss has read before."""
+
+    def update(self, hp: Any) -> None:
+        self.options.is_scaled = True
+        super(ByOptions, self).update(hp)
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        return smoothed(model, batch) * (self.hp["scale"] if self.options.is_scaled else 1.0)
+
+
 class OwnFunction(Blobs):
     """Its loss is an attribute of the object."""
 
@@ -102,14 +147,29 @@ class Penalized(Blobs):
         return smoothed(model, batch, self.hp["label_smoothing"]) * (self.hp["scale"] if self.hp["is_scaled"] else 1.0)
 
 
-KINDS = (ByName, ByGet, ByPresence, ByItems, ByKeys, Unpacked, ByTrial, ByMode, ByAttribute, ByLayer, OwnFunction)
+KINDS = (
+    ByName,
+    ByGet,
+    ByPresence,
+    ByItems,
+    ByKeys,
+    Unpacked,
+    ByTrial,
+    ByMode,
+    ByAttribute,
+    ByLayer,
+    OwnFunction,
+    ByDifference,
+    BySize,
+    ByOptions,
+)
 FIRST = [{"lr": rate, "label_smoothing": 0.1} for rate in (0.1, 0.1)]
 LATER = [{"lr": 0.1, "label_smoothing": 0.1}, {"lr": 0.1, "label_smoothing": 0.3, "smooth": 1}]
 
 
 def trained(kind: type[Any], settings: list[dict[str, Any]], folder: Path) -> float:
     """Train a unit of trainers packed and alone, and return the largest difference of checkpoints and metrics."""
-    packed, alone = ([trainer(kind, one) for one in settings] for _ in range(2))
+    packed, alone = ([trainer(kind, copy.deepcopy(one)) for one in settings] for _ in range(2))
     kind.train_pack(packed)
     metrics = [kind.evaluate_pack(packed), [unit_alone(one) for one in alone]]
     files = [[saved(one, folder / "state") for one in trainers] for trainers in (packed, alone)]
@@ -125,7 +185,7 @@ def test_members_of_a_later_pack_whose_losses_read_another_value_train_with_thei
     assert trained(kind, LATER, tmp_path) < 1e-12
 
 
-@pytest.mark.parametrize("kind", [ByName, ByTrial, ByAttribute, ByLayer])
+@pytest.mark.parametrize("kind", [ByName, ByTrial, ByAttribute, ByLayer, ByOptions])
 def test_values_that_a_loss_reads_may_differ_from_a_later_unit_on_and_be_equal_again(
     kind: type[Any], tmp_path: Path
 ) -> None:
@@ -186,6 +246,18 @@ def test_a_hyper_parameter_that_is_read_in_some_trials_only_is_found_when_it_is_
     assert trained(Penalized, scaled, tmp_path) < 1e-12
 
 
+def test_an_attribute_that_changes_in_place_may_lead_a_loss_to_another_hyper_parameter(tmp_path: Path) -> None:
+    units = [[{"lr": rate, "label_smoothing": 0.1, "scale": scale} for rate in (0.1, 0.2)] for scale in (2.0, 3.0)]
+    assert both(Switched, units, tmp_path) < 1e-12
+
+
+@pytest.mark.parametrize("kind", [ByOptions, ByLayer])
+def test_equal_attributes_of_several_trainers_keep_none_apart(kind: type[Any]) -> None:
+    together = PackedTrainers([trainer(kind, {"lr": 0.1, "label_smoothing": 0.1}) for _ in range(2)])
+    together.train()
+    assert together.describe() == ["Members 0, 1 train as one computation."]
+
+
 class OwnNet(Blobs):
     def loss(self, model: Any, batch: Any) -> Any:
         return smoothed(self.net, batch)
@@ -197,6 +269,44 @@ class Counting(Blobs):
     def loss(self, model: Any, batch: Any) -> Any:
         self.calls += 1
         return smoothed(model, batch)
+
+
+class Defaulting(Blobs):
+    def loss(self, model: Any, batch: Any) -> Any:
+        return smoothed(model, batch, self.hp.setdefault("other", 0.2))
+
+
+class Appending(Blobs):
+    def loss(self, model: Any, batch: Any) -> Any:
+        self.hp["widths"].append(len(self.hp["widths"]))
+        return smoothed(model, batch) * (1 + 0.01 * len(self.hp["widths"]))
+
+
+class Averaging(Blobs):
+    """Weighs by a running mean, a tensor that it changes in place."""
+
+    def setup(self, hp: Any) -> None:
+        self.mean = torch.zeros((), dtype=torch.float64)
+        super().setup(hp)
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        found = smoothed(model, batch)
+        return found * (1 + self.mean.mul_(0.9).add_(found.detach(), alpha=0.1))
+
+
+class Streaming(Blobs):
+    def setup(self, hp: Any) -> None:
+        self.scales = (1 / number for number in range(1, 1000))
+        super().setup(hp)
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        return smoothed(model, batch) * next(self.scales)
+
+
+class MixingUp(Blobs):
+    def loss(self, model: Any, batch: Any) -> Any:
+        share = np.random.beta(0.4, 0.4)  # noqa: NPY002
+        return share * smoothed(model, batch) + (1 - share) * smoothed(model, (batch[0].flip(0), batch[1].flip(0)))
 
 
 class ByMethod(Blobs):
@@ -214,14 +324,19 @@ class WarmedUp(Blobs):
     [
         (OwnNet, "loss() reads or writes self.net, which each trainer has of its own"),
         (WarmedUp, "loss() reads or writes self.steps"),
-        (Counting, "loss() writes self.calls, which a pack does for one trainer only"),
+        (Counting, "loss() changes self.calls, which a pack does for one trainer only"),
+        (Defaulting, "loss() changes self.hp, which a pack does for one trainer only"),
+        (Appending, "loss() changes self.hp, which a pack does for one trainer only"),
+        (Averaging, "loss() changes self.mean"),
+        (Streaming, "loss() reads self.scales, a generator, which cannot be copied"),
+        (MixingUp, "loss() draws from the generator of Python or of numpy: draw such numbers in data()"),
         (ByMethod, "loss() calls self.trial.at(): read self.hp instead"),
     ],
 )
 def test_a_loss_that_uses_what_no_two_trainers_share_trains_each_by_itself_and_says_so(
     kind: type[Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert trained(kind, FIRST, tmp_path) < 1e-12
+    assert trained(kind, [{**one, "widths": []} for one in FIRST], tmp_path) < 1e-12
     assert words in kind.pack_refusal()
     assert words in capsys.readouterr().err
 

@@ -467,31 +467,45 @@ def test_unlike_members_share_the_input_and_the_pack_tells_why() -> None:
     assert largest(list(zip(members, alone, strict=True))) < CLOSE
 
 
-def test_a_group_has_one_stream_from_step_to_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a stream frees is kept for it: with new ones, each step would take new memory."""
-    made: list[Any] = []
+class Stream:
+    """Stands in for a stream of a device."""
 
-    class Stream:
-        def __init__(self, device: Any = None) -> None:
-            made.append(self)
+    def __init__(self, device: Any = None) -> None:
+        self.waited: list[Any] = []
 
-        def wait_stream(self, other: Any) -> None:
-            pass
+    def wait_stream(self, other: Any) -> None:
+        self.waited.append(other)
 
-    current = Stream()
+
+@pytest.fixture
+def current(monkeypatch: pytest.MonkeyPatch) -> Stream:
+    """Return the stream that is the current one, on what seems to be a CUDA device."""
+    stream = Stream()
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
     monkeypatch.setattr(Pack, "_device", lambda self: torch.device("cuda"))
     monkeypatch.setattr(Pack, "_moved", lambda self, given: given)
+    return stream
+
+
+def test_a_group_has_one_stream_from_step_to_step(current: Stream) -> None:
+    """What a stream frees is kept for it: with new ones, each step would take new memory."""
     packed = Pack([member(number=0), member("known", number=1), member(number=2)])
     for number in range(3):
         packed.step(batch(number))
-    assert len(made) == 1 + 2
+    assert len(set(current.waited)) == 2
     packed.leave(0)
     packed.step(batch(3))
     assert len(packed._groups._streams) == 2
-    assert len(made) == 1 + 3, "the rest of a group is another one"
+    assert len(set(current.waited)) == 3, "the rest of a group is another one"
+
+
+def test_after_an_error_in_one_group_the_current_stream_waits_for_all(current: Stream) -> None:
+    packed = Pack([member(number=0), member("known", number=1)])
+    with pytest.raises(ValueError, match="unpack"):
+        packed.step((batch(0)[0],))
+    assert set(current.waited) == set(packed._groups._streams.values())
 
 
 def test_an_empty_pack_and_what_is_not_in_it_are_refused() -> None:

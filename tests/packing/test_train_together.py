@@ -256,3 +256,22 @@ def test_an_error_of_one_trial_of_a_pack_is_its_own(tmp_path: Path) -> None:
     assert [end.outcome for end in ends] == [Outcome.RETURNED, Outcome.FAILED, Outcome.RETURNED]
     assert ends[1].error_kind == "UsageError"
     assert values(links[2]) == pytest.approx(values(alone(tmp_path / "alone", Blobs, 2)), abs=1e-12)
+
+
+class Raising(Blobs):
+    """The loss of some trials fails at the last batch of a unit, which has 2 samples."""
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        if len(batch[0]) == 2 and self.hp.get("raises"):
+            raise ValueError("two are too few")
+        return super().loss(model, batch)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_error_of_a_step_is_that_of_the_trials_whose_loss_raises_it(tmp_path: Path, count: int) -> None:
+    wrong = [{"params": {"lr": 0.1, "raises": True}}] * count
+    links, ends = packed(tmp_path / "pack", Raising, {}, *wrong, {})
+    assert [end.outcome for end in ends] == [Outcome.RETURNED, *[Outcome.FAILED] * count, Outcome.RETURNED]
+    assert [end.error_kind for end in ends[1:-1]] == ["ValueError"] * count
+    assert values(links[0]) == pytest.approx(values(alone(tmp_path / "alone", Raising, 0)), abs=1e-12)
+    assert Raising.pack_refusal() == ""

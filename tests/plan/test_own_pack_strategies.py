@@ -29,10 +29,11 @@ WRONG = [
     (lambda choice: None, "returned None: it must return a list of some of choice.others"),
     (lambda choice: iter(choice.others[:1]), "it must return a list of some of choice.others"),
     (lambda choice: [choice.first], "returned trial-0, which is not one of choice.others"),
-    (lambda choice: [choice.others[0].params], r"returned \{'lr': 0.1\}, which is not one of choice.others"),
+    (lambda choice: [choice.others[0].params], r"returned .*\{'lr': 0.1\}.*, which is not one of choice.others"),
     (lambda choice: [choice.others[0]] * 2, "returned trial-1, which .* was returned twice"),
     (Greedy(), "pack_opt=Greedy returned 3 candidates, and choice.count is 2"),
     (lambda choice: [choice.others[next(_CALLS) % 2]], r"gave two answers to one question: .* random.Random\("),
+    (lambda choice: choice.others[0].params.update(lr=5.0), "raised AttributeError: 'mappingproxy' object has no"),
     (lambda choice: [choice.first.params["width"]], "raised KeyError: 'width'. Mend it, then resume the study"),
 ]
 

@@ -38,6 +38,8 @@ class Sum(Trainer):
         self.hp, self.value = dict(hp), 0.0
 
     def train(self) -> None:
+        if self.hp.get("breaks") == "train":
+            raise ValueError("train fails")
         self.value += self.hp["lr"]
 
     @classmethod
@@ -185,6 +187,12 @@ def test_a_failure_of_the_common_unit_is_a_loss_of_each_lane(tmp_path: Path) -> 
     pack = Pack(tmp_path, {}, {}).run()
     assert [(end.outcome, end.error_kind, end.resource) for end in pack.ends] == [(Outcome.FAILED, KILLED, 1)] * 2
     assert "the common step of 2 packed trainings failed: ValueError: shapes differ" in pack.ends[0].error
+
+
+def test_the_failure_of_a_lane_that_is_timed_alone_is_its_own(tmp_path: Path) -> None:
+    pack = Pack(tmp_path, {"params": {"breaks": "train"}}, {}, {}, {}, {}).run(1, 2)
+    assert pack.outcomes() == [Outcome.FAILED, *[Outcome.RETURNED] * 4]
+    assert pack.end_of(0).error_kind == "ValueError"
 
 
 def test_too_little_memory_for_the_common_unit_is_told_as_such(tmp_path: Path) -> None:
