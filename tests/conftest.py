@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if item.get_closest_marker("slow") or item in heavy]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what was imported, millions of objects, with each of which it is slower."""
+    gc.collect()
+    gc.freeze()
