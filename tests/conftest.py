@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -58,12 +60,30 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the tests that need the whole machine one at a time: first, on one worker of xdist; without xdist, last."""
-    heavy = [item for item in items if any(item.get_closest_marker(name) for name in WHOLE_MACHINE)]
-    for item in heavy:
-        item.add_marker(pytest.mark.xdist_group("whole-machine"))
-    items.sort(key=lambda item: item in heavy, reverse=hasattr(config, "workerinput"))
+    """Run the tests that need the whole machine one at a time: first, on one worker of xdist; without xdist, last.
+
+    A worker of xdist takes the other tests file by file, so that what a file makes once is made once: those with the
+    most slow tests first, for the end of a long one would be waited for.
+    """
+    heavy = {item for item in items if any(item.get_closest_marker(name) for name in WHOLE_MACHINE)}
+    slow = {item for item in items if item.get_closest_marker("slow") or item in heavy}
+    if hasattr(config, "workerinput"):
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group("whole-machine" if item in heavy else _file_of(item)))
+        slow_tests = Counter(item.path for item in slow - heavy)
+        items.sort(key=lambda item: (item not in heavy, -slow_tests[item.path]))
+    else:
+        items.sort(key=lambda item: item in heavy)
     if config.getoption("--fast"):
-        slow = [item for item in items if item.get_closest_marker("slow") or item in heavy]
-        config.hook.pytest_deselected(items=slow)
+        config.hook.pytest_deselected(items=[item for item in items if item in slow])
         items[:] = [item for item in items if item not in slow]
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).with_suffix("").as_posix()
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what was imported, millions of objects, with each of which it is slower."""
+    gc.collect()
+    gc.freeze()

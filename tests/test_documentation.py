@@ -6,6 +6,7 @@ A block that cannot run by itself is marked in its first line: ```python fragmen
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -31,8 +32,11 @@ def test_code_runs_as_it_stands_in_the_page(page: Path, tmp_path: Path) -> None:
             pytest.importorskip(package)
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks(page, fragments=False)), encoding="utf-8")
-    command = [sys.executable, str(script)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    # Threads of OpenMP wait for each other by computing, which takes the processor from the tests beside them.
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -20,38 +20,40 @@ def check(state: StudyState) -> None:
     # A checkpoint may turn out to be damaged while its own trial is paused, if other trials continue from it too.
     may_lack = bool(state.plan.reports.nodes) or any(trial.path for trial in state.trials)
     for index, trial in enumerate(state.trials):
-        _hold(trial.id == index, f"trial {index} has id {trial.id}")
-        _hold((trial.state is TrialState.WAITING) == (trial.id in state.waiting), f"{trial.name} and the waiting list")
-        _hold((trial.state is TrialState.RUNNING) == (trial.id in state.open_attempts), f"{trial.name} and its attempt")
+        _hold(trial.id == index, "trial {} has id {}", index, trial.id)
+        _hold((trial.state is TrialState.WAITING) == (trial.id in state.waiting), "{.name} and the waiting list", trial)
+        _hold(
+            (trial.state is TrialState.RUNNING) == (trial.id in state.open_attempts), "{.name} and its attempt", trial
+        )
         is_asked = trial.state in (TrialState.WAITING, TrialState.RUNNING)
-        _hold(is_asked == (state.plan.target_of(trial.id) is not None), f"{trial.name} and its request")
+        _hold(is_asked == (state.plan.target_of(trial.id) is not None), "{.name} and its request", trial)
         paused_without = trial.state is TrialState.PAUSED and trial.checkpoint is None
-        _hold(not paused_without or may_lack, f"{trial.name} is paused without a checkpoint")
+        _hold(not paused_without or may_lack, "{.name} is paused without a checkpoint", trial)
     for number, attempt in state.attempts.items():
-        _hold(attempt.number == number, f"attempt {number} has another lease")
-        _hold(not attempt.is_lost, f"{attempt.lease} is of a lost worker")
-        _hold(state.pool.is_current(attempt.lease.worker, attempt.lease.epoch), f"{attempt.lease} is of a lost worker")
+        _hold(attempt.number == number, "attempt {} has another lease", number)
+        _hold(not attempt.is_lost, "{} is of a lost worker", attempt.lease)
+        _hold(state.pool.is_current(attempt.lease.worker, attempt.lease.epoch), "{} is of a lost worker", attempt.lease)
         slot = state.pool.slots[attempt.lease.worker]
-        _hold(attempt.end is not None or slot.lease == attempt.lease.number, f"{attempt.lease} and its slot")
+        _hold(attempt.end is not None or slot.lease == attempt.lease.number, "{} and its slot", attempt.lease)
         for trial_id in attempt.trials:
-            _hold(state.open_attempts.get(trial_id) == number, f"trial {trial_id} and {attempt.lease}")
+            _hold(state.open_attempts.get(trial_id) == number, "trial {} and {}", trial_id, attempt.lease)
     for trial_id, number in state.open_attempts.items():
-        _hold(trial_id in state.attempts[number].trials, f"trial {trial_id} runs under another lease")
+        _hold(trial_id in state.attempts[number].trials, "trial {} runs under another lease", trial_id)
     training = Counter(a.lease.number for a in state.attempts.values() if a.end is None)
     for slot in state.pool.slots.values():
-        _hold(slot.lease is None or slot.lanes == training[slot.lease], f"worker {slot.worker} and its lanes")
-        _hold((slot.state is SlotState.BUSY) == (slot.lease is not None), f"worker {slot.worker} and its lease")
+        _hold(slot.lease is None or slot.lanes == training[slot.lease], "worker {} and its lanes", slot.worker)
+        _hold((slot.state is SlotState.BUSY) == (slot.lease is not None), "worker {} and its lease", slot.worker)
         for follower in slot.followers:
             other = state.pool.slots[follower]
             is_one = other.leader == slot.worker and other.lease == slot.lease and not other.followers
-            _hold(is_one, f"worker {follower} and the gang of worker {slot.worker}")
+            _hold(is_one, "worker {} and the gang of worker {}", follower, slot.worker)
         leads = slot.leader is None or slot.worker in state.pool.slots[slot.leader].followers
-        _hold(leads, f"worker {slot.worker} and its leader")
-        _hold(not slot.held or slot.state is not SlotState.GONE, f"worker {slot.worker} is gone and keeps checkpoints")
-        _hold(len(set(slot.held)) == len(slot.held) <= KEPT_CHECKPOINTS, f"what worker {slot.worker} keeps")
+        _hold(leads, "worker {} and its leader", slot.worker)
+        _hold(not slot.held or slot.state is not SlotState.GONE, "worker {} is gone and keeps checkpoints", slot.worker)
+        _hold(len(set(slot.held)) == len(slot.held) <= KEPT_CHECKPOINTS, "what worker {} keeps", slot.worker)
         for checkpoint in slot.held if slot.state is SlotState.IDLE else ():
             holder = state.pool.idle_holder(checkpoint)
-            _hold(holder is not None and holder <= slot.worker, f"{checkpoint} and worker {slot.worker} that has it")
+            _hold(holder is not None and holder <= slot.worker, "{} and worker {} that has it", checkpoint, slot.worker)
     holders = [trial.checkpoint for trial in state.trials] + [a.batch.load for a in state.attempts.values()]
     counted = Counter(checkpoint for checkpoint in (*holders, *state.imported) if checkpoint is not None)
     _hold(counted == state.references, "the references to checkpoints")
@@ -64,6 +66,6 @@ def check(state: StudyState) -> None:
     _hold(not state.touched, "a lease was left without its news")
 
 
-def _hold(is_true: bool, what: str) -> None:
+def _hold(is_true: bool, what: str, *named: object) -> None:
     if not is_true:
-        raise InternalError(f"Invariant broken: {what}. Please report this with the study's journal.")
+        raise InternalError(f"Invariant broken: {what.format(*named)}. Please report this with the study's journal.")

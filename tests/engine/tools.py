@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from asyncsearch.actions import Assign
+from asyncsearch.actions import AnyAction, Assign
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import Outcome, Reported, TrainingEnded
+from asyncsearch.events import AnyEvent, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId
+from asyncsearch.journal.format import encode_record
 from asyncsearch.plan.packing import Packing
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -89,9 +91,20 @@ def live_through(world: World, steps: int) -> None:
     world.require_memory()
 
 
-def record(state: StudyState, num_trials: int, workers: int, last: int = 0, **options: Any) -> Recorded:
+class JournalLines(Recorded):
+    """Neither checks the state after each event nor keeps it, which takes a time that grows with the trials."""
+
+    def __call__(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
+        self.last += 1
+        self.lines.append(encode_record(self.last, now, event, actions))
+        self.steps.append((now, event, actions))
+
+
+def record(
+    state: StudyState, num_trials: int, workers: int, last: int = 0, kind: type[Recorded] = Recorded, **options: Any
+) -> Recorded:
     """Run a simulated search to its end and return its journal."""
-    recorded = Recorded(state, last)
+    recorded = kind(state, last)
     options.setdefault("workload", Curves(seed=1, spread=0.5))
     simulation = Simulation(state, workers=workers, watch=recorded, **options)
     end = simulation.run(num_trials)

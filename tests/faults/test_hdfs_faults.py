@@ -78,8 +78,8 @@ def test_a_driver_killed_inside_an_append_loses_nothing(search: Search, append: 
 def test_a_driver_stopped_inside_an_append_is_shut_out_by_the_one_that_took_over(
     search: Search, undisturbed: Study
 ) -> None:
-    first = search.start(stop_at=9, lease_s=2.0)
-    os.waitpid(first.pid, os.WUNTRACED)
+    first = search.start(stop_at=9, lease_s=4.0)  # on a slow machine it would lose a shorter one before it is stopped
+    assert os.WIFSTOPPED(os.waitpid(first.pid, os.WUNTRACED)[1]), search.output()
     second = search.start(lease_s=2.0)
     while second.poll() is None and second.wait(PATIENCE_S) != 0:
         second = search.start(lease_s=2.0)  # the lease of the first one had not run out

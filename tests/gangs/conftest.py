@@ -33,9 +33,8 @@ def digits_alone(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="session")
 def keras_digits_alone(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """Three trials of the trainer ``KerasDigits``, in a process of its own: they set the precision of all of Keras."""
-    from tests.gangs.keras_searches import keras_study
+    """Three trials of the trainer ``KerasDigits``."""
+    from tests.gangs.keras_searches import keras_alone, keras_study
 
     scheduler = ASHA(max_resource=4, reduction_factor=2)
-    made = keras_study(tmp_path_factory.mktemp("keras"), None, scheduler=scheduler)
-    return made.run(3, parallelism=1, display="none")
+    return keras_alone(keras_study(tmp_path_factory.mktemp("keras"), None, scheduler=scheduler, backend="inline"), 3)

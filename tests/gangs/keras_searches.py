@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,30 @@ class KerasDigits(KerasTrainer):
         return keras.optimizers.Adam(hp.get("lr", 0.01) * (1 + hp.get("number", 0)))
 
 
+@contextlib.contextmanager
+def double_precision() -> Iterator[None]:
+    """Let all of Keras have double precision, as ``KerasDigits`` in a process of its own, and then what it had."""
+    before = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float64")
+    try:
+        yield
+    finally:
+        keras.config.set_floatx(before[0])
+        keras.config.set_dtype_policy(before[1])
+
+
+def keras_alone(study: Study, trials: int | None = None) -> Study:
+    """Search on one worker, which is this process."""
+    with double_precision():
+        return study.run(trials, display="none")
+
+
 def digits_where(happen: Happen = nothing) -> type[KerasDigits]:
-    """Return a trainer to whose ranks something happens."""
+    """Return a trainer to whose ranks something happens; a new process does not trace, which takes most of its time."""
 
     class Happening(KerasDigits):
+        run_eagerly = True
+
         def _train_batch(self, batch: Any) -> None:
             happen(self.trial, self.trial.resource + 1, "step")
             super()._train_batch(batch)

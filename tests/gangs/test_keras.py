@@ -26,7 +26,15 @@ from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trainers.rings import Ring
 from tests.faults.shares import IS_ALL, in_the_fault_command
-from tests.gangs.keras_searches import UNITS, KerasDigits, digits_where, keras_study, keras_weights
+from tests.gangs.keras_searches import (
+    UNITS,
+    KerasDigits,
+    digits_where,
+    double_precision,
+    keras_alone,
+    keras_study,
+    keras_weights,
+)
 from tests.gangs.searches import killing, require_same, results
 from tests.trainers.tools import Trial
 
@@ -48,7 +56,7 @@ def test_a_trainer_reaches_the_same_weights_and_promotions_on_every_number_of_wo
 
 @pytest.mark.slow
 def test_ranks_that_are_killed_cost_no_trial_its_results(tmp_path: Path) -> None:
-    alone = keras_study(tmp_path / "alone", None, trials=TRIALS).run(parallelism=1, display="none")
+    alone = keras_alone(keras_study(tmp_path / "alone", None, trials=TRIALS, backend="inline"))
     (tmp_path / "killed").mkdir()
     trainer = digits_where(killing(tmp_path / "killed", MOMENTS))
     study = keras_study(tmp_path / "s", 2, trainer, TRIALS, save_every=1).run(parallelism=2, display="none")
@@ -62,7 +70,7 @@ def test_ranks_that_are_killed_cost_no_trial_its_results(tmp_path: Path) -> None
 @in_the_fault_command
 @pytest.mark.slow
 def test_one_worker_goes_on_from_the_checkpoint_of_two(tmp_path: Path) -> None:
-    alone = keras_study(tmp_path / "alone", None, trials=1).run(parallelism=1, display="none")
+    alone = keras_alone(keras_study(tmp_path / "alone", None, trials=1, backend="inline"))
     (tmp_path / "killed").mkdir()
     trainer = digits_where(killing(tmp_path / "killed", {(0, 2, 1, "step")}, agent=True))
     study = keras_study(tmp_path / "s", Gang(2, min_size=1), trainer, 1, save_every=1)
@@ -132,9 +140,8 @@ def test_what_would_not_train_the_whole_batch_is_refused_in_words(kind: type[Ker
 
 @pytest.fixture
 def _single() -> Iterator[None]:
-    """Let floats be of single precision again for the tests of other files."""
-    yield
-    keras.config.set_floatx("float32")
+    with double_precision():
+        yield
 
 
 def test_a_trainer_that_xla_compiles_is_refused_when_the_study_is_made(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from asyncsearch.store.local import LocalStore
 from asyncsearch.store.manifest import Sharded, manifest_beside
 from tests.faults.shares import names
 from tests.gangs.searches import once
-from tests.gangs.test_strategies import Clipped, Fsdp2, require_same
+from tests.gangs.test_strategies import Clipped, Fsdp2, backend_for, require_same
 
 UNITS = 3
 FILES = {f"checkpoint/shard-{rank}-of-2" for rank in range(2)}
@@ -44,7 +44,7 @@ def searched(store: Store, folder: Path, gang: int | None, trainable: type[Clipp
         metric="loss",
         mode="min",
         name="digits",
-        backend="processes",
+        backend=backend_for(gang),
         store=store,
         workers_per_trial=gang,
         save_every=1,

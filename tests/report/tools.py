@@ -15,7 +15,7 @@ from asyncsearch.simulate import Faults, Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform
 from asyncsearch.store import open_store
 from asyncsearch.trial import TrialState
-from tests.engine.tools import Recorded, make_state, record
+from tests.engine.tools import JournalLines, Recorded, make_state, record
 
 SCHEDULER = ASHA(max_resource=9)
 SPACE = Space.of(
@@ -30,7 +30,7 @@ FAILING = TrialId(4)
 
 def simulated(num_trials: int = 20, **options: Any) -> Recorded:
     options.setdefault("faults", Faults(losses=[Loss(WorkerId(1), 5.5, 2.0)], failures={FAILING: 1}))
-    return record(make_state(SCHEDULER, space=SPACE), num_trials, workers=3, **options)
+    return record(make_state(SCHEDULER, space=SPACE), num_trials, workers=3, kind=JournalLines, **options)
 
 
 def records_of(recorded: Recorded) -> list[Record]:

@@ -1,4 +1,4 @@
-"""The server under attack for a minute; ``scripts/fuzz_server.py`` does it with a million messages."""
+"""The server under attack for some seconds; ``scripts/fuzz_server.py`` does it with a million messages."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ import pytest
 
 from asyncsearch.errors import ProtocolError
 from asyncsearch.rpc.convert import decode_worker
+from tests.faults.shares import IS_ALL
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+MESSAGES = 60_000 if IS_ALL else 15_000
 
 
 @pytest.mark.slow
 def test_an_attacked_server_lives_within_its_bounds_and_the_honest_search_is_right() -> None:
-    command = [sys.executable, str(SCRIPTS / "fuzz_server.py"), "--messages", "60000", "--connections", "1500"]
+    command = [sys.executable, str(SCRIPTS / "fuzz_server.py"), "--messages", str(MESSAGES), "--connections", "1500"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     figures = json.loads(ended.stdout.splitlines()[-1])
     assert figures["complaints"] == []
-    assert figures["hostile_messages"] >= 60_000
+    assert figures["hostile_messages"] >= MESSAGES
     assert figures["trials_completed"] > 0
     assert figures["descriptors_most"] < 1500, "more strangers came than there may be connections"
 

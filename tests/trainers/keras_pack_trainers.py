@@ -112,10 +112,10 @@ def begin_unit(one: Any) -> None:
         one.update(changed)
 
 
-def train_alone(one: Any) -> Mapping[str, Any]:
-    """Train and evaluate a unit without tracing, which takes most of the time."""
+def train_alone(one: Any, is_eager: bool = True) -> Mapping[str, Any]:
+    """Train and evaluate a unit, by default without tracing, which takes longer than a few units."""
     begin_unit(one)
-    tf.config.run_functions_eagerly(True)
+    tf.config.run_functions_eagerly(is_eager)
     try:
         one.train()
         one.trial.resource += 1
@@ -155,12 +155,14 @@ def gap(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     return max(abs(float(one[name]) - float(other[name])) for name in one)
 
 
-def both(kind: type[Any], settings: Sequence[Sequence[Values]], units: int = 2, inside: Any = None) -> float:
+def both(
+    kind: type[Any], settings: Sequence[Sequence[Values]], units: int = 2, inside: Any = None, is_eager: bool = True
+) -> float:
     """Train trainers packed and alone by units, and return the largest difference of states and metrics."""
     packed, alone = ([trainer(kind, *each, inside=inside) for each in settings] for _ in range(2))
     worst = 0.0
     for _ in range(units):
-        metrics = train_together(packed), [train_alone(one) for one in alone]
+        metrics = train_together(packed), [train_alone(one, is_eager) for one in alone]
         worst = max(worst, *map(gap, *metrics), *map(difference, packed, alone))
     return worst
 

@@ -20,8 +20,10 @@ from asyncsearch import Study  # noqa: E402  # after the check for tensorflow
 from asyncsearch.trainers.keras import KerasTrainer  # noqa: E402
 from tests.faults.shares import in_the_fault_command  # noqa: E402
 from tests.packing.joined_searches import (  # noqa: E402
+    MANY,
     dying,
     joined,
+    patient,
     require_results_of_lone_trainings,
     search,
 )
@@ -29,7 +31,6 @@ from tests.spark.cluster import spark_session  # noqa: E402
 from tests.trainers.keras_pack_trainers import DATA, softmax  # noqa: E402
 
 pytestmark = pytest.mark.slow
-TRIALS = 14
 
 
 class Joined(KerasTrainer):
@@ -62,8 +63,8 @@ def _precision() -> Iterator[None]:
 
 
 def require_whole(found: Study, folder: Path) -> None:
-    assert len(found.trials) == TRIALS
-    assert [trial.failures for trial in found.trials] == [0] * TRIALS
+    assert len(found.trials) == MANY
+    assert [trial.failures for trial in found.trials] == [0] * MANY
     tensorflow.config.run_functions_eagerly(True)  # tracing takes most of the time of a lone training
     try:
         require_results_of_lone_trainings(found, Joined, folder)
@@ -72,8 +73,8 @@ def require_whole(found: Study, folder: Path) -> None:
 
 
 def test_a_process_that_is_killed_in_a_pack_that_was_joined_costs_no_trial_its_results(tmp_path: Path) -> None:
-    kind = dying(Joined, tmp_path, "joined")
-    found = search(kind, tmp_path / "s").run(TRIALS, parallelism=1, display="none")
+    kind = dying(patient(Joined, tmp_path, 99, "died"), tmp_path, "joined")
+    found = search(kind, tmp_path / "s").run(MANY, parallelism=1, display="none")
     assert (tmp_path / "died").exists()
     require_whole(found, tmp_path)
 
@@ -82,8 +83,8 @@ def test_a_process_that_is_killed_in_a_pack_that_was_joined_costs_no_trial_its_r
 @pytest.mark.spark
 def test_so_on_spark(tmp_path: Path) -> None:
     with spark_session("local[1]"):
-        kind = dying(Joined, tmp_path, "joined")
-        found = search(kind, tmp_path / "s", backend="spark").run(TRIALS, parallelism=1, display="none")
+        kind = dying(patient(Joined, tmp_path, 99, "died"), tmp_path, "joined")
+        found = search(kind, tmp_path / "s", backend="spark").run(MANY, parallelism=1, display="none")
     assert (tmp_path / "died").exists()
     require_whole(found, tmp_path)
 
@@ -93,8 +94,8 @@ import os, signal, sys
 from pathlib import Path
 from asyncsearch.events import Reported
 from asyncsearch.driver.loop import Driver
-from tests.packing.joined_searches import search
-from tests.trainers.test_keras_joins import TRIALS, Joined
+from tests.packing.joined_searches import MANY, patient, search
+from tests.trainers.test_keras_joins import Joined
 
 handle, left = Driver._handle, [12]
 
@@ -105,7 +106,8 @@ def die(self, event):
         os.kill(os.getpid(), signal.SIGKILL)
 
 Driver._handle = die
-search(Joined, Path(sys.argv[1])).run(TRIALS, parallelism=1, display="none")
+store = Path(sys.argv[1])
+search(patient(Joined, store.parent), store).run(MANY, parallelism=1, display="none")
 """
 
 
@@ -114,6 +116,6 @@ def test_a_driver_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _DRIVER, str(store)]
     ended = subprocess.run(command, cwd=root, capture_output=True, timeout=600, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
-    found = Study.resume(store).run(TRIALS, parallelism=1, display="none")
+    found = Study.resume(store).run(MANY, parallelism=1, display="none")
     assert joined(found)
     require_whole(found, tmp_path)

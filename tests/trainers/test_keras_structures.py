@@ -223,4 +223,4 @@ class Small(Net):
     else [("embedding", "adam"), ("dropout", "nesterov")],
 )
 def test_members_are_within_1e_9_of_their_own_training_after_200_steps(kind: str, optimizer: str) -> None:
-    assert both(Small, numbered(2, kind=kind, optimizer=optimizer), units=20) < 1e-9
+    assert both(Small, numbered(2, kind=kind, optimizer=optimizer), units=20, is_eager=False) < 1e-9

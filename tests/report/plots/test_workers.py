@@ -14,7 +14,7 @@ from asyncsearch.plan.gangs import Gang
 from asyncsearch.report.plots.workers import plot_timeline
 from asyncsearch.simulate import Faults, Loss
 from asyncsearch.study.study import Study
-from tests.engine.tools import make_state, record
+from tests.engine.tools import JournalLines, make_state, record
 from tests.pictures import ink_outside, texts
 from tests.report.tools import SCHEDULER, SPACE, simulated, store_of
 
@@ -28,7 +28,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 def large(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """1,000 trials on 60 workers, of which two are lost, in virtual time."""
     faults = Faults(losses=[Loss(WorkerId(1), 5.5, 2.0), Loss(WorkerId(30), 10.0, 5.0)], failures={TrialId(4): 1})
-    recorded = record(make_state(SCHEDULER, space=SPACE), 1_000, workers=60, faults=faults)
+    recorded = record(make_state(SCHEDULER, space=SPACE), 1_000, workers=60, kind=JournalLines, faults=faults)
     return Study.open(store_of(recorded, tmp_path_factory.mktemp("large") / "study"))
 
 
