@@ -17,8 +17,10 @@ from asyncsearch.plan.pack_groups import grouping_by
 from asyncsearch.plan.pack_strategies import PackCandidate, PackChoice
 from asyncsearch.plan.packing import KnownPacks, Packing, mates, may_join
 
-_WINDOW = 4
+_WINDOW = 8
 """For each training of a pack so many are looked at."""
+_OVERTAKEN = 2
+"""Where a trial that can begin is older than so many times the trials looked at, none is created to fill a pack."""
 _NOTHING = KnownPacks()
 MOST_LOSSES = 1
 """A trial that lost more attempts in a row trains alone: if it ends its process, it alone pays, and is charged."""
@@ -36,20 +38,55 @@ def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[
     held = state.pool.slots[worker].held
     found = candidates(state, packing, 1, held)
     limit = most_lanes(state, packing, found[0].group) if found else 1
+    found = _with_mates(state, packing, limit, held, more)
+    return [found[0].batch, *_chosen(state, packing, limit, found)] if found else []
+
+
+def _with_mates(
+    state: StudyState, packing: Packing, limit: int, held: list[CheckpointRef], more: Callable[[], bool]
+) -> list[PackCandidate]:
+    """Return trainings that can begin now, after as many were let wait as the first one lacks mates."""
     found = candidates(state, packing, limit, held)
-    if found and may_be_packed(state, found[0]) and _share(state, limit) > 1:
-        missing = limit * state.pool.count_idle() - sum(1 for one in found if may_join(found[0], one))
-        for _ in range(missing):
-            if not more():
-                break
+    if not found or not may_be_packed(state, found[0]) or _share(state, limit) < 2:
+        return found
+    missing = limit * state.pool.count_idle() - sum(1 for one in found if may_join(found[0], one))
+    may_come = _repeat(more, missing) == max(0, missing)
+    found = candidates(state, packing, limit, held)
+    room = _WINDOW * limit - len(found)  # bounds the loop: what is trained already is created, and does not wait
+    while may_come and (lacking := min(room, _lacking(state, packing, limit, found))) > 0:
+        may_come = _repeat(more, lacking) == lacking
+        room -= lacking
         found = candidates(state, packing, limit, held)
-    if not found:
-        return []
+    return found
+
+
+def _repeat(more: Callable[[], bool], most: int) -> int:
+    """Let so many more trials wait; return how many did."""
+    return next((count for count in range(most) if not more()), max(0, most))
+
+
+def _lacking(state: StudyState, packing: Packing, limit: int, found: list[PackCandidate]) -> int:
+    """Return how many new trials the strategy lacks; 0: none, or none should be created in place of those passed over.
+
+    A searcher that learns would propose them too early, and a promotion has no mates among them.
+    """
+    if state.searcher.learns or not found or found[0].interval[0] > 0 or not may_be_packed(state, found[0]):
+        return 0
+    oldest = min(one.trial for one in found)
+    if len(state.trials) - oldest > _OVERTAKEN * _WINDOW * limit:
+        return 0  # else one that others always precede would never begin
+    lanes = 1 + len(_chosen(state, packing, limit, found))
+    is_any_passed_over = lanes < sum(1 for one in found if may_join(found[0], one))
+    return _share(state, limit) - lanes if is_any_passed_over else 0
+
+
+def _chosen(state: StudyState, packing: Packing, limit: int, found: list[PackCandidate]) -> list[Batch]:
+    """Return what trains together with the first one."""
     first, share = found[0], _share(state, limit)
     if share < 2 or not may_be_packed(state, first):
-        return [first.batch]
+        return []
     others = [other for other in found[1:] if may_be_packed(state, other)]
-    return [first.batch, *mates(packing, PackChoice(first, others, share - 1, state.next_lease))]
+    return mates(packing, PackChoice(first, others, share - 1, state.next_lease))
 
 
 def may_be_packed(state: StudyState, candidate: PackCandidate) -> bool:
