@@ -20,7 +20,7 @@ from asyncsearch.plan.packing import KnownPacks, Packing, mates, may_join
 _WINDOW = 8
 """For each training of a pack so many are looked at."""
 _OVERTAKEN = 2
-"""Where a trial that can begin is older than so many times the trials looked at, none is created to fill a pack."""
+"""None is created for a pack after so many times the trials looked at have been, since one that can begin was."""
 _NOTHING = KnownPacks()
 MOST_LOSSES = 1
 """A trial that lost more attempts in a row trains alone: if it ends its process, it alone pays, and is charged."""
@@ -47,7 +47,7 @@ def _with_mates(
 ) -> list[PackCandidate]:
     """Return trainings that can begin now, after as many were let wait as the first one lacks mates."""
     found = candidates(state, packing, limit, held)
-    if not found or not may_be_packed(state, found[0]) or _share(state, limit) < 2:
+    if not _may_have_mates(state, limit, found) or _is_one_overtaken(state, limit, found):
         return found
     missing = limit * state.pool.count_idle() - sum(1 for one in found if may_join(found[0], one))
     may_come = _repeat(more, missing) == max(0, missing)
@@ -65,28 +65,38 @@ def _repeat(more: Callable[[], bool], most: int) -> int:
     return next((count for count in range(most) if not more()), max(0, most))
 
 
+def _is_one_overtaken(state: StudyState, limit: int, found: list[PackCandidate]) -> bool:
+    """Return whether a new trial waits while many later ones were created, which would otherwise go on for ever.
+
+    Where trials share nothing, the oldest one comes first, so none does.
+    """
+    new = [one.trial for one in found if not one.is_urgent] if state.plan.is_shared else []
+    return bool(new) and len(state.trials) - min(new) > _OVERTAKEN * _WINDOW * limit
+
+
 def _lacking(state: StudyState, packing: Packing, limit: int, found: list[PackCandidate]) -> int:
     """Return how many new trials the strategy lacks; 0: none, or none should be created in place of those passed over.
 
     A searcher that learns would propose them too early, and a promotion has no mates among them.
     """
-    if state.searcher.learns or not found or found[0].interval[0] > 0 or not may_be_packed(state, found[0]):
+    if not found or state.searcher.learns or found[0].interval[0] > 0:
         return 0
-    oldest = min(one.trial for one in found)
-    if len(state.trials) - oldest > _OVERTAKEN * _WINDOW * limit:
-        return 0  # else one that others always precede would never begin
     lanes = 1 + len(_chosen(state, packing, limit, found))
     is_any_passed_over = lanes < sum(1 for one in found if may_join(found[0], one))
     return _share(state, limit) - lanes if is_any_passed_over else 0
 
 
+def _may_have_mates(state: StudyState, limit: int, found: list[PackCandidate]) -> bool:
+    """Return whether the first one may have company, and is not all that a free worker may take."""
+    return bool(found) and may_be_packed(state, found[0]) and _share(state, limit) > 1
+
+
 def _chosen(state: StudyState, packing: Packing, limit: int, found: list[PackCandidate]) -> list[Batch]:
     """Return what trains together with the first one."""
-    first, share = found[0], _share(state, limit)
-    if share < 2 or not may_be_packed(state, first):
+    if not _may_have_mates(state, limit, found):
         return []
     others = [other for other in found[1:] if may_be_packed(state, other)]
-    return mates(packing, PackChoice(first, others, share - 1, state.next_lease))
+    return mates(packing, PackChoice(found[0], others, _share(state, limit) - 1, state.next_lease))
 
 
 def may_be_packed(state: StudyState, candidate: PackCandidate) -> bool:
