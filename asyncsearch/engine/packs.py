@@ -19,8 +19,10 @@ from asyncsearch.plan.pack_groups import grouping_by
 from asyncsearch.plan.pack_strategies import PackCandidate, PackChoice
 from asyncsearch.plan.packing import KnownPacks, Packing, mates, may_join
 
-_WINDOW = 4
+_WINDOW = 8
 """For each training of a pack so many are looked at."""
+_OVERTAKEN = 2
+"""None is created for a pack after so many times the trials looked at have been, since one that can begin was."""
 _NOTHING = KnownPacks()
 MOST_LOSSES = 1
 """A trial that lost more attempts in a row trains alone: if it ends its process, it alone pays, and is charged."""
@@ -39,21 +41,81 @@ def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[
     held = state.pool.slots[worker].held
     found = candidates(state, packing, 1, held)
     limit = most_lanes(state, packing, found[0].group) if found else 1
+    found, company = _with_mates(state, packing, limit, held, more, emit)
+    return [] if company is None or not found else [found[0].batch, *company]
+
+
+def _with_mates(
+    state: StudyState,
+    packing: Packing,
+    limit: int,
+    held: list[CheckpointRef],
+    more: Callable[[], bool],
+    emit: Emit,
+) -> tuple[list[PackCandidate], list[Batch] | None]:
+    """Let as many trainings wait as the first one lacks mates.
+
+    Returns:
+        Those that can begin now; and what trains together with the first one, None: the user's strategy failed.
+    """
     found = candidates(state, packing, limit, held)
-    if found and may_be_packed(state, found[0]) and _share(state, limit) > 1:
+    if not _may_have_mates(state, limit, found):
+        return found, []
+    may_come, room = False, 0
+    if not _is_one_overtaken(state, limit, found):
         missing = limit * state.pool.count_idle() - sum(1 for one in found if may_join(found[0], one))
-        for _ in range(missing):
-            if not more():
-                break
+        may_come = _repeat(more, missing) == max(0, missing)
         found = candidates(state, packing, limit, held)
-    if not found:
+        room = _WINDOW * limit - len(found)  # bounds the loop: what is trained already is created, and does not wait
+    company = _company(state, packing, limit, found, emit)
+    while may_come and company is not None and (lacking := min(room, _lacking(state, limit, found, company))) > 0:
+        may_come = _repeat(more, lacking) == lacking
+        room -= lacking
+        found = candidates(state, packing, limit, held)
+        company = _company(state, packing, limit, found, emit)
+    return found, company
+
+
+def _repeat(more: Callable[[], bool], most: int) -> int:
+    """Let so many more trials wait; return how many did."""
+    return next((count for count in range(most) if not more()), max(0, most))
+
+
+def _is_one_overtaken(state: StudyState, limit: int, found: list[PackCandidate]) -> bool:
+    """Return whether a new trial waits while many later ones were created, which would otherwise go on for ever.
+
+    Where trials share nothing, the oldest one comes first, so none does.
+    """
+    new = [one.trial for one in found if not one.is_urgent] if state.plan.is_shared else []
+    return bool(new) and len(state.trials) - min(new) > _OVERTAKEN * _WINDOW * limit
+
+
+def _lacking(state: StudyState, limit: int, found: list[PackCandidate], company: list[Batch]) -> int:
+    """Return how many new trials the strategy lacks; 0: none, or none should be created in place of those passed over.
+
+    A searcher that learns would propose them too early, and a promotion has no mates among them.
+    """
+    if not found or state.searcher.learns or found[0].interval[0] > 0:
+        return 0
+    lanes = 1 + len(company)
+    is_any_passed_over = lanes < sum(1 for one in found if may_join(found[0], one))
+    return _share(state, limit) - lanes if is_any_passed_over else 0
+
+
+def _may_have_mates(state: StudyState, limit: int, found: list[PackCandidate]) -> bool:
+    """Return whether the first one may have company, and is not all that a free worker may take."""
+    return bool(found) and may_be_packed(state, found[0]) and _share(state, limit) > 1
+
+
+def _company(
+    state: StudyState, packing: Packing, limit: int, found: list[PackCandidate], emit: Emit
+) -> list[Batch] | None:
+    """Return what trains together with the first one; None: the user's strategy failed."""
+    if not _may_have_mates(state, limit, found):
         return []
-    first, share = found[0], _share(state, limit)
-    if share < 2 or not may_be_packed(state, first):
-        return [first.batch]
     others = [other for other in found[1:] if may_be_packed(state, other)]
-    company = chosen(state, packing, mates, PackChoice(first, others, share - 1, state.next_lease), emit)
-    return [] if company is None else [first.batch, *company]
+    choice = PackChoice(found[0], others, _share(state, limit) - 1, state.next_lease)
+    return chosen(state, packing, mates, choice, emit)
 
 
 def chosen(

@@ -18,6 +18,9 @@ from asyncsearch.searchers.observations import Observed
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 
+_RESULTS = ("reported", "paused", "promoted", "branched", "completed", "stopped", "failed", "ended")
+"""The methods of a listener that state what became of a trial."""
+
 
 class SearcherState(StudyListener):
     """The living half of a searcher, owned by one study.
@@ -28,6 +31,14 @@ class SearcherState(StudyListener):
     max_batch: int | None = None
     """How many trials may begin together on one worker, where a study packs; None: as many as it packs. A searcher that
     learns proposes the later ones of a pack without the results of the earlier ones."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether proposals may depend on results: by default, whether it overrides a method that states one.
+
+        Of a searcher that does not learn, a study that packs creates more trials than begin, to pack alike ones.
+        """
+        return any(getattr(type(self), name) is not getattr(StudyListener, name) for name in _RESULTS)
 
     @abc.abstractmethod
     def propose(self, number: int) -> Params | None:

@@ -41,12 +41,17 @@ PACKED_SCHEDULERS = [
 
 
 def packed_state(
-    scheduler: Scheduler, pack: int | None = 4, space: Space = SPACE, searcher: Any = None, **config: Any
+    scheduler: Scheduler,
+    pack: int | None = 4,
+    space: Space = SPACE,
+    searcher: Any = None,
+    strategy: Any = "plan",
+    **config: Any,
 ) -> StudyState:
     settings: dict[str, Any] = {"study": "test", "metric": "loss", "mode": "min", "seed": 3} | config
     engine = EngineConfig(**settings)
     started = (searcher or RandomSearch()).begin(space, engine.seed)
-    packing = None if pack is None else Packing(pack)
+    packing = None if pack is None else Packing(pack, strategy)
     return StudyState(engine, started, scheduler.begin(space, engine.seed), scheduler.max_resource, packing)
 
 
