@@ -52,8 +52,8 @@ class PackTiming:
         self._in_turn = ""
         """Why some step in turn, as was told."""
         self._watches: bool | None = None
-        self.most: int | None = None
-        """How many lanes may be built, as predicted; None: all."""
+        self.fits: int | None = None
+        """How many lanes have memory enough together, as predicted; None: all, or nobody knows."""
 
     def builds_in_turns(self, lanes: int) -> bool:
         """Return whether the first unit is one in which memory or time is measured, so that lanes are built for it."""
@@ -129,17 +129,22 @@ class PackTiming:
                 taken.append(self._seconds(group))
             found[count] = min(taken) if warming == count else taken[-1]
         self._together = fastest(found) if found and self._measured else None
-        self.most = self._fitting(lanes)
-        if self.most < built:  # to measure took more than fit, which are to train in turns
-            self._together = min(self.most, self._together or self.most)
-        left.extend(build(max(0, self.most - built)))
+        self.fits = self._fits()
+        most = self._fitting(lanes)
+        if most < built:  # to measure took more than fit, which are to train in turns
+            self._together = min(most, self._together or most)
+        left.extend(build(max(0, most - built)))
         self._in_groups(left)
         return [PackSeconds(*one) for one in found.items()] if self._measured else []
 
     def _fitting(self, lanes: int) -> int:
-        """Return how many lanes fit, as far as that is known."""
+        """Return how many of so many lanes fit, as far as that is known."""
+        fits = self._fits()
+        return lanes if fits is None else min(lanes, fits)
+
+    def _fits(self) -> int | None:
         memory = self._memory.found()
-        return lanes if memory is None else min(lanes, most_that_fit(memory))
+        return None if memory is None else most_that_fit(memory)
 
     def _in_groups(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
         """Train a unit of each, as many together as train fastest; nothing is timed."""

@@ -75,6 +75,8 @@ class PackRun:
         """Those that are built and have not ended."""
         self._waiting = [PackedTrainer(number, context) for number, context in contexts.items()]
         """Those that are to be built once there is memory for them."""
+        self._ended = 0
+        """How many lanes have ended since the garbage collector freed what they held."""
 
     def run(self) -> None:
         """Train all lanes to their ends, whatever their code does except ending the process."""
@@ -130,12 +132,21 @@ class PackRun:
     def _take_in(self) -> bool:
         """Let lanes that wait or came meanwhile begin, as far as there is memory; return whether there were any."""
         self._waiting += self._joined()
-        had = most = len(self._waiting)
-        if self._timing.most is not None and self._waiting:
-            most = self._timing.most - len(self._lanes)
-            gc.collect()  # trainers that have ended may hold memory in cycles
-        self._build(max(0, most))
+        had = len(self._waiting)
+        self._build(self._room())
         return len(self._waiting) < had
+
+    def _room(self) -> int:
+        """Return how many of the lanes that wait have memory enough, once what has ended is freed."""
+        wanted, fits = len(self._waiting), self._timing.fits
+        if fits is None:
+            return wanted
+        found = max(0, min(wanted, fits - len(self._lanes)))
+        # Trainers that have ended may hold memory in cycles. To look for cycles takes longer than many a unit.
+        if found and len(self._lanes) + self._ended + found > fits:
+            gc.collect()
+            self._ended = 0
+        return found
 
     def _each(self, step: Callable[[PackedTrainer], None], lanes: Sequence[PackedTrainer] | None = None) -> None:
         """Do a step of some lanes, by default of all; one that cannot go on ends, and the others do."""
@@ -191,6 +202,7 @@ class PackRun:
 
     def _end(self, lane: PackedTrainer, ended: Ended) -> None:
         self._lanes.remove(lane)
+        self._ended += 1
         lane.trainer = lane._units = None  # its model needs no memory any more
         self._tell(msgspec.structs.replace(ended, lane=lane.number))
 

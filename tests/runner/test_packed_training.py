@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -373,6 +374,50 @@ def test_no_more_lanes_are_built_than_are_predicted_to_fit_and_the_others_wait(
     assert most_that_fit(told.memory) == meter.most == fits
     assert max(map(len, CALLS)) <= fits
     assert f"of this pack {fits} train at once, and {18 - fits} wait" in capfd.readouterr().err
+
+
+@pytest.fixture
+def collections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Return a list that grows as a pack looks for cycles of objects; nobody else does meanwhile."""
+    found: list[int] = []
+    own = gc.collect
+    monkeypatch.setattr("asyncsearch.runner.packed_training.gc.collect", lambda: found.append(own()))
+    own()
+    gc.disable()
+    yield found
+    gc.enable()
+
+
+def test_what_trainers_that_have_ended_hold_in_cycles_is_freed_before_others_take_their_place(
+    tmp_path: Path, tight: Callable[[int], Tight], collections: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meter = tight(3)
+    own = Sum.setup
+
+    def setup(self: Sum, hp: Params) -> None:
+        own(self, hp)
+        self.hp["me"] = self
+
+    monkeypatch.setattr(Sum, "setup", setup)
+    Pack(tmp_path, *({} for _ in range(9))).run()
+    assert meter.most == 3
+    assert len(collections) == 2
+
+
+def test_lanes_beyond_those_that_a_pack_began_with_join_it_where_they_fit_with_all_that_has_ended(
+    tmp_path: Path, tight: Callable[[int], Tight], collections: list[int]
+) -> None:
+    tight(8)
+    pack = Pack(tmp_path, *({"stop": 5, "max_resource": 5} for _ in range(3)))
+    later = Pack(tmp_path, *({"stop": 4, "max_resource": 4} for _ in range(7)))
+
+    def coming() -> dict[int, SearchContext]:
+        lanes = range(3, 7) if len(CALLS) == 2 else ()
+        return {lane: later.contexts.pop(lane) for lane in lanes if lane in later.contexts}
+
+    run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", lambda _: None, (), coming)
+    assert [len(call) for call in CALLS] == [2, 3, 7, 7, 7, 4]
+    assert collections == []
 
 
 @pytest.mark.parametrize("fits", [1, 2])
