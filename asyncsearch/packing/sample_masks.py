@@ -30,27 +30,31 @@ def first_samples(batch: Any, count: int) -> Any:
 
 def stacked_batches(batches: Sequence[Any]) -> tuple[Any, list[int] | None]:
     """Return batches as one with a leading axis of K, padded with their last sample, and their sizes if they differ."""
-    sizes = [batch_length(batch) for batch in batches]
-    most = max(sizes)
-    found, structures = zip(*(_pytree.tree_flatten(batch) for batch in batches), strict=True)
+    distinct = {id(batch): batch for batch in batches}  # many members have one batch, which is looked at once
+    sizes = {key: batch_length(batch) for key, batch in distinct.items()}
+    found, structures = zip(*map(_pytree.tree_flatten, distinct.values()), strict=True)
     if any(structure != structures[0] for structure in structures):
         raise UsageError("The batches of the members have different structures: give each the same tuple or dict.")
-    leaves = [_stacked(parts, sizes, most) for parts in zip(*found, strict=True)]
-    return _pytree.tree_unflatten(leaves, structures[0]), None if min(sizes) == most else sizes
+    place = {key: at for at, key in enumerate(distinct)}
+    rows = [place[id(batch)] for batch in batches]
+    leaves = [_stacked(parts, list(sizes.values()), rows) for parts in zip(*found, strict=True)]
+    is_even = len(set(sizes.values())) == 1
+    return _pytree.tree_unflatten(leaves, structures[0]), None if is_even else [sizes[id(batch)] for batch in batches]
 
 
-def _stacked(parts: Sequence[Any], sizes: list[int], most: int) -> Any:
+def _stacked(parts: Sequence[Any], sizes: list[int], rows: Sequence[int]) -> Any:
+    """Return the parts that are named in ``rows`` as one, each padded to the largest size."""
     if not isinstance(parts[0], torch.Tensor):
         if any(part != parts[0] for part in parts):
             raise UsageError(f"The batches of the members differ in {parts[0]!r}, which is no tensor: make it one.")
         return parts[0]
     _require_one_kind(parts, sizes)
-    return torch.stack(
-        [
-            _padded(part, most) if part.dim() and len(part) == size else part
-            for part, size in zip(parts, sizes, strict=True)
-        ]
-    )
+    most = max(sizes)
+    padded = [
+        _padded(part, most) if part.dim() and len(part) == size else part
+        for part, size in zip(parts, sizes, strict=True)
+    ]
+    return torch.stack([padded[row] for row in rows])
 
 
 def _require_one_kind(parts: Sequence[Any], sizes: list[int]) -> None:

@@ -6,7 +6,8 @@ their own differ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch.utils import _pytree
 
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.sample_masks import first_samples
-from asyncsearch.packing.unit_generators import UnitGenerators, are_same_states, states
+from asyncsearch.packing.unit_generators import UnitGenerators, are_same_states, seeded_states
 from asyncsearch.trainers.sample_lines import grouped, order_of, places_of
 from asyncsearch.trainers.sample_order import Indices, batches, sizes
 from asyncsearch.trainers.torch import TorchTrainer
@@ -23,21 +24,20 @@ from asyncsearch.trainers.unit_errors import train_or_fail
 
 
 class UnitSeeds:
-    """Seeds the generators of trainers for one unit, each as its own ``train`` does; equal seeds are drawn once."""
+    """The seeds of trainers for one unit, each as in its own ``train``; what equal seeds lead to is found once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], tuple[int, Any]] = {}
+        self._begins: dict[tuple[int, int, int], Callable[[], Any]] = {}
 
-    def seed(self, trainer: Any, member: Member) -> Any:
-        """Seed the generator of a member, and return the states of the others."""
-        key = trainer.trial.seed, trainer.samples // trainer._unit_samples
-        if key not in self._known:
-            trainer._seed("unit", key[1])
-            self._known[key] = torch.initial_seed(), states()
-        number, found = self._known[key]
+    def seed(self, trainer: Any, member: Member) -> Callable[[], Any]:
+        """Seed the generator of a member, and return what returns the states of the others."""
+        number = trainer.samples // trainer._unit_samples
+        if not self._begins:  # so that what nobody knows to draw is the same whenever the same pack trains
+            trainer._seed("unit", number)
+        seeds = trainer._seeds("unit", number)
         assert member.generator is not None
-        member.generator.manual_seed(number)
-        return found
+        member.generator.manual_seed(seeds[2])
+        return self._begins.setdefault(seeds, functools.cache(functools.partial(seeded_states, *seeds)))
 
 
 class PackedUnit:
@@ -47,8 +47,7 @@ class PackedUnit:
         self.trainer, self.member = trainer, member
         self.start, self.size = trainer.samples, trainer._unit_samples
         self.batch_size = trainer._checked_batch_size(trainer._size, self.size)
-        found = seeds.seed(trainer, member)
-        self.generators = UnitGenerators(type(trainer), member.generator, found)
+        self.generators = UnitGenerators(type(trainer), member.generator, seeds.seed(trainer, member))
         member.unit_generators = self.generators
         self.steps, self.scaler = trainer.steps, trainer.scaler.state_dict()
         self.is_moved = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,15 @@ _drawing: set[type] = set()
 def states() -> Any:
     """Return the states of the generators of Python, of numpy, and of torch on the CPU."""
     return random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+
+
+def seeded_states(python: int, numpy: int, cpu: int) -> Any:
+    """Return what ``states`` returns once the generators have these seeds; nothing is seeded."""
+    return (
+        random.Random(python).getstate(),
+        np.random.RandomState(numpy).get_state(),
+        torch.Generator().manual_seed(cpu).get_state(),
+    )
 
 
 def put_states(found: Any) -> None:
@@ -41,17 +51,22 @@ def draws_outside_torch(before: Any) -> bool:
 class UnitGenerators:
     """Those of one trainer in one unit."""
 
-    def __init__(self, kind: type, generator: Any, found: Any) -> None:
+    def __init__(self, kind: type, generator: Any, begin: Callable[[], Any]) -> None:
         """Begin a unit.
 
         Args:
             kind: the class of the trainer.
             generator: of its member; it stands in for torch's on the device.
-            found: the states of the others at the beginning of the unit.
+            begin: returns the states of the others at the beginning of the unit; called where they are needed.
         """
-        self.states = found
+        self._begin = begin
         self._kind, self._generator = kind, generator
         self._steps = 0
+
+    @functools.cached_property
+    def states(self) -> Any:
+        """Those of Python, of numpy, and of torch on the CPU, as this trainer has left them."""
+        return self._begin()
 
     def take(self) -> None:
         """Take the present states of the process, after this trainer has trained by itself."""

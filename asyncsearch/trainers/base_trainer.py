@@ -240,12 +240,17 @@ class FrameworkTrainer(Trainer):
 
     def _seed(self, purpose: str, number: int) -> None:
         """Seed every generator, so that none has a state to save: draws in a unit do not depend on earlier units."""
+        python, numpy, framework = self._seeds(purpose, number)
+        random.seed(python)
+        np.random.seed(numpy)  # noqa: NPY002
+        self._seed_framework(framework)
+
+    def _seeds(self, purpose: str, number: int) -> tuple[int, int, int]:
+        """Return the seeds of the generators of Python, of numpy, and of the framework."""
         # Ranks of a gang draw different dropouts, for their samples differ; they set up the same model.
         own = f".rank-{self.trial.rank}" if self.trial.rank and purpose == "unit" else ""
         source = generator(self.trial.seed, f"trainers.{purpose}{own}", number)
-        random.seed(below(source, _SEEDS_END))
-        np.random.seed(below(source, _SEEDS_END))  # noqa: NPY002
-        self._seed_framework(below(source, _SEEDS_END))
+        return below(source, _SEEDS_END), below(source, _SEEDS_END), below(source, _SEEDS_END)
 
     def _common_length(self, parts: Iterable[Any]) -> int:
         counts = {len(part) for part in parts}
