@@ -167,6 +167,20 @@ def test_members_with_other_samples_are_not_mixed() -> None:
     assert max(map(difference, packed, alone)) < SMALL
 
 
+def test_alike_members_at_other_places_of_their_training_are_one_computation(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed, alone = ([trainer(Net, *each) for each in numbered(3)] for _ in range(2))
+    sizes: list[int] = []
+    end = together.StackedMembers.end
+    monkeypatch.setattr(together.StackedMembers, "end", lambda self: end(sizes.append(len(self.trainers)) or self))
+    train_together(packed[:2])
+    train_together(packed)
+    for one, units in zip(alone, (2, 2, 1), strict=True):
+        for _ in range(units):
+            train_alone(one)
+    assert sizes == [2, 3]
+    assert max(map(difference, packed, alone)) < SMALL
+
+
 class OwnBatch(Net):
     def _train_batch(self, batch: Any) -> None:
         super()._train_batch(batch)

@@ -1,4 +1,7 @@
-"""Which trainers see the same samples in the same order, so that each batch is read once for all of them."""
+"""Which trainers see the same samples in the same order, so that each batch is read once for all of them.
+
+Lines of different samples may step together where their batches have the same sizes and kinds.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,31 @@ def sample_lines(trainers: Sequence[Any]) -> list[list[Any]]:
     _unify(trainers, "_train_data")
     # The seed counts in any case: reading a sample may draw from generators that are seeded by it.
     return grouped(trainers, lambda one: (id(one._train_data), one.trial.seed, order_of(one), places_of(one)))
+
+
+def in_step(lines: Sequence[list[Any]]) -> list[list[list[Any]]]:
+    """Return lines in groups; those of one group have batches of the same shapes and types, one after another."""
+    return grouped(lines, lambda line: _batches_of(line[0]))
+
+
+def _batches_of(trainer: Any) -> tuple[Any, ...]:
+    """Return what determines the shapes and types of the batches of a trainer's next unit."""
+    start, unit, size, *rest = places_of(trainer)
+    data = trainer._train_data
+    # Reading anything but rows of numbers may draw from generators, which are seeded for one line.
+    if not isinstance(data, tuple | list) or not all(map(_is_numbers, data)):
+        return (id(trainer),)
+    return (
+        start % size,
+        unit,
+        size,
+        *rest,
+        tuple((tuple(part.shape[1:]), str(tf.as_dtype(part.dtype))) for part in data),
+    )
+
+
+def _is_numbers(part: Any) -> bool:
+    return isinstance(part, tf.Tensor) or (type(part) is np.ndarray and part.dtype.kind in "biufc")
 
 
 def by_validation_data(trainers: Sequence[Any]) -> list[list[Any]]:

@@ -1,7 +1,8 @@
 """Alike members as one computation: their variables stacked along a first axis, and one traced step for all.
 
 The step is traced once for a structure and a kind of batch, for any number of members, by ``tf.vectorized_map`` over
-the user's own model and loss. An operation for which it knows nothing is computed for each member in a loop inside.
+the user's own model and loss: for a batch that all share, and for one of each member's own. An operation for which it
+knows nothing is computed for each member in a loop inside.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tensorflow as tf
 from asyncsearch.trainers.keras_clipping import scales
 from asyncsearch.trainers.keras_packs.errors import NotStackedError
 from asyncsearch.trainers.keras_packs.graphs import kind_of, quiet_vectorizing, require_own_state
+from asyncsearch.trainers.keras_packs.line_batches import Batch, LineBatches
 from asyncsearch.trainers.keras_packs.structure import Structure
 from asyncsearch.trainers.keras_packs.update_rules import RULES, number_names, numbers_of
 from asyncsearch.trainers.keras_packs.user_lines import line_of
@@ -24,7 +26,7 @@ _LIMIT = "clip_grad_norm"
 _MOST_TRACED = 32
 """Steps that a process keeps; one is some megabytes."""
 _traced: dict[Any, Any] = {}
-"""(structure, kind of batch) -> traced step, or why there is none; the latest used is the last one."""
+"""(structure, kind of batch, whether all share it) -> traced step, or why there is none; the latest used is last."""
 
 
 class StackedMembers:
@@ -39,14 +41,14 @@ class StackedMembers:
         self._numbers: Any = None
         self._rows = [_row_of(trainer) for trainer in trainers]
 
-    def prepare(self, batch: tuple[Any, ...]) -> None:
-        """Trace the step of a batch like this one.
+    def prepare(self, batches: LineBatches) -> None:
+        """Trace the step of batches like these.
 
         Raises:
             NotStackedError: the members cannot be one computation.
             NotTogetherError: the members would change each other's results.
         """
-        self._function(batch)
+        self._function(self._example(batches), batches.is_shared(self.trainers))
 
     def follow(self, trainer: Any) -> None:
         """Take in that the learning rate of a trainer has changed."""
@@ -54,11 +56,20 @@ class StackedMembers:
         self._rows[row] = _row_of(trainer)
         self._numbers = None
 
-    def step(self, batch: tuple[Any, ...]) -> None:
+    def step(self, batches: LineBatches) -> None:
         """Train each member by one step."""
         if self._numbers is None:
             self._numbers = tf.constant(np.array(self._rows).T, tf.float64)
-        self._state = list(self._function(batch)(*self._state, self._numbers, *batch))
+        is_shared = batches.is_shared(self.trainers)
+        batch = self._example(batches)
+        function = self._function(batch, is_shared)
+        self._state = list(
+            function(*self._state, self._numbers, *(batch if is_shared else batches.stacked(self.trainers)))
+        )
+
+    def _example(self, batches: LineBatches) -> Batch:
+        """Return the batch of the first member, which has the shapes and types of each."""
+        return batches.of(self.trainers[0])
 
     def end(self) -> None:
         """Write the state of each member into its own variables."""
@@ -73,11 +84,11 @@ class StackedMembers:
         slots = [variable for name in self._rule.slots() for variable in getattr(optimizer, name)]
         return [*net.trainable_variables, *net.non_trainable_variables, *slots, optimizer.iterations]
 
-    def _function(self, batch: tuple[Any, ...]) -> Any:
-        key = self._structure, kind_of(batch)
+    def _function(self, batch: Batch, is_shared: bool) -> Any:
+        key = self._structure, kind_of(batch), is_shared
         found = _traced.pop(key, None)
         if found is None:
-            found = self._trace(batch)
+            found = self._trace(batch, is_shared)
         _traced[key] = found
         while len(_traced) > _MOST_TRACED:
             del _traced[next(iter(_traced))]
@@ -85,12 +96,13 @@ class StackedMembers:
             raise NotStackedError(found)
         return found
 
-    def _trace(self, batch: tuple[Any, ...]) -> Any:
+    def _trace(self, batch: Batch, is_shared: bool) -> Any:
         """Return the concrete function of a step, or why there is none."""
         specs = [tf.TensorSpec([None, *value.shape[1:]], value.dtype) for value in self._state]
         numbers = tf.TensorSpec([len(self._names), None], tf.float64)
-        parts = [tf.TensorSpec(part.shape, part.dtype) for part in batch]
-        step = tf.function(_TracedStep(self.trainers[0], self._rule, self._names), autograph=False)
+        rows = [] if is_shared else [None]
+        parts = [tf.TensorSpec([*rows, *part.shape], part.dtype) for part in batch]
+        step = tf.function(_TracedStep(self.trainers[0], self._rule, self._names, is_shared), autograph=False)
         try:
             with quiet_vectorizing():
                 concrete = step.get_concrete_function(*specs, numbers, *parts)
@@ -107,8 +119,8 @@ class StackedMembers:
 class _TracedStep:
     """A step of all members as a function of tensors; it is called to be traced."""
 
-    def __init__(self, trainer: Any, rule: Any, names: tuple[str, ...]) -> None:
-        self._net, self._rule, self._names = trainer.net, rule, names
+    def __init__(self, trainer: Any, rule: Any, names: tuple[str, ...], is_shared: bool) -> None:
+        self._net, self._rule, self._names, self._is_shared = trainer.net, rule, names, is_shared
         self._weights, self._others = trainer.net.trainable_variables, trainer.net.non_trainable_variables
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
@@ -133,17 +145,18 @@ class _TracedStep:
         """Return gradients and their squares by the numbers of their weights, and the variables besides weights."""
         numbers: list[int] = []
 
-        def of_member(tensors: tuple[Any, Any]) -> tuple[Any, Any]:
-            own, others = tensors
+        def of_member(tensors: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+            own, others, mine = tensors
             with tf.GradientTape() as tape:
                 tape.watch(own)
-                loss, others = self._loss(own, others, batch)
+                loss, others = self._loss(own, others, mine or batch)
             # A weight that the loss does not depend on has none, and is left as it is.
             grads = {number: grad for number, grad in enumerate(tape.gradient(loss, own)) if grad is not None}
             numbers[:] = grads
             return [(tf.convert_to_tensor(grad), _square(grad)) for grad in grads.values()], others
 
-        grads, state = tf.vectorized_map(of_member, (weights, state), warn=False)
+        rows = (weights, state, () if self._is_shared else batch)
+        grads, state = tf.vectorized_map(of_member, rows, warn=False)
         return dict(zip(numbers, grads, strict=True)), list(state)
 
     def _loss(self, weights: Any, others: Any, batch: tuple[Any, ...]) -> tuple[Any, list[Any]]:

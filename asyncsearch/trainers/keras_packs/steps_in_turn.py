@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from asyncsearch.trainers.keras_packs.errors import NotTogetherError
 from asyncsearch.trainers.keras_packs.graphs import kind_of, require_own_state
+from asyncsearch.trainers.keras_packs.line_batches import LineBatches
 from asyncsearch.trainers.keras_packs.user_lines import line_of
 
 
@@ -22,21 +23,22 @@ class StepsInTurn:
     def __init__(self, trainers: Sequence[Any]) -> None:
         self.trainers = list(trainers)
 
-    def prepare(self, batch: tuple[Any, ...]) -> None:
-        """Trace what a batch like this one needs.
+    def prepare(self, batches: LineBatches) -> None:
+        """Trace what batches like these need.
 
         Raises:
             NotTogetherError: the members would change each other's results.
         """
         for trainer in self.trainers:
-            _step_of(trainer, batch)
+            _step_of(trainer, batches.of(trainer))
 
     def follow(self, trainer: Any) -> None:
         """Take in that the learning rate of a trainer has changed: its step reads it from its optimizer."""
 
-    def step(self, batch: tuple[Any, ...]) -> None:
+    def step(self, batches: LineBatches) -> None:
         """Train each member by one step."""
         for trainer in self.trainers:
+            batch = batches.of(trainer)
             _step_of(trainer, batch)(batch)
 
     def end(self) -> None:

@@ -2,9 +2,9 @@
 
 Pseudocode of a unit::
 
-    for those that see the same samples in the same order:
-        seed every generator as each one's own ``train`` does
-        for each batch of the unit, which is read once:
+    for those whose batches have the same sizes:
+        seed every generator as the own ``train`` of the first one does: steps draw from generators of their models
+        for each step of the unit; trainers that see the same samples in the same order have their batch read once:
             each applies its values at this fraction of the unit to its optimizer
             alike ones step as one computation, and each of the others by a traced step of its own
         the state of each is in its own ``net`` and ``opt`` again, so ``evaluate`` and ``save`` are those of the trainer
@@ -12,14 +12,16 @@ Pseudocode of a unit::
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from asyncsearch.trainers.keras_packs.errors import NotStackedError, NotTogetherError
 from asyncsearch.trainers.keras_packs.graphs import as_tensors
+from asyncsearch.trainers.keras_packs.line_batches import LineBatches
 from asyncsearch.trainers.keras_packs.refusals import why_not_together
-from asyncsearch.trainers.keras_packs.sample_lines import sample_lines
+from asyncsearch.trainers.keras_packs.sample_lines import in_step, sample_lines
 from asyncsearch.trainers.keras_packs.stacked import StackedMembers
 from asyncsearch.trainers.keras_packs.steps_in_turn import StepsInTurn
 from asyncsearch.trainers.keras_packs.structure import Structure, difference_between, structure_of
@@ -38,11 +40,11 @@ def train_pack(trainers: Sequence[Any]) -> None:
     _refused[kind], _in_turn[kind] = why_not_together(trainers) or "", ""
     if _refused[kind]:
         _say(kind, f"these trainings are not packed: {_refused[kind]}.")
-    for line in [[one] for one in trainers] if _refused[kind] else sample_lines(trainers):
-        if len(line) > 1:
-            _train_line(line)
+    for lines in [[[one]] for one in trainers] if _refused[kind] else in_step(sample_lines(trainers)):
+        if len(lines) + len(lines[0]) > 2:
+            _train_lines(lines)
         else:
-            line[0].train()
+            lines[0][0].train()
 
 
 def refusal_of(kind: type) -> str:
@@ -55,11 +57,12 @@ def in_turn_of(kind: type) -> str:
     return _in_turn.get(kind, "")
 
 
-def _train_line(trainers: list[Any]) -> None:
-    """Train a unit of trainers that have the same batches."""
+def _train_lines(lines: list[list[Any]]) -> None:
+    """Train a unit of trainers on lines of samples that are in step."""
     try:
-        _Unit(trainers).train()
+        _Unit(lines).train()
     except NotTogetherError as error:  # before the first step
+        trainers = list(itertools.chain(*lines))
         kind = type(trainers[0])
         _refused[kind], _in_turn[kind] = str(error), ""
         _say(kind, f"these trainings are not packed: {error}.")
@@ -68,41 +71,49 @@ def _train_line(trainers: list[Any]) -> None:
 
 
 class _Unit:
-    def __init__(self, trainers: list[Any]) -> None:
-        self._trainers, self._first = trainers, trainers[0]
+    def __init__(self, lines: list[list[Any]]) -> None:
+        self._lines, self._trainers = lines, list(itertools.chain(*lines))
+        self._batches = LineBatches(lines)
         self._runs: list[StackedMembers | StepsInTurn] = []
 
     def train(self) -> None:
-        first = self._first
-        unit, size, start = first._unit_samples, first._size, first.samples
-        batch_size = first._checked_batch_size(size, unit)
+        first = self._trainers[0]
+        start, unit = first.samples, first._unit_samples
         first._seed("unit", start // unit)
-        found = batches(first._order_of, size, start, start + unit, batch_size, drop_last=first.drop_last)
-        for at, read in first._fetched(found, start // unit):
-            self._step(as_tensors(read), (at - start) / unit)
+        for steps in zip(*(_batches_of(line[0]) for line in self._lines), strict=True):
+            self._batches.take([as_tensors(read) for _, read in steps])
+            self._step((steps[0][0] - start) / unit)
         for run in self._runs:
             run.end()
         for trainer in self._trainers:
-            trainer.samples = start + unit
+            trainer.samples += unit
 
-    def _step(self, batch: tuple[Any, ...], fraction: float) -> None:
+    def _step(self, fraction: float) -> None:
         followed = [one for one in self._trainers if not self._runs or one.trial.has_sequences]
         for trainer in followed:
             trainer._follow(fraction)
         if not self._runs:
-            self._runs = _runs_of(self._trainers, batch)
+            self._runs = _runs_of(self._trainers, self._batches)
         else:
             for run in self._runs:
                 for trainer in followed:
                     if any(trainer is one for one in run.trainers):
                         run.follow(trainer)
         for run in self._runs:
-            run.step(batch)
+            run.step(self._batches)
         for trainer in self._trainers:
             trainer.steps += 1
 
 
-def _runs_of(trainers: Sequence[Any], batch: tuple[Any, ...]) -> list[StackedMembers | StepsInTurn]:
+def _batches_of(trainer: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the batches of a trainer's next unit, each with the samples consumed before."""
+    unit, size, start = trainer._unit_samples, trainer._size, trainer.samples
+    batch_size = trainer._checked_batch_size(size, unit)
+    found = batches(trainer._order_of, size, start, start + unit, batch_size, drop_last=trainer.drop_last)
+    yield from trainer._fetched(found, start // unit)
+
+
+def _runs_of(trainers: Sequence[Any], batches: LineBatches) -> list[StackedMembers | StepsInTurn]:
     """Return what trains each trainer: stacks of alike ones, and steps in turn for the rest."""
     found: list[StackedMembers | StepsInTurn] = []
     rest: list[Any] = []
@@ -115,14 +126,14 @@ def _runs_of(trainers: Sequence[Any], batch: tuple[Any, ...]) -> list[StackedMem
             if structure is None or len(alike) == 1:
                 raise NotStackedError("" if structure is None else unlike)
             stack = StackedMembers(alike, structure)
-            stack.prepare(batch)
+            stack.prepare(batches)
             found.append(stack)
         except NotStackedError as error:
             _say_not_stacked(alike[0], str(error))
             rest += alike
     if rest:
         found.append(StepsInTurn(rest))
-        found[-1].prepare(batch)
+        found[-1].prepare(batches)
     return found
 
 
