@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-Batch = tuple[Any, ...]
+Tensors = tuple[Any, ...]
 
 
 class LineBatches:
@@ -19,13 +19,13 @@ class LineBatches:
 
     def __init__(self, lines: Sequence[Sequence[Any]]) -> None:
         self._line_of = {id(trainer): number for number, line in enumerate(lines) for trainer in line}
-        self._batches: Sequence[Batch] = ()
+        self._batches: Sequence[Tensors] = ()
 
-    def take(self, batches: Sequence[Batch]) -> None:
+    def take(self, batches: Sequence[Tensors]) -> None:
         """Go on to the next step, with a batch of tensors for each line."""
         self._batches = batches
 
-    def of(self, trainer: Any) -> Batch:
+    def of(self, trainer: Any) -> Tensors:
         """Return the batch of a trainer."""
         return self._batches[self._line_of[id(trainer)]]
 
@@ -33,6 +33,6 @@ class LineBatches:
         """Return whether some trainers are all on one line."""
         return len({self._line_of[id(trainer)] for trainer in trainers}) == 1
 
-    def stacked(self, trainers: Sequence[Any]) -> Batch:
+    def stacked(self, trainers: Sequence[Any]) -> Tensors:
         """Return the batches of some trainers as one whose tensors are (K, B, ...)."""
         return tuple(tf.stack(parts) for parts in zip(*map(self.of, trainers), strict=True))

@@ -17,7 +17,7 @@ import tensorflow as tf
 from asyncsearch.trainers.keras_clipping import scales
 from asyncsearch.trainers.keras_packs.errors import NotStackedError
 from asyncsearch.trainers.keras_packs.graphs import kind_of, quiet_vectorizing, require_own_state
-from asyncsearch.trainers.keras_packs.line_batches import Batch, LineBatches
+from asyncsearch.trainers.keras_packs.line_batches import LineBatches, Tensors
 from asyncsearch.trainers.keras_packs.structure import Structure
 from asyncsearch.trainers.keras_packs.update_rules import RULES, number_names, numbers_of
 from asyncsearch.trainers.keras_packs.user_lines import line_of
@@ -67,7 +67,7 @@ class StackedMembers:
             function(*self._state, self._numbers, *(batch if is_shared else batches.stacked(self.trainers)))
         )
 
-    def _example(self, batches: LineBatches) -> Batch:
+    def _example(self, batches: LineBatches) -> Tensors:
         """Return the batch of the first member, which has the shapes and types of each."""
         return batches.of(self.trainers[0])
 
@@ -84,7 +84,7 @@ class StackedMembers:
         slots = [variable for name in self._rule.slots() for variable in getattr(optimizer, name)]
         return [*net.trainable_variables, *net.non_trainable_variables, *slots, optimizer.iterations]
 
-    def _function(self, batch: Batch, is_shared: bool) -> Any:
+    def _function(self, batch: Tensors, is_shared: bool) -> Any:
         key = self._structure, kind_of(batch), is_shared
         found = _traced.pop(key, None)
         if found is None:
@@ -96,7 +96,7 @@ class StackedMembers:
             raise NotStackedError(found)
         return found
 
-    def _trace(self, batch: Batch, is_shared: bool) -> Any:
+    def _trace(self, batch: Tensors, is_shared: bool) -> Any:
         """Return the concrete function of a step, or why there is none."""
         specs = [tf.TensorSpec([None, *value.shape[1:]], value.dtype) for value in self._state]
         numbers = tf.TensorSpec([len(self._names), None], tf.float64)
