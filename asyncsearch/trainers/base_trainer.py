@@ -240,10 +240,14 @@ class FrameworkTrainer(Trainer):
 
     def _seed(self, purpose: str, number: int) -> None:
         """Seed every generator, so that none has a state to save: draws in a unit do not depend on earlier units."""
+        self._seed_framework(self._seed_python(purpose, number))
+
+    def _seed_python(self, purpose: str, number: int) -> int:
+        """Seed the generators of Python and numpy, and return the seed of the framework's."""
         python, numpy, framework = self._seeds(purpose, number)
         random.seed(python)
         np.random.seed(numpy)  # noqa: NPY002
-        self._seed_framework(framework)
+        return framework
 
     def _seeds(self, purpose: str, number: int) -> tuple[int, int, int]:
         """Return the seeds of the generators of Python, of numpy, and of the framework."""

@@ -17,14 +17,17 @@ from keras.src.backend.common.stateless_scope import in_stateless_scope  # noqa:
 
 from asyncsearch import FIFO, Study, uniform  # noqa: E402  # needs tensorflow
 from asyncsearch.trainers.keras_packs import together  # noqa: E402
+from asyncsearch.trainers.keras_packs.stacked import StackedMembers  # noqa: E402
 from tests.faults.shares import IS_ALL  # noqa: E402
 from tests.study.test_packs import shown  # noqa: E402
 from tests.trainers.keras_pack_trainers import (  # noqa: E402
+    DATA,
     MODELS,
     OPTIMIZERS,
     Net,
     both,
     difference,
+    gap,
     numbered,
     train_alone,
     train_together,
@@ -167,11 +170,57 @@ def test_members_with_other_samples_are_not_mixed() -> None:
     assert max(map(difference, packed, alone)) < SMALL
 
 
+def test_units_and_evaluations_of_a_pack_go_on_with_what_tensorflow_has_prepared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    packed = [trainer(Net, *each) for each in numbered(2)]
+    seeds: list[int] = []
+    monkeypatch.setattr(tensorflow.random, "set_seed", seeds.append)
+    train_together(packed)
+    assert seeds == []  # to set one discards every prepared function
+
+
+class Shifted:
+    """Samples that draw by TensorFlow as they are read."""
+
+    def __len__(self) -> int:
+        return len(DATA[0])
+
+    def __getitem__(self, number: int) -> Any:
+        return DATA[0][number] + float(tensorflow.random.normal(())), DATA[1][number]
+
+
+SHIFTED = Shifted()
+
+
+class Augmented(Net):
+    def data(self, hp: Mapping[str, Any]) -> Any:
+        return SHIFTED, DATA
+
+
+class Guessing(Net):
+    def evaluate(self) -> Mapping[str, Any]:
+        return {"drawn": float(tensorflow.random.uniform(()))}
+
+
+@pytest.mark.parametrize("kind", [Augmented, Guessing])
+def test_what_draws_by_tensorflow_outside_the_steps_of_a_pack_is_seeded_as_alone(kind: type[Any]) -> None:
+    packed, alone = ([trainer(kind, *each) for each in numbered(2)] for _ in range(2))
+    metrics = train_together(packed)
+    assert gap(metrics[0], train_alone(alone[0])) < SMALL
+    assert difference(packed[0], alone[0]) < SMALL
+
+
 def test_alike_members_at_other_places_of_their_training_are_one_computation(monkeypatch: pytest.MonkeyPatch) -> None:
     packed, alone = ([trainer(Net, *each) for each in numbered(3)] for _ in range(2))
     sizes: list[int] = []
-    end = together.StackedMembers.end
-    monkeypatch.setattr(together.StackedMembers, "end", lambda self: end(sizes.append(len(self.trainers)) or self))
+    own = StackedMembers.end
+
+    def end(stack: StackedMembers) -> None:
+        sizes.append(len(stack.trainers))
+        own(stack)
+
+    monkeypatch.setattr(StackedMembers, "end", end)
     train_together(packed[:2])
     train_together(packed)
     for one, units in zip(alone, (2, 2, 1), strict=True):

@@ -10,14 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH
-from asyncsearch.trainers.keras_packs.graphs import as_tensors, kind_of, quiet_vectorizing
+from asyncsearch.trainers.keras_packs.errors import NotStackedError
+from asyncsearch.trainers.keras_packs.graphs import as_tensors, drawing_in, kind_of, quiet_vectorizing
+from asyncsearch.trainers.keras_packs.late_seeds import has_default_evaluation, seed_now
 from asyncsearch.trainers.keras_packs.sample_lines import by_validation_data
 from asyncsearch.trainers.keras_packs.stacked import stacked
 from asyncsearch.trainers.keras_packs.structure import Structure
 from asyncsearch.trainers.keras_packs.together import by_structure
 
-_DEFAULTS = ("evaluate", "_metrics", "_count", "_batch")
-"""What is called for each trainer by itself where its class has one of its own."""
 _traced: dict[Any, Any] = {}
 """(structure, metrics, kind of batch) -> traced evaluation; None: each is evaluated by itself."""
 _MOST_TRACED = 32
@@ -26,19 +26,15 @@ _MOST_TRACED = 32
 def evaluate_pack(trainers: Sequence[Any]) -> list[Mapping[str, Any]]:
     """Return the metrics of each trainer, as its own ``evaluate`` does, within rounding."""
     found: dict[int, Mapping[str, Any]] = {}
-    if _has_defaults(trainers[0]):
+    if has_default_evaluation(trainers[0]):
         for same in by_validation_data(trainers):
             for structure, alike in by_structure(same):
                 for group in _by_metrics(alike):
                     if structure is not None and len(group) > 1:
                         found |= _together(group, structure)
+    if len(found) < len(trainers):
+        seed_now()
     return [found[id(one)] if id(one) in found else one.evaluate() for one in trainers]
-
-
-def _has_defaults(trainer: Any) -> bool:
-    kind = type(trainer)
-    own = [name for name in _DEFAULTS if not getattr(kind, name).__module__.startswith("asyncsearch.trainers.")]
-    return not own and not trainer.run_eagerly
 
 
 def _by_metrics(trainers: Sequence[Any]) -> list[list[Any]]:
@@ -98,6 +94,8 @@ class _Evaluation:
         step = tf.function(_traced_step(net), autograph=False)
         with quiet_vectorizing():
             self._function = step.get_concrete_function(*specs, *parts)
+        if drawing_in(self._function.graph):
+            raise NotStackedError("the evaluation draws from TensorFlow's own generator")
 
     def __call__(self, variables: list[Any], counts: list[Any], batch: tuple[Any, ...]) -> tuple[Any, list[Any]]:
         logs, found = self._function(*variables, *counts, *batch)

@@ -24,18 +24,23 @@ def require_own_state(graph: Any, known: set[int]) -> None:
     Raises:
         NotTogetherError: its members would change each other's results.
     """
-    for operation in _operations(graph):
-        if operation.startswith(_DRAWING):
-            raise NotTogetherError(
-                f"the training draws by {operation} from TensorFlow's own generator, which is one for all: draw with a "
-                "keras.random.SeedGenerator of the layer"
-            )
+    drawing = drawing_in(graph)
+    if drawing:
+        raise NotTogetherError(
+            f"the training draws by {drawing} from TensorFlow's own generator, which is one for all: draw with a "
+            "keras.random.SeedGenerator of the layer"
+        )
     for variable in graph.variables:
         if id(variable) not in known:
             raise NotTogetherError(
                 f"the training changes or reads variable {variable.name!r}, which is in no model: keep a "
                 "keras.random.SeedGenerator in the layer that draws, and make other variables by add_weight()"
             )
+
+
+def drawing_in(graph: Any) -> str:
+    """Return an operation of a graph that draws from a generator of the process; empty: none does."""
+    return next((operation for operation in _operations(graph) if operation.startswith(_DRAWING)), "")
 
 
 def _operations(graph: Any) -> Iterator[str]:

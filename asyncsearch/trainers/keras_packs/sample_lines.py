@@ -31,18 +31,18 @@ def in_step(lines: Sequence[list[Any]]) -> list[list[list[Any]]]:
 
 def _batches_of(trainer: Any) -> tuple[Any, ...]:
     """Return what determines the shapes and types of the batches of a trainer's next unit."""
-    start, unit, size, *rest = places_of(trainer)
-    data = trainer._train_data
     # Reading anything but rows of numbers may draw from generators, which are seeded for one line.
-    if not isinstance(data, tuple | list) or not all(map(_is_numbers, data)):
+    if not has_plain_data(trainer):
         return (id(trainer),)
-    return (
-        start % size,
-        unit,
-        size,
-        *rest,
-        tuple((tuple(part.shape[1:]), str(tf.as_dtype(part.dtype))) for part in data),
-    )
+    start, unit, size, *rest = places_of(trainer)
+    kinds = tuple((tuple(part.shape[1:]), str(tf.as_dtype(part.dtype))) for part in trainer._train_data)
+    return start % size, unit, size, *rest, kinds
+
+
+def has_plain_data(trainer: Any) -> bool:
+    """Return whether the training data are arrays of numbers, so that nothing is drawn in reading a batch."""
+    data = trainer._train_data
+    return isinstance(data, tuple | list) and all(map(_is_numbers, data))
 
 
 def _is_numbers(part: Any) -> bool:

@@ -3,7 +3,7 @@
 Pseudocode of a unit::
 
     for those whose batches have the same sizes:
-        seed every generator as the own ``train`` of the first one does: steps draw from generators of their models
+        seed the generators as the own ``train`` of the first one does; steps draw from those of their models only
         for each step of the unit; trainers that see the same samples in the same order have their batch read once:
             each applies its values at this fraction of the unit to its optimizer
             alike ones step as one computation, and each of the others by a traced step of its own
@@ -19,6 +19,7 @@ from typing import Any
 
 from asyncsearch.trainers.keras_packs.errors import NotStackedError, NotTogetherError
 from asyncsearch.trainers.keras_packs.graphs import as_tensors
+from asyncsearch.trainers.keras_packs.late_seeds import seed_late, train_alone
 from asyncsearch.trainers.keras_packs.line_batches import LineBatches
 from asyncsearch.trainers.keras_packs.refusals import why_not_together
 from asyncsearch.trainers.keras_packs.sample_lines import in_step, sample_lines
@@ -44,7 +45,7 @@ def train_pack(trainers: Sequence[Any]) -> None:
         if len(lines) + len(lines[0]) > 2:
             _train_lines(lines)
         else:
-            lines[0][0].train()
+            train_alone(lines[0][0])
 
 
 def refusal_of(kind: type) -> str:
@@ -67,7 +68,7 @@ def _train_lines(lines: list[list[Any]]) -> None:
         _refused[kind], _in_turn[kind] = str(error), ""
         _say(kind, f"these trainings are not packed: {error}.")
         for trainer in trainers:
-            trainer.train()
+            train_alone(trainer)
 
 
 class _Unit:
@@ -79,7 +80,7 @@ class _Unit:
     def train(self) -> None:
         first = self._trainers[0]
         start, unit = first.samples, first._unit_samples
-        first._seed("unit", start // unit)
+        seed_late(first, start // unit)
         for steps in zip(*(_batches_of(line[0]) for line in self._lines), strict=True):
             self._batches.take([as_tensors(read) for _, read in steps])
             self._step((steps[0][0] - start) / unit)

@@ -1,0 +1,46 @@
+"""TensorFlow's own generators, seeded for a unit of a pack only once something may draw from them.
+
+To seed them discards every function that TensorFlow has prepared, and to prepare one again takes longer than many a
+unit. The traced steps of a pack draw from none, and neither does an evaluation of all members at once.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from asyncsearch.trainers.keras_packs.sample_lines import has_plain_data
+
+_DEFAULTS = ("evaluate", "_metrics", "_count", "_batch")
+"""What is called for each trainer by itself where its class has one of its own."""
+_put_off: list[tuple[weakref.ref[Any], int]] = []
+"""Whose seed was put off in the last unit, and the seed: at most one."""
+
+
+def seed_late(trainer: Any, number: int) -> None:
+    """Seed the generators for the unit of a pack with this number, those of TensorFlow later where that is enough."""
+    _put_off[:] = [(weakref.ref(trainer), trainer._seed_python("unit", number))]
+    # Reading any other data, and an evaluation that is the user's own, may draw.
+    if not (has_plain_data(trainer) and has_default_evaluation(trainer)):
+        seed_now()
+
+
+def seed_now() -> None:
+    """Seed what was put off, before something that may draw."""
+    while _put_off:
+        reference, seed = _put_off.pop()
+        if (trainer := reference()) is not None:
+            trainer._seed_framework(seed)
+
+
+def train_alone(trainer: Any) -> None:
+    """Train a unit as without a pack, which seeds everything itself."""
+    _put_off.clear()
+    trainer.train()
+
+
+def has_default_evaluation(trainer: Any) -> bool:
+    """Return whether ``evaluate`` is the trainer's own, which may be computed for all members at once."""
+    kind = type(trainer)
+    own = [name for name in _DEFAULTS if not getattr(kind, name).__module__.startswith("asyncsearch.trainers.")]
+    return not own and not trainer.run_eagerly
