@@ -313,7 +313,8 @@ class Hdfs:
 def _listening(process: psutil.Process) -> set[int]:
     """Return the ports on which a process listens; none if it has ended."""
     with contextlib.suppress(psutil.Error):
-        return {one.laddr.port for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+        connections = getattr(process, "net_connections", None) or process.connections  # its name before psutil 6
+        return {one.laddr.port for one in connections("tcp") if one.status == psutil.CONN_LISTEN}
     return set()
 
 

@@ -110,5 +110,6 @@ def _mark_of(process: psutil.Process) -> str | None:
 
 def _ports() -> set[int]:
     """Return the ports on which this process listens; one of an ended process is closed."""
-    found = psutil.Process().net_connections("tcp")
-    return {one.laddr.port for one in found if one.status == psutil.CONN_LISTEN}
+    process = psutil.Process()
+    connections = getattr(process, "net_connections", None) or process.connections  # its name before psutil 6
+    return {one.laddr.port for one in connections("tcp") if one.status == psutil.CONN_LISTEN}

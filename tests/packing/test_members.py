@@ -369,7 +369,9 @@ def test_layers_in_evaluation_mode_stay_in_it() -> None:
 def test_a_loss_of_ones_own_may_read_the_parameters() -> None:
     def loss(model: Any, given: Any) -> Any:
         x, y = given
-        return nn.functional.mse_loss(model(x)[:, 0], y * 1.0) + 0.1 * sum(p.square().sum() for p in model.parameters())
+        return nn.functional.mse_loss(model(x)[:, 0], y.to(x.dtype)) + 0.1 * sum(
+            p.square().sum() for p in model.parameters()
+        )
 
     assert packed_and_alone([member("known", number=number, loss=loss) for number in range(2)]) < CLOSE
 

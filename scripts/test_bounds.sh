@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Runs the tests that touch the dependencies with the lowest versions that pyproject.toml allows, then with the newest ones, each
+# in a temporary environment. Arguments after the bound are passed to pytest instead of the chosen tests. pyspark 3.5 runs on
+# Java 17: JAVA_17 names its home if the Java of PATH is newer.
+#
+#   bash scripts/test_bounds.sh
+#   bash scripts/test_bounds.sh lowest
+#   bash scripts/test_bounds.sh newest -x tests/packing
+set -euo pipefail
+
+here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+. "$here/setup.sh" uv
+cd "$ROOT"
+export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-true}
+
+extras=spark,torch,tensorflow,hdfs,webhdfs,s3,azure,sobol,optuna,report,plots,tensorboard,notebook,demo
+tests=(
+    tests/agent/test_agent.py tests/golden tests/journal
+    tests/launch/test_bundle.py tests/launch/test_code_pickler.py tests/launch/test_processes.py
+    tests/notebooks/test_first_search.py
+    tests/packing/test_compiled_steps.py tests/packing/test_members.py tests/packing/test_parity.py
+    tests/report/ablation tests/report/plots tests/report/tensorboard tests/report/test_dataframe.py
+    tests/rpc/test_auth.py tests/rpc/test_convert.py tests/rpc/test_golden.py tests/rpc/test_quiet_grpc.py tests/rpc/test_sessions.py
+    tests/runner/test_protocol.py tests/searchers/test_optuna.py tests/searchers/test_sobol.py
+    tests/spark/test_spark_launcher.py
+    tests/store/test_azure.py tests/store/test_checkpoint_damage.py tests/store/test_fsspec.py tests/store/test_hdfs_addresses.py
+    tests/store/test_s3.py tests/store/test_webhdfs_refusals.py
+    tests/trainers/test_keras.py tests/trainers/test_keras_packs.py tests/trainers/test_state_sklearn.py
+    tests/trainers/test_state_torch.py tests/trainers/test_torch.py tests/trainers/test_torch_shards.py
+)
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+# The generator of the stubs, which users do not install, would keep protobuf below 6.
+echo "grpcio-tools; python_version < '3'" >"$folder/left-out"
+
+make_environment() {
+    local environment=$1 resolution=$2 options=() extra
+    for extra in ${extras//,/ }; do options+=(--extra "$extra"); done
+    "$UV" venv --quiet --python "$PYTHON" "$environment"
+    "$UV" pip compile --quiet --python "$PYTHON" --prerelease disallow --resolution "$resolution" "${options[@]}" \
+        --output-file "$environment/versions" pyproject.toml >/dev/null
+    "$UV" pip install --quiet --python "$environment/bin/python" --constraint "$environment/versions" \
+        --override "$folder/left-out" --editable ".[dev,$extras]"
+}
+
+say_versions() { "$UV" pip list --quiet --python "$1/bin/python" --format freeze | tr '\n' ' ' | fold -s -w 130 && echo; }
+
+run_tests() {
+    local environment=$1 spark
+    shift
+    spark=$(echo "$environment"/lib/python3*/site-packages/pyspark)
+    if [ -d "${JAVA_17:-}" ]; then export JAVA_HOME=$JAVA_17; fi
+    # pyspark 3.5.1 leaves sockets to the garbage collector, which the tests would count as an error.
+    SPARK_HOME=$spark SPARK_LOCAL_IP=127.0.0.1 SPARK_DRIVER_MEMORY=${SPARK_DRIVER_MEMORY:-768m} \
+        PYSPARK_PYTHON=$environment/bin/python PYSPARK_DRIVER_PYTHON=$environment/bin/python \
+        "$environment/bin/python" -m pytest -q -n 2 --dist loadgroup \
+        -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning "$@"
+}
+
+try() {
+    local bound=$1 resolution=$2
+    shift 2
+    [ $# -gt 0 ] || set -- -m "not slow" "${tests[@]}"
+    printf '== %s versions\n' "$bound"
+    make_environment "$folder/$bound" "$resolution"
+    say_versions "$folder/$bound"
+    run_tests "$folder/$bound" "$@" || failed="$failed $bound"
+    rm -rf "${folder:?}/$bound"
+}
+
+bound=${1:-both}
+[ $# -eq 0 ] || shift
+failed=
+case $bound in
+lowest) try lowest lowest-direct "$@" ;;
+newest) try newest highest "$@" ;;
+both) try lowest lowest-direct "$@" && try newest highest "$@" ;;
+*)
+    echo "test_bounds: $bound is no bound: write lowest, newest or both" >&2
+    exit 2
+    ;;
+esac
+if [ -n "$failed" ]; then
+    printf 'test_bounds: failed with the versions:%s\n' "$failed" >&2
+    exit 1
+fi
