@@ -75,6 +75,13 @@ class ByMode(Blobs):
         return smoothed(model, batch, 0.0 if model.training else self.hp["label_smoothing"])
 
 
+class ByProgress(Blobs):
+    """Reads it after its first unit only: when it is evaluated, the unit counts already."""
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        return smoothed(model, batch, self.hp["label_smoothing"] if self.samples else 0.0)
+
+
 class ByAttribute(Blobs):
     def setup(self, hp: Any) -> None:
         self.smoothing = hp["label_smoothing"]
@@ -156,6 +163,7 @@ KINDS = (
     Unpacked,
     ByTrial,
     ByMode,
+    ByProgress,
     ByAttribute,
     ByLayer,
     OwnFunction,
