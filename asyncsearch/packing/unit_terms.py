@@ -80,9 +80,7 @@ class UnitTerms:
             member.must_equal, member.by_itself = terms, own
         return is_changed
 
-    def _size_terms(
-        self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]
-    ) -> dict[Member, dict[str, Any]]:
+    def _size_terms(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> dict[Member, dict[str, Any]]:
         """Return terms for batches of different sizes, for members that padding would change."""
         if len({unit.sizes for unit in units}) == 1:
             return {}

@@ -247,6 +247,12 @@ def test_what_differs_is_said_in_words() -> None:
     )
 
 
+def test_values_that_are_shown_alike_are_said_to_differ_inside() -> None:
+    together = PackedTrainers([trainer(ByLayer, one) for one in LATER])
+    together.train()
+    assert "is not the same in both: each is shown as CrossEntropyLoss()" in together.describe()[1]
+
+
 def test_a_hyper_parameter_that_is_read_in_some_trials_only_is_found_when_it_is_read(tmp_path: Path) -> None:
     plain = {"lr": 0.1, "label_smoothing": 0.1, "is_scaled": False}
     assert trained(Penalized, [plain, {**plain, "scale": 2.0}], tmp_path) < 1e-12
