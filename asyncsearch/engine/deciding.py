@@ -182,7 +182,7 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded,
     if end.error_kind == "checkpoint":
         _respond_to_damage(state, attempt, verdict.reason, emit)
     elif end.error_kind == KILLED:
-        lost = f"{verdict.reason}, on {worker_name(end.lease.worker)}"
+        lost = f"{verdict.reason.rstrip('.')}, on {worker_name(end.lease.worker)}"
         for trial in state.unsaved(attempt, end):
             requeue_lost(state, trial, lost, emit, verdict.detail)
     elif attempt.is_too_large:

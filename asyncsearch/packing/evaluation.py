@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,11 @@ _DEFAULTS = ("evaluate", "metrics", "batches", "_metrics", "_count")
 
 
 def metrics_together(
-    trainers: Sequence[Any], members: Mapping[int, Member], pack: Pack, equal: EqualData
+    trainers: Sequence[Any],
+    members: Mapping[int, Member],
+    pack: Pack,
+    equal: EqualData,
+    has_loss_as_trained: Callable[[Any], bool],
 ) -> list[Mapping[str, Any]]:
     """Return the metrics of each trainer.
 
@@ -31,12 +35,15 @@ def metrics_together(
         members: by the ids of the trainers.
         pack: the members are in it.
         equal: knows which data are equal.
+        has_loss_as_trained: whether what the loss of a trainer reads is as before its unit. Only then are the losses of
+            those that train as one computation known to be one.
     """
     found: dict[Member, Mapping[str, Any]] = {}
     owners = {members[id(trainer)]: trainer for trainer in trainers}
     for stack in pack.stacks():
-        if _has_defaults([owners[member] for member in stack.members], equal):
-            found |= _stack_metrics(stack, owners[stack.members[0]])
+        alike = [owners[member] for member in stack.members]
+        if _has_defaults(alike, equal) and all(map(has_loss_as_trained, alike)):
+            found |= _stack_metrics(stack, alike[0])
     return [found[member] if (member := members[id(one)]) in found else _own(member, one) for one in trainers]
 
 

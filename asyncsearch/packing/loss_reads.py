@@ -142,6 +142,10 @@ class LossTerms:
         number = id(trainer)
         return (self._seen[number], self._reads.own or self._failures[number]) if number in self._seen else ({}, "")
 
+    def is_as_seen(self, trainer: Any) -> bool:
+        """Return whether what the loss of a trainer reads is as at the last look; the default one reads nothing."""
+        return has_default_loss(trainer) or self._is_seen(id(trainer), trainer)
+
     def _is_seen(self, number: int, trainer: Any) -> bool:
         return number in self._seen and is_equal(self._seen[number], self._reads.values(trainer))
 

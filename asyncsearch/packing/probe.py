@@ -13,6 +13,7 @@ from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.refusals import conflict, refusal
+from asyncsearch.packing.sample_masks import batch_length, first_samples
 from asyncsearch.packing.stacked_model import copied
 from asyncsearch.packing.structure import difference_between
 from asyncsearch.packing.unit_generators import draws_outside_torch, states
@@ -47,23 +48,36 @@ def why_not(members: Sequence[Member], batch: Any = None) -> str | None:
     return conflict(members) or (None if batch is None else _tried(members, batch))
 
 
+def does_padding_count(member: Member, batch: Any) -> bool:
+    """Return whether a member learns otherwise from a batch if that is padded, as by a layer that mixes samples.
+
+    Copies are trained by two steps on the batch and on its first half: together, so that the half is padded, and alone.
+
+    Args:
+        member: it can be trained with others; it is not changed.
+        batch: what ``loss(model, batch)`` takes, of two samples or more.
+    """
+    half = first_samples(batch, batch_length(batch) // 2)
+    return _compared([member, member], [batch, half]) is not None
+
+
 def _tried(members: Sequence[Member], batch: Any) -> str | None:
     try:
-        return _compared(members, batch)
+        return _compared(members, [batch] * len(members))
     except UsageError as error:
         return str(error).rstrip(".")
 
 
-def _compared(members: Sequence[Member], batch: Any) -> str | None:
+def _compared(members: Sequence[Member], batches: Sequence[Any]) -> str | None:
     alone = [LoneMember(_copy(member)) for member in members]
     together = MemberStack([_copy(member) for member in members])
     for _ in range(_STEPS):
         before = states()
         with torch.random.fork_rng(devices=[]):
-            expected = torch.cat([one.step([batch]) for one in alone])
+            expected = torch.cat([one.step([batch]) for one, batch in zip(alone, batches, strict=True)])
         if draws_outside_torch(before):
             return "its model or loss draws from the generator of Python or of numpy: draw such numbers in data()"
-        found = together.step([batch])
+        found = together.step(batches[:1] if all(batch is batches[0] for batch in batches) else batches)
         words = _first_difference(expected, found, _LOOSE if members[0].precision else 0.0)
         if words is not None:
             return words

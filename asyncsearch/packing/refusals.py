@@ -51,7 +51,7 @@ def padding_trap(member: Member) -> str | None:
     for name, module in member.model.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
             kind = type(module).__name__
-            return f"layer {name!r}, a {kind}, mixes samples, padding too: pack members of one batch size"
+            return f"layer {name!r} ({kind}) mixes samples, padding too: pack members of one batch size"
     return None
 
 
@@ -89,10 +89,12 @@ def _model_refusals(model: Any) -> Iterator[str]:
     for name, parameter in model.named_parameters():
         yield from _parameter_refusals(name, parameter)
     for name, module in model.named_modules():
-        at = f"layer {name!r}, a {type(module).__name__}," if name else f"the model, a {type(module).__name__},"
+        at = f"layer {name!r} ({type(module).__name__})" if name else f"the model ({type(module).__name__})"
         for kinds, words in _LAYERS:
             if isinstance(module, kinds):
                 yield f"{at} cannot be computed for all members at once: {words}"
+        if type(module).__name__ == "OptimizedModule":  # by name, since importing torch's compiler takes two seconds
+            yield f"{at} was compiled by torch.compile: leave that out; pack='auto' compiles steps where that pays"
         if isinstance(module, nn.MultiheadAttention) and module.training and module.dropout > 0:
             yield f"{at} draws its dropout inside: set its dropout to 0, and put nn.Dropout layers beside it"
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.momentum is None and module.training:

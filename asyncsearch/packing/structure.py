@@ -49,7 +49,14 @@ def _differences(one: Member, other: Member) -> Iterator[str]:
 def _term_differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
     for words in {**mine, **theirs}:
         if words not in mine or words not in theirs or not is_equal(mine[words], theirs[words]):
-            yield f"{words} is {_short(mine.get(words))} in one and {_short(theirs.get(words))} in the other"
+            yield f"{words} {_in_one_and_other(mine.get(words), theirs.get(words))}"
+
+
+def _in_one_and_other(one: Any, other: Any) -> str:
+    mine, theirs = _short(one), _short(other)
+    if mine == theirs:
+        return f"is not the same in both: each is shown as {mine}, and they differ inside"
+    return f"is {mine} in one and {theirs} in the other"
 
 
 def _module_differences(name: str, one: Any, other: Any) -> Iterator[str]:
@@ -171,5 +178,5 @@ def _first_missing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

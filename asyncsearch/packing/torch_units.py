@@ -92,7 +92,7 @@ class PackedTrainers:
 
     def evaluate(self) -> list[Mapping[str, Any]]:
         """Return the metrics of each trainer after a unit, as its own ``evaluate`` does, within rounding."""
-        return metrics_together(self.trainers, self._members, self._pack, self._equal)
+        return metrics_together(self.trainers, self._members, self._pack, self._equal, self._terms.has_loss_as_trained)
 
     def compiled(self) -> PackCompiled | None:
         """Return the compiled step that the last unit used; None: it used none."""

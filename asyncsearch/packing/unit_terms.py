@@ -17,8 +17,8 @@ from asyncsearch.errors import UsageError
 from asyncsearch.packing.loss_reads import LossReads, LossTerms, as_before
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
-from asyncsearch.packing.probe import why_not
-from asyncsearch.packing.refusals import padding_trap
+from asyncsearch.packing.probe import does_padding_count, why_not
+from asyncsearch.packing.refusals import padding_trap, refusal
 from asyncsearch.packing.sample_masks import kinds_of
 from asyncsearch.packing.shared_samples import PackedUnit
 from asyncsearch.packing.step_failures import FailedStep
@@ -33,6 +33,12 @@ _reads: dict[type, LossReads] = {}
 """What the losses of each class of trainers have read in this process."""
 _traps: dict[tuple[type, Hashable], str] = {}
 """Structures of which copies were trained in this process, with what prevents packing; empty: nothing."""
+_paddings: dict[tuple[type, Hashable], str | None] = {}
+"""Structures of which copies were trained on padded batches in this process, with what lets padding count."""
+_MIXED = (
+    "with padding the model trains otherwise, so it mixes samples, or sample_losses() is not what loss() is the mean "
+    "of: pack members of one batch size"
+)
 
 
 class UnitTerms:
@@ -48,6 +54,10 @@ class UnitTerms:
         if [stack for stack in self._pack.stacks() if not self._can_train(stack, units[0].trainer, batches)]:
             self._pack.regroup(anew=True)
 
+    def has_loss_as_trained(self, trainer: Any) -> bool:
+        """Return whether all that the loss of a trainer is known to read is as at the beginning of its unit."""
+        return self._losses.is_as_seen(trainer)
+
     def note_trap(self, step: FailedStep) -> None:
         """Let members train by themselves, and those of their structure in later packs if it is due to that."""
         for member in step.members:
@@ -60,15 +70,39 @@ class UnitTerms:
         owners = {id(unit.trainer): unit for unit in units}
         trainers = {number: unit.trainer for number, unit in owners.items()}
         self._losses.look(trainers, lambda one: owners[id(one)].batches_of_each_size(batches[owners[id(one)].member]))
-        of_batches = _batch_terms(units, batches)
+        of_sizes, of_kinds = self._size_terms(units, batches), _kind_terms(units, batches)
         is_changed = False
         for unit in units:
             member, (terms, own) = unit.member, self._losses.of(unit.trainer)
-            terms = {**terms, **of_batches[member]}
+            terms = {**terms, **of_sizes.get(member, {}), **of_kinds.get(member, {})}
             own = own or member.by_itself
             is_changed |= own != member.by_itself or not is_equal(member.must_equal, terms)
             member.must_equal, member.by_itself = terms, own
         return is_changed
+
+    def _size_terms(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> dict[Member, dict[str, Any]]:
+        """Return terms for batches of different sizes, for members that padding would change."""
+        if len({unit.sizes for unit in units}) == 1:
+            return {}
+        differ_in_batch_size = len({unit.sizes[1:] for unit in units}) == 1
+        traps = [(unit, self._padding_trap(unit, batches[unit.member])) for unit in units]
+        return {
+            unit.member: {f"the size of batches ({trap})": unit.batch_size if differ_in_batch_size else unit.sizes}
+            for unit, trap in traps
+            if trap is not None
+        }
+
+    def _padding_trap(self, unit: PackedUnit, batch: Any) -> str | None:
+        """Return what would let the padding of a batch count; copies of each structure are tried once in a process."""
+        member = unit.member
+        trap = padding_trap(member)
+        if trap is not None or member.by_itself or refusal(member) is not None:
+            return trap
+        key = self._key(member)
+        if key not in _paddings:
+            with as_before(unit.trainer):
+                self._keep(_paddings, key, _MIXED if _is_mixed(member, batch) else None)
+        return _paddings[key]
 
     def _can_train(self, stack: Any, trainer: Any, batches: Mapping[Member, Any]) -> bool:
         """Return whether members of a stack may train as one; if not, let them train by themselves."""
@@ -92,24 +126,29 @@ class UnitTerms:
     def _key(self, member: Member) -> tuple[type, Hashable]:
         return self._kind, structure_key(member)
 
+    def _note(self, key: tuple[type, Hashable], words: str) -> None:
+        self._keep(_traps, key, words)
+
     @staticmethod
-    def _note(key: tuple[type, Hashable], words: str) -> None:
-        if len(_traps) >= _MOST_KNOWN:
-            _traps.clear()
-        _traps[key] = words
+    def _keep(known: dict[tuple[type, Hashable], Any], key: tuple[type, Hashable], words: str | None) -> None:
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        known[key] = words
 
 
-def _batch_terms(units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> dict[Member, dict[str, Any]]:
+def _is_mixed(member: Member, batch: Any) -> bool:
+    try:
+        return does_padding_count(member, batch)
+    except Exception as error:  # which its own training or the trial of its pack finds, and tells better
+        if is_of_all(error):
+            raise
+        return False
+
+
+def _kind_terms(units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> dict[Member, dict[str, Any]]:
     """Return terms for batches that cannot be put into one tensor, where those of the units differ."""
-    found: dict[Member, dict[str, Any]] = {unit.member: {} for unit in units}
-    if len({unit.sizes for unit in units}) > 1:
-        for unit in units:
-            trap = padding_trap(unit.member)
-            if trap is not None:
-                found[unit.member][f"the size of batches ({trap})"] = unit.sizes
     if len({id(batches[unit.member]) for unit in units}) > 1:
         kinds = [kinds_of(batches[unit.member]) for unit in units]
         if any(not is_equal(kind, kinds[0]) for kind in kinds):
-            for unit, kind in zip(units, kinds, strict=True):
-                found[unit.member]["what a batch holds"] = kind
-    return found
+            return {unit.member: {"what a batch holds": kind} for unit, kind in zip(units, kinds, strict=True)}
+    return {}

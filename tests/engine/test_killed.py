@@ -56,6 +56,13 @@ def test_a_killed_process_is_a_loss_and_no_failure_and_its_trial_goes_on_from_it
     assert work.lease.worker == W0, "its worker is there still"
 
 
+def test_a_sentence_that_says_why_goes_on_with_where() -> None:
+    player = begun()
+    lease = lease_of(player.last)
+    moves = only(player.tell(TrainingEnded(lease, Outcome.FAILED, 0, None, "Its process ended.", KILLED)), MoveTrial)
+    assert moves[0].reason == "Its process ended, on worker-0"
+
+
 def test_a_trial_whose_process_is_killed_too_often_fails_in_the_words_of_lost_workers() -> None:
     player = begun(max_losses=2)
     for _ in range(3):

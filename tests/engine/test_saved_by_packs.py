@@ -23,7 +23,7 @@ def packed_words(scheduler: Scheduler, trials: int, speedup: float) -> str:
 
 def test_a_number_of_trials_saves_what_units_of_trials_alone_took_longer() -> None:
     assert packed_words(FIFO(max_resource=9), 5, speedup=4.0).endswith("saved about 27 s of training, as measured")
-    assert "which took about 36 s longer than training alone" in packed_words(FIFO(max_resource=9), 5, speedup=0.5)
+    assert "that took about 36 s longer than training alone" in packed_words(FIFO(max_resource=9), 5, speedup=0.5)
 
 
 def test_what_packs_saved_is_not_measured_where_no_trial_trained_alone() -> None:
@@ -33,7 +33,7 @@ def test_what_packs_saved_is_not_measured_where_no_trial_trained_alone() -> None
 
 
 def test_an_asynchronous_search_of_packs_knows_about_what_it_saved() -> None:
-    assert "which saved about" in packed_words(ASHA(max_resource=9), 40, speedup=4.0)
+    assert "that saved about" in packed_words(ASHA(max_resource=9), 40, speedup=4.0)
 
 
 def test_times_that_a_pack_measured_count_before_those_that_were_observed() -> None:

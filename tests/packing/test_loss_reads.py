@@ -75,6 +75,13 @@ class ByMode(Blobs):
         return smoothed(model, batch, 0.0 if model.training else self.hp["label_smoothing"])
 
 
+class ByProgress(Blobs):
+    """Reads it after its first unit only: when it is evaluated, the unit counts already."""
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        return smoothed(model, batch, self.hp["label_smoothing"] if self.samples else 0.0)
+
+
 class ByAttribute(Blobs):
     def setup(self, hp: Any) -> None:
         self.smoothing = hp["label_smoothing"]
@@ -156,6 +163,7 @@ KINDS = (
     Unpacked,
     ByTrial,
     ByMode,
+    ByProgress,
     ByAttribute,
     ByLayer,
     OwnFunction,
@@ -237,6 +245,12 @@ def test_what_differs_is_said_in_words() -> None:
     assert together.describe()[1].endswith(
         "hp['label_smoothing'], which loss() reads, is 0.1 in one and 0.3 in the other."
     )
+
+
+def test_values_that_are_shown_alike_are_said_to_differ_inside() -> None:
+    together = PackedTrainers([trainer(ByLayer, one) for one in LATER])
+    together.train()
+    assert "is not the same in both: each is shown as CrossEntropyLoss()" in together.describe()[1]
 
 
 def test_a_hyper_parameter_that_is_read_in_some_trials_only_is_found_when_it_is_read(tmp_path: Path) -> None:

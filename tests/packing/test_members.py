@@ -454,7 +454,7 @@ def test_unlike_members_share_the_input_and_the_pack_tells_why() -> None:
     packed = pack(members)
     lines = packed.describe()
     assert lines[0] == "Members 0, 3 train as one computation."
-    assert "Member 1 trains by itself and shares only the input: layer 'inside', a LSTM," in lines[1]
+    assert "Member 1 trains by itself and shares only the input: layer 'inside' (LSTM)" in lines[1]
     assert "the models have different layers" in lines[2]
     assert "one is trained by SGD and the other by Adam" in lines[3]
     for step in range(4):

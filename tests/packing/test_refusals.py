@@ -145,9 +145,9 @@ def test_a_loss_that_reads_what_only_one_member_has_is_found() -> None:
 LAYERS: dict[str, tuple[Callable[[], Any], str]] = {
     "lstm": (
         lambda: nn.LSTM(FEATURES, CLASSES),
-        "a LSTM, cannot be computed for all members at once: vmap has no rule",
+        r"\(LSTM\) cannot be computed for all members at once: vmap has no rule",
     ),
-    "gru": (lambda: nn.GRU(FEATURES, CLASSES), "a GRU, cannot be computed"),
+    "gru": (lambda: nn.GRU(FEATURES, CLASSES), r"\(GRU\) cannot be computed"),
     "embedding bag": (
         lambda: nn.EmbeddingBag(4, 3),
         "one member after the other: use nn.Embedding and a sum or a mean",
@@ -155,12 +155,16 @@ LAYERS: dict[str, tuple[Callable[[], Any], str]] = {
     "alpha dropout": (lambda: nn.Sequential(nn.Linear(6, 3), nn.AlphaDropout()), "use nn.Dropout"),
     "transformer layer": (
         lambda: nn.TransformerEncoderLayer(6, 2, 8),
-        "layer 'self_attn', a MultiheadAttention, draws its dropout inside: set its dropout to 0",
+        r"layer 'self_attn' \(MultiheadAttention\) draws its dropout inside: set its dropout to 0",
     ),
     "attention's dropout": (lambda: nn.MultiheadAttention(6, 2, dropout=0.1), "set its dropout to 0"),
     "cumulative average": (lambda: nn.BatchNorm1d(6, momentum=None), r"\(momentum=None\): give it a momentum"),
     "max_norm": (lambda: nn.Embedding(4, 3, max_norm=1.0), "has sparse=True or max_norm"),
     "sparse": (lambda: nn.Embedding(4, 3, sparse=True), "has sparse=True or max_norm"),
+    "compiled": (
+        lambda: torch.compile(nn.Linear(2, 2), backend="eager"),
+        r"the model \(OptimizedModule\) was compiled by torch.compile: leave that out",
+    ),
     "complex": (lambda: nn.Linear(2, 2, dtype=torch.complex64), "is complex: use real parameters"),
     "frozen": (lambda: nn.Linear(2, 2).requires_grad_(False), "no parameter that requires a gradient"),
     "mixed dtypes": (lambda: nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()), "differ in dtype or device"),
@@ -334,7 +338,7 @@ def test_members_must_not_share_what_training_changes() -> None:
 
 def test_padding_is_refused_where_it_would_change_the_result() -> None:
     members = [member("known", number=number, batch_size=3 + number) for number in range(2)]
-    with pytest.raises(UsageError, match=r"3 to 4 samples, and layer '0.2', a BatchNorm2d, mixes samples"):
+    with pytest.raises(UsageError, match=r"3 to 4 samples, and layer '0.2' \(BatchNorm2d\) mixes samples"):
         Pack(members).step(batch(0))
     members = [
         member(number=number, batch_size=3 + number, loss=lambda model, given: model(given[0]).mean())

@@ -259,4 +259,4 @@ def test_batch_sizes_that_cannot_be_padded_are_groups_of_one_pack(tmp_path: Path
     together = PackedTrainers(trainers)
     together.train()
     assert together.describe()[0] == "Members 0, 1 train as one computation."
-    assert "the size of batches (layer '1', a BatchNorm1d, mixes samples, padding too" in together.describe()[1]
+    assert "the size of batches (layer '1' (BatchNorm1d) mixes samples, padding too" in together.describe()[1]

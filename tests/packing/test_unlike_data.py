@@ -12,7 +12,7 @@ from asyncsearch.packing import pack
 from asyncsearch.packing.torch_units import PackedTrainers
 from tests.packing.alone import difference
 from tests.packing.models import FEATURES, batch, member
-from tests.packing.test_torch_units import DATA, Blobs, saved, trainer
+from tests.packing.test_torch_units import DATA, Blobs, both, saved, trainer
 
 nn: Any = torch.nn
 
@@ -92,3 +92,39 @@ def test_trainers_whose_samples_have_other_shapes_are_groups_of_one_pack(tmp_pat
     files = [[saved(one, tmp_path / "state") for one in trainers] for trainers in (packed, alone)]
     assert difference(*files) < 1e-12
     assert together.describe() == [f"Members {numbers} train as one computation." for numbers in ("0, 1", "2, 3")]
+
+
+class Centered(nn.Module):  # type: ignore[misc]
+    """Mixes the samples of a batch, and is no layer that packs know."""
+
+    def forward(self, x: Any) -> Any:
+        return x - x.mean(0)
+
+
+class Mixing(Blobs):
+    def model(self, hp: Any) -> Any:
+        return nn.Sequential(nn.Linear(6, 5), Centered(), nn.Linear(5, 2)).double()
+
+
+class OtherMean(Blobs):
+    """Its loss weighs classes, and is not the mean of the losses of its samples."""
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        return nn.functional.cross_entropy(model(batch[0]), batch[1], torch.tensor([1.0, 3.0]).double())
+
+    def sample_losses(self, model: Any, batch: Any) -> Any:
+        return nn.functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+
+@pytest.mark.parametrize("kind", [Mixing, OtherMean])
+def test_no_trainer_learns_from_the_padding_of_its_batches(kind: type[Any], tmp_path: Any) -> None:
+    settings = [[{"lr": 0.1, "batch_size": size}] for size in (8, 16, 16)]
+    assert both(kind, settings, tmp_path) < 1e-12
+
+
+def test_where_padding_would_count_trainers_of_one_batch_size_are_a_group_and_the_reason_is_said() -> None:
+    together = PackedTrainers([trainer(Mixing, {"lr": 0.1, "batch_size": size}) for size in (8, 16, 16)])
+    together.train()
+    assert together.describe()[1] == "Members 1, 2 train as one computation."
+    assert "so it mixes samples" in together.apart()
+    assert "is 8 in one and 16 in the other" in together.apart()

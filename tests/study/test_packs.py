@@ -161,7 +161,7 @@ def test_auto_measures_how_many_train_fastest_and_keeps_it_in_the_store(tmp_path
     assert {trial.state for trial in found.trials} == {TrialState.COMPLETED}
     assert lanes(found)[0] == 18
     assert "its pack was measured on" in " ".join(found.explain("trial-0").split())
-    assert re.search(r"36 units trained in packs of up to 18; which saved about", shown(found))
+    assert re.search(r"36 units trained in packs of up to 18; that saved about", shown(found))
 
 
 def test_a_pack_with_too_little_memory_goes_on_in_halves_from_its_last_checkpoints(tmp_path: Path) -> None:

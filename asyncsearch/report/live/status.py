@@ -341,8 +341,8 @@ def _saving(seconds: float, others: Sequence[str]) -> str:
     """Return what packs have saved, as was measured, by this study or others."""
     by = f" by {', '.join(map(repr, others))}" if others else ""
     if seconds < 0:
-        return f"which took about {-seconds:.3g} s longer than training alone, as measured{by}"
-    return f"which saved about {seconds:.3g} s of training, as measured{by}"
+        return f"that took about {-seconds:.3g} s longer than training alone, as measured{by}"
+    return f"that saved about {seconds:.3g} s of training, as measured{by}"
 
 
 def _in_memory(packs: KnownPacks, packing: Packing | None) -> list[int]:
