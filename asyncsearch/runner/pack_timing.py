@@ -27,6 +27,8 @@ _warm: set[type[Trainer]] = set()
 """Trainer classes that have trained together in this process."""
 _trained: dict[type[Trainer], int] = {}
 """Trainer classes -> the most that have trained together in this process, and had memory enough."""
+_known_fits: dict[type[Trainer], int] = {}
+"""Trainer classes -> how many were last predicted to have memory enough in this process; later packs grow so far."""
 _WATCHED = 1, 2
 """How many lanes train together while memory is watched."""
 Built = Callable[[int], Sequence[Trainer]]
@@ -52,7 +54,7 @@ class PackTiming:
         self._in_turn = ""
         """Why some step in turn, as was told."""
         self._watches: bool | None = None
-        self.fits: int | None = None
+        self.fits = _known_fits.get(trainer_class)
         """How many lanes have memory enough together, as predicted; None: all, or nobody knows."""
 
     def builds_in_turns(self, lanes: int) -> bool:
@@ -130,6 +132,8 @@ class PackTiming:
             found[count] = min(taken) if warming == count else taken[-1]
         self._together = fastest(found) if found and self._measured else None
         self.fits = self._fits()
+        if self.fits is not None:
+            _known_fits[self._class] = self.fits
         most = self._fitting(lanes)
         if most < built:  # to measure took more than fit, which are to train in turns
             self._together = min(most, self._together or most)

@@ -108,6 +108,7 @@ class Pack:
 def _forget() -> None:
     pack_timing._warm.clear()
     pack_timing._trained.clear()
+    pack_timing._known_fits.clear()
     CALLS.clear()
     BEFORE.clear()
 
@@ -402,6 +403,24 @@ def test_what_trainers_that_have_ended_hold_in_cycles_is_freed_before_others_tak
     Pack(tmp_path, *({} for _ in range(9))).run()
     assert meter.most == 3
     assert len(collections) == 2
+
+
+def test_a_later_pack_of_the_process_grows_no_further_than_was_predicted_to_fit(
+    tmp_path: Path, tight: Callable[[int], Tight]
+) -> None:
+    meter = tight(3)
+    for name in ("first", "later"):
+        (tmp_path / name).mkdir()
+    Pack(tmp_path / "first", *({} for _ in range(4))).run()
+    pack = Pack(tmp_path / "later", *({} for _ in range(6)))
+    joining = {lane: pack.contexts.pop(lane) for lane in range(2, 6)}
+
+    def coming() -> dict[int, SearchContext]:
+        return {lane: joining.pop(lane) for lane in list(joining)}
+
+    run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), coming)
+    assert pack.outcomes() == [Outcome.RETURNED] * 6
+    assert meter.most == 3
 
 
 def test_lanes_beyond_those_that_a_pack_began_with_join_it_where_they_fit_with_all_that_has_ended(
