@@ -36,9 +36,10 @@ def failing(trial: TrialContext, unit: int, place: str) -> None:
 
 
 def reporting_once(trial: TrialContext) -> None:
-    trial.process_group()
+    group = trial.process_group()
     for unit in trial.epochs():
         sys.stdout.write(f"unit {unit} of rank {trial.rank}\n")
+        torch.distributed.barrier(group=group)  # a rank that ends before the others have met would end theirs
         if trial.rank == 0:
             trial.report(loss=1.0 / unit)
 
