@@ -6,6 +6,7 @@ Importing it pulls in neither pyspark, grpc, torch nor tensorflow; names are imp
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch._version import __version__ as __version__
@@ -122,12 +123,59 @@ _FOREIGN_NAMES = {
 """What other libraries offer -> what to write."""
 
 _EXTRAS = {"KerasTrainer": "tensorflow", "TorchTrainer": "torch"}
-"""What to install for names that need a framework; ``from asyncsearch import *`` leaves these out."""
+"""What to install for names that need a framework; ``from asyncsearch import *`` imports no framework for them."""
 
-__all__ = sorted({"__version__", *_HOMES} - {*_EXTRAS})  # noqa: PLE0605 - the imports above are what type checkers read
+__all__ = sorted({"__version__", *_HOMES})  # noqa: PLE0605 - the imports above are what type checkers read
+
+
+class _Later:
+    """A trainer of ``from asyncsearch import *``, whose framework is imported when a class is derived from it."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type]:
+        return (_loaded(self.__name__),)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(_loaded(self.__name__), name)
+
+    def __instancecheck__(self, value: object) -> bool:
+        return isinstance(value, _loaded(self.__name__))
+
+    def __subclasscheck__(self, kind: type) -> bool:
+        return issubclass(kind, _loaded(self.__name__))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _loaded(self.__name__)(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Later, (self.__name__,)
+
+    def __repr__(self) -> str:
+        return f"asyncsearch.{self.__name__}"
 
 
 def __getattr__(name: str) -> Any:
+    if name in _EXTRAS and _is_for_star(sys._getframe(1)):
+        return _Later(name)
+    return _loaded(name)
+
+
+def _is_for_star(caller: Any) -> bool:
+    """Return whether ``from asyncsearch import *`` asks, which names all that there is."""
+    import dis
+
+    code = caller.f_code
+    if code.co_name == "_handle_fromlist":  # the import system asks whether there is such a name, and drops the answer
+        return True
+    at = next((one for one in dis.get_instructions(code) if one.offset == caller.f_lasti), None)
+    return at is not None and (at.opname == "IMPORT_STAR" or "IMPORT_STAR" in at.argrepr)
+
+
+def _loaded(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'asyncsearch' has no attribute {name!r}{_answer(name)}")

@@ -25,6 +25,12 @@ Missing = Callable[[Arguments], str]
 """Returns what is wrong and what to write, from the arguments that were given."""
 
 
+MOST = 2**53 - 1
+"""The largest count: exact in JSON and as a float."""
+MOST_WORKERS = 100_000
+_LONGEST_S = 30 * 365.25 * 86_400
+_SHOWN_BITS = 200
+
 _OF_REPORT = ("self", "metrics", "resource")
 """Names that ``trial.report`` takes as its own arguments, not as metrics."""
 
@@ -67,31 +73,42 @@ def yes_or_no(name: str, value: object) -> bool:
 def finite_number(name: str, value: object) -> float:
     """Return a number that is neither NaN nor infinite."""
     if not math.isfinite(number := _number(value)):
-        raise UsageError(f"{name}={value!r} must be a finite number, e.g. {name}=0.5.")
+        raise UsageError(f"{name}={written(value)} must be a finite number, e.g. {name}=0.5.")
     return number
 
 
 def not_negative(name: str, value: object) -> float:
     """Return a finite number that is not negative."""
     if not 0 <= (number := _number(value)) < math.inf:
-        raise UsageError(f"{name}={value!r} must be a finite number from 0: write {name}=0 for none.")
+        raise UsageError(f"{name}={written(value)} must be a finite number from 0: write {name}=0 for none.")
     return number
 
 
 def above_zero(name: str, value: object) -> float:
     """Return a positive, finite number."""
     if not 0 < (number := _number(value)) < math.inf:
-        raise UsageError(f"{name}={value!r} must be a positive, finite number, e.g. {name}=1.0.")
+        raise UsageError(f"{name}={written(value)} must be a positive, finite number, e.g. {name}=1.0.")
+    return number
+
+
+def weight_of(name: str, value: object) -> float:
+    """Return a weight, from 1e-6 to 1e6: with others beyond, sums and parts of all weights lose their last digits."""
+    if not 1e-6 <= (number := above_zero(name, value)) <= 1e6:
+        raise UsageError(
+            f"{name}={written(value)} must be from 1e-6 to 1e6: only their proportion counts, e.g. {name}=2."
+        )
     return number
 
 
 def seconds_of(name: str, value: object) -> float:
-    """Return a positive, finite duration in seconds."""
+    """Return a positive duration in seconds, of 30 years at most: timers take no others."""
     seconds = _number(value.total_seconds() if isinstance(value, timedelta) else value)
     if not 0 < seconds < math.inf:
         raise UsageError(
-            f"{name}={value!r} must be a positive, finite number of seconds, or a timedelta: write {name}=3600."
+            f"{name}={written(value)} must be a positive, finite number of seconds, or a timedelta: write {name}=3600."
         )
+    if seconds > _LONGEST_S:
+        raise UsageError(f"{name}={written(value)} is more than 30 years: write seconds, e.g. {name}=3600.")
     return seconds
 
 
@@ -104,26 +121,46 @@ def _number(value: object) -> float:
 
 
 def count_of(name: str, value: object) -> int:
-    """Return an integer from 0."""
+    """Return an integer from 0 to 2**53 - 1, which JSON and floats hold exactly."""
     if (number := _integer(value)) < 0:
-        raise UsageError(f"{name}={value!r} must be an integer from 0, e.g. {name}=3.")
-    return number
+        raise UsageError(f"{name}={written(value)} must be an integer from 0, e.g. {name}=3.")
+    return _at_most(name, number, MOST)
 
 
-def positive(name: str, value: object, example: object = 4) -> int:
-    """Return a positive integer; ``example`` is one of its size."""
+def positive(name: str, value: object, example: object = 4, most: int | None = None) -> int:
+    """Return a positive integer of at most ``most``, or 2**53 - 1; ``example`` is one of its size."""
     number = _integer(value)
     if number < 1:
         example = value if isinstance(value, str) and value.isdecimal() and int(value) else example
-        raise UsageError(f"{name}={value!r} must be a positive integer, e.g. {name}={example}.")
-    return number
+        raise UsageError(f"{name}={written(value)} must be a positive integer, e.g. {name}={example}.")
+    return _at_most(name, number, MOST if most is None else most)
+
+
+def workers_of(name: str, value: object) -> int:
+    """Return a number of workers."""
+    return positive(name, value, most=MOST_WORKERS)
 
 
 def integer_of(name: str, value: object) -> int:
-    """Return an integer."""
+    """Return an integer from -(2**53 - 1) to 2**53 - 1."""
     if not isinstance(value, SupportsIndex) or isinstance(value, bool):
         raise UsageError(f"{name}={value!r} must be an integer, e.g. {name}=1.")
-    return value.__index__()
+    number = value.__index__()
+    _at_most(name, abs(number), MOST)
+    return number
+
+
+def _at_most(name: str, number: int, most: int) -> int:
+    if number > most:
+        raise UsageError(f"{name}={written(number)} is too large: it must be at most {most:,}.")
+    return number
+
+
+def written(value: object) -> str:
+    """Return a value as it is written, but of a very long number how long it is: Python writes out none."""
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return f"(a number of {value.bit_length():,} bits)"
+    return repr(value)
 
 
 def _integer(value: object) -> int:
@@ -316,5 +353,5 @@ def _on_positional(name: str, given: tuple[Any, ...], positional: list[str], kno
 
 def shown(value: Any) -> str:
     """Return a value as it would be written, or dots for one that is long."""
-    text = repr(value)
+    text = written(value)
     return text if len(text) <= 60 and "<" not in text else "..."

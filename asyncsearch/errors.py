@@ -21,7 +21,9 @@
     │   ├── StoreLockedError       another driver has the study open
     │   ├── StoreLostError         the lock, or a file of the store, was removed or replaced while it was in use
     │   ├── BeingWrittenError      the end of a journal segment cannot be read while a driver writes it
-    │   ├── ContentAwayError       the file system lists a file, and cannot give its content now
+    │   ├── NotAFileError          something else lies in the place of a file, such as a folder or a pipe
+    │   ├── StoreAwayError         servers of the store are away, or take nothing now; that passes by itself
+    │   │   └── ContentAwayError   the file system lists a file, and cannot give its content now
     │   ├── SegmentOverError       a journal segment was closed so that others can read it; a new one goes on
     │   ├── CheckpointError        a checkpoint is damaged, missing, or cannot be one; the store itself works
     │   └── JournalDamagedError    the journal is damaged elsewhere than at its end
@@ -81,7 +83,10 @@ class NoTrialsError(UsageError):
 
 
 class TrialsFailedError(AsyncSearchError):
-    """All trials failed, or several in the same way and none has finished, so that the run ended early."""
+    """All trials failed, or all that went on from a first pause or judgement, or several in the same way at the start.
+
+    In the last case none had finished, and the run ended early.
+    """
 
 
 class ClusterError(AsyncSearchError):
@@ -124,7 +129,15 @@ class BeingWrittenError(StoreError):
     """The end of a journal segment cannot be read while a driver has it open."""
 
 
-class ContentAwayError(StoreError):
+class NotAFileError(StoreError):
+    """Something else lies in the place of a file, such as a folder, a pipe or a link; waiting does not change that."""
+
+
+class StoreAwayError(StoreError):
+    """Servers of the store do not answer, or take nothing now; that passes by itself."""
+
+
+class ContentAwayError(StoreAwayError):
     """The file system lists a file, and none of its servers can give its content now."""
 
 
@@ -142,7 +155,7 @@ class JournalDamagedError(StoreError):
 
 def may_pass(error: BaseException) -> bool:
     """Return whether it is worth waiting after a failure of the store: nothing is lost, nobody else has taken it."""
-    lasting = (StoreLockedError, StoreLostError, CheckpointError, JournalDamagedError)
+    lasting = (StoreLockedError, StoreLostError, CheckpointError, JournalDamagedError, NotAFileError)
     return isinstance(error, StoreError | OSError) and not isinstance(error, lasting)
 
 

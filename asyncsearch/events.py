@@ -114,6 +114,8 @@ class TrainingEnded(LeaseEvent, frozen=True, tag="training_ended"):
     """Name of the exception, or one of ``exit``, ``signal``, ``killed``, ``out_of_memory``, ``timeout``,
     ``unheeded_stop``, ``cannot_pause``, ``bad_report``, ``no_report``, ``checkpoint``."""
     lane: int = 0
+    unreported: Metrics = {}
+    """What the function returned beside its reports, and is not recorded as one."""
 
 
 class PackSeconds(NamedTuple):
@@ -137,19 +139,6 @@ class PackMemory(NamedTuple):
     """What sets this limit, in words."""
 
 
-class PackCompiled(NamedTuple):
-    """A step of a pack that was compiled, and is used."""
-
-    lanes: int
-    """For how many lanes at most."""
-    eager_s: float
-    """What a step takes that is not compiled."""
-    compiled_s: float
-    """What a compiled one takes."""
-    cost_s: float
-    """CPU time that compiling took, for this pack or an earlier one of the process."""
-
-
 class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
     """The runner of a pack has told how fast its lanes train together, or why they do not."""
 
@@ -160,8 +149,6 @@ class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
     """Why they train one after another, and the line to change; empty: they train together."""
     memory: PackMemory | None = None
     """What they need; None: it was not measured, or there is no limit."""
-    compiled: PackCompiled | None = None
-    """The step that is used from now on; None: that is as before."""
     in_turn: str = ""
     """Why some lanes step in turn, on batches that all read once, and the line to change; empty: that is as before."""
 

@@ -4,8 +4,8 @@ Rule 1: pure. A listener knows only the arguments of these methods: no clock, fi
 Rule 2: a replay of the journal states the same facts in the same order and must end in the same state, although it
 requests no decision of the listener.
 
-Scores are normalised by the engine: smaller is better, and None stands for NaN, infinities, missing reports and
-failures.
+Scores are normalised by the engine: smaller is better, and None stands for NaN, infinities and failures. A metric that
+a trial has not reported yet is no score: nothing is stated about the trial before its first value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class StudyListener(abc.ABC):
         """The searcher's ``notes`` on the proposal of a new trial; stated after ``created``, unless they are empty."""
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        """A trial reported. The resources of one trial increase strictly."""
+        """A trial trained up to a resource, and ``score`` is its last one at or before it.
+
+        Stated from its first value of the metric on; its resources increase strictly.
+        """
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
         """A trial reached its target, with a durable checkpoint; ``score`` is its last one at or before ``resource``.

@@ -7,6 +7,7 @@ keep their traceback, and so do errors of the user's own code. The others' trace
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import sys
@@ -39,7 +40,7 @@ def in_sentences() -> Iterator[None]:
 
 def show_in_words(error: BaseException) -> None:
     """Let an error that nobody catches be shown without a traceback. The exit code is as ever."""
-    setattr(error, _RENDER, lambda: words_of(error))
+    setattr(error, _RENDER, functools.partial(words_of, error))  # no lambda: a process pool pickles errors
     former = sys.excepthook
     if hasattr(former, _FORMER):
         return

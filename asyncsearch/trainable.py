@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from asyncsearch.ablation.left_out import PARAMETER, TrialAblation
 from asyncsearch.arguments import metric_in_call
 from asyncsearch.errors import UsageError
-from asyncsearch.events import PackCompiled
 from asyncsearch.old_pickles import loads
 from asyncsearch.trial import Params
 
@@ -48,8 +47,15 @@ class ReportError(UsageError):
 
 
 _ANSWERS = {
-    **dict.fromkeys(("config", "hparams", "hyperparameters", "parameters", "hp", "get"), "write trial.params['lr']."),
-    **dict.fromkeys(("log", "log_metrics", "add_metric", "set_user_attr"), "write trial.report({metric})."),
+    **dict.fromkeys(
+        ("config", "hparams", "hyperparameters", "hyperparams", "parameters", "parameter", "param", "hp", "get"),
+        "write trial.params['lr'].",
+    ),
+    **dict.fromkeys(("log", "log_metrics", "add_metric"), "write trial.report({metric})."),
+    **dict.fromkeys(
+        ("set_user_attr", "user_attrs", "set_system_attr"),
+        "write trial.report({metric}) for a number, and anything else into a file in trial.dir.",
+    ),
     **dict.fromkeys(("number", "trial_id", "id"), "write trial.name."),
     **dict.fromkeys(("max_epochs", "num_epochs", "budget"), "write trial.max_resource."),
     **dict.fromkeys(("logdir", "log_dir", "folder", "path", "artifacts", "tensorboard_dir"), "write trial.dir."),
@@ -216,7 +222,11 @@ class TrialContext(abc.ABC):
     @property
     @abc.abstractmethod
     def should_stop(self) -> bool:
-        """Whether the trial has been told to stop; the next report raises."""
+        """Whether the trial has been told to stop, so that the next report raises, or has ended.
+
+        Raises:
+            UsageError: this process was forked from that of the trial, which alone is told.
+        """
 
     @abc.abstractmethod
     def epochs(
@@ -257,13 +267,17 @@ class TrialContext(abc.ABC):
         Raises:
             ReportError: there are no metrics, one is not a number, or the resource is not higher than before.
             TrialStopped: the trial is not worth finishing.
+            UsageError: the trial has ended, or this process was forked from that of the trial.
         """
 
     @abc.abstractmethod
     def once(self, function: Callable[..., T], *args: Any) -> T:
-        """Return ``function(*args)``, computed once in the life of this process for these arguments.
+        """Return ``function(*args)``, computed by the first of several equal calls in the life of this process.
 
-        Use it for objects that are costly to load and the same for all trials, such as data and tokenizers.
+        Use it for objects that are costly to load and the same for all trials, such as data and tokenizers. Calls are
+        equal if the function, its arguments and defaults, what it captures, and the globals, helpers and attributes
+        that it reads are equal: a method may read ``self.path``, and what a global has become since counts. An object
+        without comparable content, such as a connection, is equal to itself alone, which is said when another comes.
         """
 
 
@@ -332,17 +346,13 @@ class Trainer:
         return ""
 
     @classmethod
-    def pack_compiled(cls) -> PackCompiled | None:
-        """Return the compiled step that the last ``train_pack`` used; None: it used none."""
-        return None
-
-    @classmethod
-    def evaluate_pack(cls, trainers: Sequence[Self]) -> Sequence[Mapping[str, Any]]:
+    def evaluate_pack(cls, trainers: Sequence[Self]) -> Sequence[Mapping[str, Any] | Exception]:
         """Return the current metrics of several trainers, which ``train_pack`` has just trained, in their order.
 
-        Optional. Where it raises an error, each trainer evaluates itself, and an error is that of its trial alone.
+        Optional. In the place of metrics may be an error, which is that of its trial alone. Where it raises an error,
+        each trainer evaluates itself, for the second time if it has done so already.
         """
-        return [trainer.evaluate() for trainer in trainers]
+        return [_evaluated(trainer) for trainer in trainers]
 
     def evaluate(self) -> Mapping[str, Any]:
         """Return the current metrics; must not change what ``train`` does next."""
@@ -380,6 +390,13 @@ class Trainer:
         return cls.update is not Trainer.update
 
 
+def _evaluated(trainer: Trainer) -> Mapping[str, Any] | Exception:
+    try:
+        return trainer.evaluate()
+    except Exception as error:
+        return error
+
+
 TrainFunction = Callable[[TrialContext], Any]
 """A function of a trial. It may return its last metrics: a mapping, or a number, which counts as the study's metric."""
 
@@ -396,9 +413,38 @@ def as_function(trainable: object) -> TrainFunction:
         return _trainer_function(trainable)
     if callable(trainable) and not isinstance(trainable, type):
         return trainable
-    raise UsageError(
-        f"{trainable!r} is not a trainable: pass a function of a trial, or a class derived from asyncsearch.Trainer "
-        "(the class, not an object of it)."
+    raise UsageError(f"{_answer_to_model(trainable)}.")
+
+
+def _answer_to_model(given: object) -> str:
+    """Return what to write instead of a model, or of nothing, where a trainable is taken."""
+    kind = given if isinstance(given, type) else type(given)
+    bases = {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in kind.__mro__}
+    name = kind.__name__
+    make = f"{name}(**trial.params)"
+    if given is None:
+        return (
+            "None is not a trainable: pass a function of a trial, as in Study(train, ...). Study(train(...), ...) "
+            "passes what it returns"
+        )
+    if not bases.isdisjoint({"lightning.LightningModule", "pytorch_lightning.LightningModule"}):
+        return (
+            f"{name} is a model, not a trainable: write `def train(trial):` with model = {make}, and fit it there, "
+            "L.Trainer(...).fit(model, data)"
+        )
+    if "torch.Module" in bases or "keras.Model" in bases or "keras.Layer" in bases:
+        return (
+            f"{name} is a model, not a trainable: write `def train(trial):`, and in it net = {make}, its training, and "
+            "trial.report(...) after each epoch; or derive a TorchTrainer or a KerasTrainer that builds it"
+        )
+    if hasattr(kind, "fit"):
+        return (
+            f"{name} is an estimator, not a trainable: write `def train(trial): return "
+            f"cross_val_score({make}, x, y).mean()`"
+        )
+    return (
+        f"{given!r} is not a trainable: pass a function of a trial, or a class derived from asyncsearch.Trainer (the "
+        "class, not an object of it)"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import enum
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -79,6 +80,8 @@ class TrialState(enum.Enum):
     __hash__ = object.__hash__  # Enum's is written in Python, and each move of a trial computes four hashes
 
 
+_NAMED_METRICS = 6
+"""Metrics that the text of a trial names; the others are counted."""
 TO_BE_CONTINUED = "to be continued"
 _FINISHED = frozenset({TrialState.COMPLETED, TrialState.STOPPED, TrialState.FAILED})
 _WORDS = {
@@ -90,7 +93,7 @@ _WORDS = {
     TrialState.FAILED: "failed",
 }
 _FOREIGN_NAMES = {
-    **dict.fromkeys(("metrics", "metric", "score", "loss", "accuracy", "result", "last_result", "values"), "value"),
+    **dict.fromkeys(("metric", "score", "loss", "accuracy", "result", "last_result", "values"), "value"),
     **dict.fromkeys(("config", "hyperparameters", "hparams"), "params"),
     **dict.fromkeys(("number", "trial_id"), "id"),
     **dict.fromkeys(("epoch", "epochs", "step", "last_step", "training_iteration"), "resource"),
@@ -177,7 +180,10 @@ class Trial(msgspec.Struct, gc=False):
         units = "" if self.value is None else " unit" if self.value_resource == 1 else " units"
         why = self.reason if self.state is TrialState.FAILED and self.reason else ""
         state = f"{self.words}: {why}" if why else self.words
-        text = f"{self.name}: {value}{units}, {state}; {flat_params.params(self.params) or 'no parameters'}"
+        metrics = [f"{name} {value:.5g}" for name, value in self.metrics.items()]
+        more = [f"{len(metrics) - _NAMED_METRICS:,} more"] if len(metrics) > _NAMED_METRICS else []
+        also = f" ({', '.join([*metrics[:_NAMED_METRICS], *more])})" if len(metrics) > 1 else ""
+        text = f"{self.name}: {value}{units}{also}, {state}; {flat_params.params(self.params) or 'no parameters'}"
         # The reason is the trial's own text, and a terminal would act on escape sequences in it.
         return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
 
@@ -189,10 +195,25 @@ class Trial(msgspec.Struct, gc=False):
         """Its state as people read it."""
         return self.state.words
 
-    def seen_in(self, words: str) -> Trial:
-        """Return a copy whose text says its state in these words: of a search that is over, others than during it."""
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The last value of each metric that it has reported, by name, that of the study among them.
+
+        Only trials that a study gives out have them; the engine's have none, since no decision reads them.
+        """
+        return {}
+
+    def seen_in(self, words: str, metrics: Mapping[str, float] | None = None) -> Trial:
+        """Return a copy for people, which has its metrics.
+
+        ``words``: what its text calls its state, since that of a search that is over is called otherwise.
+        """
         fields: dict[str, Any] = {name: getattr(self, name) for name in Trial.__struct_fields__}
-        return _SeenTrial(**fields, seen_words=words)
+        return _SeenTrial(**fields, seen_words=words, seen_metrics=dict(metrics or {}))
+
+    def __dir__(self) -> list[str]:
+        """Leave out the names that it has elsewhere: completion offers only what there is."""
+        return sorted(name for name in object.__dir__(self) if name not in _FOREIGN_NAMES)
 
     @property
     def params(self) -> Params:
@@ -209,6 +230,10 @@ class Trial(msgspec.Struct, gc=False):
             # A user's searcher may propose integers beyond 64 bits, which cannot be packed.
             with contextlib.suppress(OverflowError):
                 self.kept = CompactParams(self.kept)
+
+    def ranked_value(self, rank_by: str) -> float | None:
+        """Return the value by which it is ranked among others: its ``"last"`` or its ``"best"`` one."""
+        return self.best if rank_by == "best" else self.value
 
     @property
     def horizon(self) -> int:
@@ -237,10 +262,15 @@ class _SeenTrial(Trial, gc=False):
     """A copy of a trial, as people see it."""
 
     seen_words: str = ""
+    seen_metrics: dict[str, float] = {}
 
     @property
     def words(self) -> str:
         return self.seen_words
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return self.seen_metrics
 
 
 class _ForeignName:

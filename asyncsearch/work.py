@@ -68,8 +68,6 @@ class Work(msgspec.Struct, frozen=True):
     gang: tuple[GangMember, ...] | UnsetType = UNSET
     """The workers that train it together, in the order of their ranks; the lease is that of the first one, which
     reports and commits for all. Left out: one worker trains it."""
-    units_to_come: int | UnsetType = UNSET
-    """Units that the worker is to train after these lanes, at least; left out: what they train must not be compiled."""
     sized: str | UnsetType = UNSET
     """Why it has more workers than others, for people; not sent to workers. Left out: it has as many."""
 

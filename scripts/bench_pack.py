@@ -18,17 +18,13 @@ several rounds in which both take turns.
 The table has the time of a step for each member, and the bytes of weights, optimizer state and buffers, by K; a pack
 of one trains as it would alone.
 
-``pack_mlp_32_compiled`` is ``steps_mlp_32`` by a compiled step, as ``pack="auto"`` uses it where that pays; its
-baseline is the step that is not compiled, in turns with it. ``compile_s`` is the CPU time that compiling took, and
-``break_even_steps`` after how many steps of the pack that is saved; the baseline of both is one unit of 45 steps.
-
 ``pack_never_slower`` compares ``pack="auto"`` with unpacked searches over a grid of widths, batch sizes and kinds:
 MLPs, CNNs and a small transformer, 9 pairs of searches a cell, in turns, in one process, by CPU time. A pair goes on
 with two studies of which the first has timed packs already; what that took stands beside it, and in ``pack_probe``. The
 ratio of a pair is the time unpacked divided by that of ``auto``, ``upper`` an upper bound of the cell's median at 95 %.
 The figure is the smallest of these bounds over all cells: below 0.97, packing costs time somewhere.
 
-    python scripts/bench_pack.py [--only searches|steps|compiled|grid] [--cell mlp:32:16]
+    python scripts/bench_pack.py [--only searches|steps|grid] [--cell mlp:32:16]
 
 It needs torch and scikit-learn.
 """
@@ -49,8 +45,6 @@ from torch import nn
 
 from asyncsearch import FIFO, loguniform, uniform
 from asyncsearch.packing import Member, Pack, pack
-from asyncsearch.packing.stack_stepper import StackStepper
-from asyncsearch.packing.step_compiler import StepCompiler
 
 ROUNDS = 7
 ROUND_S = 0.15
@@ -216,39 +210,9 @@ def steps() -> list[Figure]:
     ]
 
 
-def compiled() -> list[Figure]:
-    """Return what compiling the step of 32 MLPs takes and gains; nothing where it cannot be compiled."""
-    plain, other = (pack(members(mlp, 32)) for _ in range(2))
-    compiler = StepCompiler()
-    (stack,) = other.stacks()
-    stepper = stack.stepper = StackStepper(stack, compiler)
-    for _ in range(3):
-        other.step((X[:32], Y[:32]))
-        stepper.unit_over(float("inf"))
-    began = time.perf_counter()
-    while compiler.is_busy:
-        time.sleep(0.1)
-        compiler.poll()
-    print(f"compiled in {time.perf_counter() - began:.1f} s", flush=True)
-    stepper.unit_over(float("inf"))
-    other.step((X[:32], Y[:32]))
-    used = stepper.used()
-    if used is None:
-        print("the step is not compiled here", flush=True)
-        return []
-    fast, slow = fastest(stepping(other), stepping(plain))
-    figures = [
-        Figure("pack_mlp_32_compiled", 32 / fast, "member steps/s", 32 / slow),
-        Figure("compile_s", used.cost_s, "s CPU", STEPS * slow),
-    ]
-    if slow > fast:
-        figures.append(Figure("break_even_steps", used.cost_s / (slow - fast), "steps of a pack", STEPS))
-    return figures
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("searches", "steps", "compiled", "grid"))
+    parser.add_argument("--only", choices=("searches", "steps", "grid"))
     parser.add_argument("--cell", metavar="mlp:32:16", help="a cell of the grid, or the beginning of names of some")
     parser.add_argument("--pairs", type=int, default=PAIRS, help=f"pairs of searches in a cell (default: {PAIRS})")
     options = parser.parse_args()
@@ -261,8 +225,6 @@ def main() -> None:
         figures += [*searched("pack_mlp_32", DigitsMLP, 32), *searched("pack_cnn_16", DigitsCNN, 16)]
     if only in (None, "steps"):
         figures += steps()
-    if only in (None, "compiled"):
-        figures += compiled()
     if only in (None, "grid"):
         figures += grid(options.cell, options.pairs)
     show("Packed training, and the same members one after the other", figures)

@@ -9,7 +9,8 @@ cd "$ROOT"
 
 # Its making takes a core for half a minute, and the checks before the tests need only the other one.
 archive=$VENV/spark-classes.jsa
-case " $* " in *" --fast "*) ;; *) "$PYTHON" scripts/archive_java.py "$archive" & ;; esac
+case $archive in *[!A-Za-z0-9_./-]*) archive= ;; esac # spark-class splits options at spaces and keeps their quotes
+case " $* " in *" --fast "*) ;; *) [ -z "$archive" ] || "$PYTHON" scripts/archive_java.py "$archive" & ;; esac
 
 failed=
 step() {
@@ -30,7 +31,7 @@ if [ -n "$failed" ]; then
 fi
 
 # A test's Spark session lasts only seconds, in which Java's second compiler costs more than it gains.
-export SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile=$archive -Xlog:disable"
+export SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC${archive:+ -XX:SharedArchiveFile=$archive} -Xlog:disable"
 export SPARK_LAUNCHER_OPTS=$SPARK_SUBMIT_OPTS
 
 # Three workers for two cores: the tests of Spark, with which one worker begins, wait as much as they compute.

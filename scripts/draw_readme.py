@@ -45,7 +45,7 @@ class DigitReader(Trainer):
         self.net.partial_fit(self.x, self.y, classes=range(10))
 
     def evaluate(self):
-        return {"accuracy": self.net.score(self.x_valid, self.y_valid)}
+        return {"accuracy": self.net.score(self.x_valid, self.y_valid), "loss": self.net.loss_}
 
     def save(self, path):
         joblib.dump(self.net, path)

@@ -25,7 +25,7 @@ run() {
     printf '%s, commit %s\n' "$(date -u '+%Y-%m-%d %H:%M UTC')" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
     printf '%s, %s cores, %s, user %s\n' "$(uname -sr)" "$(getconf _NPROCESSORS_ONLN)" "$("$PYTHON" --version)" "$(id -un)"
     # A worker for each core: a search waits as much as it computes, and its moments are counted, not timed.
-    "$PYTHON" -m pytest tests/faults tests/gangs tests/trainers/test_keras_joins.py tests/trainers/test_keras_structures.py -q -n "$(getconf _NPROCESSORS_ONLN)" --dist loadgroup --durations=5 "$@" || code=$?
+    "$PYTHON" -m pytest tests/faults tests/gangs tests/trainers/test_keras_joins.py tests/trainers/test_keras_structures.py tests/trainers/test_random_keras_trainers.py -q -n "$(getconf _NPROCESSORS_ONLN)" --dist loadgroup --durations=5 "$@" || code=$?
     sort "$ASYNCSEARCH_SAID"
     return "$code"
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -35,6 +36,9 @@ NOT_FAST = frozenset(
     )
 )
 """Folders and files whose tests start processes, train networks or work on disks; the others are pure or simulated."""
+
+# Two LLVMs abort a process with TensorFlow when torch loads its compiler, and a process of tests has both frameworks.
+sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -141,3 +141,61 @@ def test_types_are_prepared_for_decoding_at_import() -> None:
             if has_type or name == "msgspec.convert" or name.endswith(".Decoder"):
                 late.append(f"{path.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}")
     assert late == []
+
+
+RECURSIVE = ("rmtree", "copytree", "rglob", "removedirs")
+"""Calls that call themselves for each level of a folder: 1,000 levels are an error."""
+LISTING = ("scandir", "listdir", "iterdir")
+READS_OWN_FILES = (
+    "checking/", "doctor/", "launch/", "runner/cgroup_memory", "runner/pack_timing",
+    "runner/descendants", "agent/runner_template", "rpc/forks",
+)  # fmt: skip
+"""Modules that read what the system or they themselves have made: files of /proc and packages, pipes, probes."""
+
+
+def calls_of(tree: ast.AST) -> list[tuple[str, ast.Call]]:
+    """Return the calls in a tree, each with the last part of what is called."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [(getattr(call.func, "attr", getattr(call.func, "id", "")), call) for call in calls]
+
+
+def is_for_reading(call: ast.Call) -> bool:
+    """Return whether a call of ``open`` or ``Path.open`` reads: its mode is not given, or has an r."""
+    modes = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+    return isinstance(call.func, ast.Name) and not any(set(mode) & set("wax") for mode in modes[-1:])
+
+
+def test_folders_are_walked_removed_and_copied_in_one_place_and_without_recursion() -> None:
+    found = []
+    for name, text in sources("asyncsearch").items():
+        if name.startswith(("asyncsearch/testing/", "asyncsearch/packing/compile_")):
+            continue
+        tree = ast.parse(text)
+        for called, call in calls_of(tree):
+            is_deep = called == "glob" and any("**" in ast.unparse(arg) for arg in call.args)
+            is_walk = called == "walk" and ast.unparse(call.func) == "os.walk"
+            if called in RECURSIVE or is_deep or is_walk:
+                found.append(f"{name}:{call.lineno}: {called}")
+        for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+            names = {called for called, _ in calls_of(function)}
+            if function.name in names and names & set(LISTING):
+                found.append(f"{name}:{function.lineno}: {function.name} calls itself")
+    assert found == [], "asyncsearch.files.trees walks, removes and copies folders of any depth"
+
+
+def test_files_of_others_are_opened_for_reading_in_one_place() -> None:
+    found = []
+    for name, text in sources("asyncsearch").items():
+        inside = name.removeprefix("asyncsearch/")
+        if inside.startswith(("testing/", "files/", *READS_OWN_FILES)):
+            continue
+        for called, call in calls_of(ast.parse(text)):
+            if called in ("read_text", "read_bytes") and isinstance(call.func, ast.Attribute):
+                found.append(f"{name}:{call.lineno}: {called}")
+            if called == "open" and is_for_reading(call):
+                found.append(f"{name}:{call.lineno}: open")
+            words = ast.unparse(call)
+            if words.startswith("os.open(") and "O_RDONLY" in words and "O_DIRECTORY" not in words:
+                found.append(f"{name}:{call.lineno}: os.open")
+    allowed = {"asyncsearch/cli/__init__.py", "asyncsearch/runner/template.py"}  # /dev/null
+    assert [one for one in found if one.partition(":")[0] not in allowed] == [], "asyncsearch.files.plain opens files"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from asyncsearch.report.plots.workers import plot_timeline
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import constant, cosine_restarts, multistep, step, values, warmup
+from asyncsearch.sequences.notebook_svg import BESIDE
 from asyncsearch.sequences.text_width import shortened, text_width
 from asyncsearch.space import choice, loguniform
 from asyncsearch.study.study import Study
@@ -29,6 +31,18 @@ def train(trial: Any) -> None:
         trial.report(
             {LONG: 1e-5 * trial.params["lr"] / (epoch + 1) - 123456.0, "loss": trial.params["lr"] / (epoch + 1)}
         )
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast ratio of WCAG 2 of two colours, from 1 to 21."""
+    low, high = sorted(map(_luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    shares = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04 else ((part + 0.055) / 1.055) ** 2.4 for part in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +96,42 @@ def test_pictures_of_studies_are_whole(name: str, request: pytest.FixtureRequest
     study = request.getfixturevalue(name)
     for picture in (plot_history(study), plot_rungs(study), plot_timeline(study), study.tree()):
         assert ink_outside(picture.svg) == [], type(picture).__name__
+
+
+@pytest.mark.parametrize("name", ["usual", "lengthy", "branching"])
+def test_a_notebook_shows_a_picture_in_the_colours_of_its_page_and_as_wide_as_its_cell(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    study = request.getfixturevalue(name)
+    sequence = multistep(0.1, milestones=[3])
+    pictures = [(p.svg, p._repr_html_()) for p in (plot_history(study), plot_rungs(study), plot_timeline(study))]
+    for svg, page in [
+        *pictures,
+        (study.tree().svg, study.tree()._repr_html_()),
+        (sequence.plot(), sequence._repr_html_()),
+    ]:
+        shown, saved = ET.fromstring(page or ""), ET.fromstring(svg)
+        assert texts(page or "") == texts(svg), "nothing is lost"
+        assert len([*shown.iter()]) == len([*saved.iter()]), "a div is added, and the card is gone"
+        (drawn,) = shown
+        assert "width:100%" in drawn.attrib["style"]
+        assert "height" not in drawn.attrib, "which would not follow the width"
+        assert not any("id" in one.attrib for one in shown.iter()), "two pictures of a page would share it"
+        for one in shown.iter():
+            colours = {one.attrib[kind] for kind in ("fill", "stroke") if kind in one.attrib}
+            least = 2.9 if one.tag.endswith("text") else 1.9
+            for colour in colours - {"none", "transparent", "currentColor", BESIDE}:
+                assert min(contrast(colour, "#ffffff"), contrast(colour, "#1e1e1e")) >= least, (one.tag, colour)
+
+
+def test_a_saved_picture_is_light_with_a_background_of_its_own(usual: Study, tmp_path: Path) -> None:
+    from PIL import Image
+
+    with Image.open(plot_history(usual).save(tmp_path / "a.png")) as image:
+        assert image.convert("RGBA").getpixel((2, 2)) == (255, 255, 255, 255)
+    for svg in (plot_history(usual).svg, usual.tree().svg, plot_timeline(usual).svg):
+        assert "currentColor" not in svg
+        assert "var(" not in svg
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: type(sequence).__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -106,3 +107,11 @@ def test_a_script_in_a_folder_whose_name_begins_as_ours_is_the_users(tmp_path: P
     command = [sys.executable, "search.py"]
     done = subprocess.run(command, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
     assert done.stderr.splitlines()[-1] == f'at "{folder}/search.py", line 4: loguniform(1, 1e-4)'
+
+
+def test_an_error_in_words_goes_to_another_process_and_is_shown_there_in_the_same_words() -> None:
+    with pytest.raises(UsageError) as caught, in_sentences():
+        raise UsageError("write it otherwise")
+    there = pickle.loads(pickle.dumps(caught.value))
+    assert (type(there), str(there)) == (UsageError, "write it otherwise")
+    assert there._render_traceback_() == ["UsageError: write it otherwise"]

@@ -41,3 +41,13 @@ def test_a_trial_reads_as_a_person_writes_it() -> None:
     trial = trial_with(TrialState.COMPLETED, 0.98, 27, **params)
     assert str(trial) == f"trial-7: 0.98 after 27 units, trained to the end; lr={lr} model.width=128"
     assert repr([trial]) == f"[<{trial}>]"
+
+
+def test_completion_offers_only_the_names_that_a_trial_has() -> None:
+    trial = Trial(TrialId(0), {}, NodeKey("n"))
+    for one in (trial, trial.seen_in("running", {"loss": 1.0})):
+        offered = dir(one)
+        assert {"params", "value", "metrics", "state", "best", "name"} <= set(offered)
+        assert [name for name in offered if not hasattr(one, name)] == []
+        with pytest.raises(AttributeError, match=r"write trial\.params"):
+            one.config  # type: ignore[attr-defined]  # noqa: B018

@@ -7,13 +7,12 @@ checkpoint. The model may be wrong: the worker fetches a missing copy again, and
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from asyncsearch.files.trees import copy_tree, size_bytes, walk
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.layout import MANIFEST
@@ -96,14 +95,14 @@ class CheckpointCache:
             if links is not None:
                 stack.callback(_remove, links)
             if packed_with is None:  # a store of an earlier version knows nothing else
-                size_bytes = self._store.commit(checkpoint, staged)
+                stored_bytes = self._store.commit(checkpoint, staged)
             else:
-                size_bytes = self._store.commit(checkpoint, staged, packed_with)
+                stored_bytes = self._store.commit(checkpoint, staged, packed_with)
             if links is not None:
                 if packed_with is not None:
                     (links.parent / MANIFEST).write_bytes(Manifest([], []).encode(checkpoint, packed_with))
-                self._keep(checkpoint, _Copy(links, size_bytes, stack.pop_all()))
-        return size_bytes
+                self._keep(checkpoint, _Copy(links, stored_bytes, stack.pop_all()))
+        return stored_bytes
 
     def discard(self, staged: Path) -> None:
         self._store.discard(staged)
@@ -139,7 +138,7 @@ class CheckpointCache:
         copy = _Copy(folder, 0, stack)
         copy.users = 1
         if self._store.is_far:
-            copy.size_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+            copy.size_bytes = size_bytes(folder)
             self._keep(checkpoint, copy)
         return copy
 
@@ -172,10 +171,8 @@ class CheckpointCache:
 
 def _stamps(folder: Path) -> _Stamps | None:
     """Return which files a folder holds, their sizes and when they were written; None: it cannot be read."""
-    if not folder.exists():
-        return None
     with contextlib.suppress(OSError):
-        found = [(str(path), path.lstat()) for path in folder.rglob("*") if not path.is_dir()]
+        found = [(entry.name, entry.status) for entry in walk(folder) if not entry.is_folder]
         return {name: (one.st_ino, one.st_size, one.st_mtime_ns) for name, one in found}
     return None
 
@@ -185,7 +182,7 @@ def _linked(staged: Path) -> Path | None:
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(prefix="kept-", dir=staged.parent.parent)) / staged.name
-        shutil.copytree(staged, folder, copy_function=os.link)
+        copy_tree(staged, folder, as_links=True)
     except OSError:
         if folder is not None:
             _remove(folder)

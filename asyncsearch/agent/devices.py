@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 from asyncsearch.errors import ClusterError
+from asyncsearch.files import working_folder
 from asyncsearch.runner.memory_limits import SHARE
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -61,7 +61,7 @@ def runner_environment(
         gpu_share: share of each device's memory that the runner may take.
     """
     changes = dict.fromkeys(_THREADS, str(cpu_threads))
-    changes["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in import_path)
+    changes["PYTHONPATH"] = working_folder.import_path(import_path)
     changes["PYTHONUNBUFFERED"] = "1"
     changes["PYTHONFAULTHANDLER"] = "1"
     if gpus is not None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-
-from msgspec import UNSET
 
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.log_lines import LogBuffer
 from asyncsearch.events import CheckpointFailed, Outcome, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, trial_name
+from asyncsearch.nonfinite import spell_all
 from asyncsearch.plan.pack_groups import group_of
 from asyncsearch.rpc.messages import RankFailed
 from asyncsearch.runner.failures import with_last_lines
-from asyncsearch.runner.protocol import Amendment, GangSeat, Note, PackFindings
+from asyncsearch.runner.protocol import Amendment, GangSeat, Note
 from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.store.manifest import PackedWith
 from asyncsearch.work import Lane, node_at
@@ -69,10 +68,6 @@ class LaneRun:
         """How many lanes the runner got together, this one included."""
         self.measured: tuple[int, ...] = ()
         """How many lanes of its work are timed together."""
-        self.units_to_come: int | None = None
-        """As in ``Work``."""
-        self.is_compiled = False
-        """Whether the runner has computed steps of it by compiled code."""
         self.is_open = False
         """Whether other lanes may join its work."""
         self.has_joined = False
@@ -104,8 +99,7 @@ class LaneRun:
     def packed_with(self, stage: int, resource: int) -> PackedWith | None:
         """Return how its state at a resource was trained in packs; None: it was trained alone from the beginning."""
         if self.is_packed:
-            is_compiled = True if self.is_compiled else UNSET
-            return PackedWith(self.lanes, group_of(self.lane.stages[stage].params), resource, is_compiled)
+            return PackedWith(self.lanes, group_of(self.lane.stages[stage].params), resource)
         return self.loaded
 
     @property
@@ -123,7 +117,7 @@ class LaneRun:
         return CheckpointRef(self.lane.stages[stage].node, resource)
 
     def end(
-        self, outcome: Outcome, error: str = "", error_kind: str = ""
+        self, outcome: Outcome, error: str = "", error_kind: str = "", unreported: Mapping[str, float] = {}
     ) -> Sequence[TrainingEnded | CheckpointFailed | RankFailed]:
         """End the lane, and return the events for the driver, in order."""
         self.is_over = True
@@ -135,16 +129,11 @@ class LaneRun:
             has_failed = outcome is Outcome.FAILED and self.stop_reason is None
             return [RankFailed(self.lease, error, error_kind)] if has_failed else []
         saved = self.saved[-1] if self.saved else None
-        ended = TrainingEnded(self.lease, outcome, self.resource, saved, error, error_kind, self.number)
+        left = spell_all(unreported)
+        ended = TrainingEnded(self.lease, outcome, self.resource, saved, error, error_kind, self.number, left)
         return [ended, *self.held_back]
 
 
 def signal_due(runs: Iterable[LaneRun]) -> float | None:
     """Return when to signal the process of lanes that were all told to stop: each has its whole grace; None: never."""
     return max((run.escalate_at for run in runs if run.escalate_at is not None), default=None)
-
-
-def note_compiled(found: PackFindings, runs: Iterable[LaneRun]) -> None:
-    """Remember for the manifests of the lanes of a pack that steps of it were compiled."""
-    for run in runs if found.compiled is not None else ():
-        run.is_compiled = True

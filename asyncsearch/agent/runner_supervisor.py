@@ -64,7 +64,7 @@ class RunnerSupervisor:
         runner.oom.look()
         self.outputs.begin(runs[0], runner)
         trains = tuple([_train(run) for run in runs])
-        pack = TrainPack(trains, runs[0].measured, runs[0].units_to_come)
+        pack = TrainPack(trains, runs[0].measured)
         self.tell(pack if len(trains) > 1 or runs[0].is_open else trains[0])
 
     @property
@@ -79,7 +79,6 @@ class RunnerSupervisor:
         run.is_sent = True
         for one in (run, *others):
             one.lanes = len(others) + 1
-        run.is_compiled = any(one.is_compiled for one in others)
         self.runner.trainings += 1
         self.tell(Join(_train(run)))
 

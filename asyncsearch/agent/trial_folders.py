@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import logging
-import shutil
+import os
 from pathlib import Path
 
 from asyncsearch.agent.lane_run import LaneRun
+from asyncsearch.files.trees import remove_tree
 from asyncsearch.runner import trial_folder
 from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.store.base_store import Store
@@ -40,15 +41,15 @@ class TrialFolders:
 
     def is_used(self, run: LaneRun) -> bool:
         """Return whether the training has made its folder."""
-        return bool(run.place.path) and Path(run.place.path).is_dir()
+        return bool(run.place.path) and os.path.lexists(run.place.path)
 
     def publish(self, run: LaneRun) -> None:
         """Store the folder of a training that is over.
 
         Raises:
             StoreError: the store could not make it durable.
-            UsageError: it holds too much.
-            OSError: it cannot be read.
+            UsageError: it holds too much, or what cannot be read.
+            OSError: it cannot be read now.
         """
         if self._store is not None and not run.is_follower:
             trial_folder.require_small(Path(run.place.path), run.place.most_bytes, run.trial)
@@ -57,7 +58,7 @@ class TrialFolders:
     def remove(self, run: LaneRun) -> None:
         """Remove the folder of a training from this machine."""
         if self.is_used(run):
-            shutil.rmtree(run.place.path, ignore_errors=True)
+            remove_tree(run.place.path)
 
     def close(self) -> None:
         """Remove all folders."""
@@ -68,7 +69,7 @@ class TrialFolders:
 def _store(run: LaneRun, store: Store) -> None:
     staged = store.stage(run.reached)
     try:
-        trial_folder.copy(Path(run.place.path), staged)
+        trial_folder.copy(Path(run.place.path), staged, run.trial)
         store.commit(run.reached, staged)
     except BaseException:
         store.discard(staged)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from asyncsearch import events
 from asyncsearch.actions import AddLane, StopTraining
@@ -21,7 +21,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
 from asyncsearch.agent.gang_seats import seat_in
 from asyncsearch.agent.io_selector import DescriptorSelector
-from asyncsearch.agent.lane_run import LaneRun, note_compiled, signal_due
+from asyncsearch.agent.lane_run import LaneRun, signal_due
 from asyncsearch.agent.runner_deaths import cause_of_death
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.agent.runner_supervisor import RunnerSupervisor
@@ -101,7 +101,6 @@ class Workbench:
         for run in runs:
             run.measured = work.measured if isinstance(work.measured, tuple) else ()
             run.is_open = work.is_open is True
-            run.units_to_come = work.units_to_come if isinstance(work.units_to_come, int) else None
             run.seat = seat_in(work, self._config)
         self._known.extend(runs)
         self._waiting.append(runs)
@@ -276,14 +275,21 @@ class Workbench:
             self._finish(run, Outcome.STOPPED)
         elif runner.is_overdue:
             text = "The trial's process cut itself off: does it close, or write to, descriptors that it did not open?"
-            self._finish(run, Outcome.FAILED, text, "exit")
+            self._finish(run, Outcome.FAILED, text, KILLED if run.is_packed else "exit")
         else:
             kind, text = cause_of_death(returncode, runner.peak_bytes, runner.oom.kills())
             if run.is_packed and kind not in MEMORY_KINDS:
                 kind, text = KILLED, f"{text}\nThe process that it shared with other trainings ended."  # whose doing?
             self._finish(run, Outcome.FAILED, text, kind)
 
-    def _finish(self, run: LaneRun, outcome: Outcome, error: str = "", error_kind: str = "") -> None:
+    def _finish(
+        self,
+        run: LaneRun,
+        outcome: Outcome,
+        error: str = "",
+        error_kind: str = "",
+        unreported: Mapping[str, float] = {},
+    ) -> None:
         """Send all remaining events of a run, its end last."""
         if not run.is_sent:
             run.gives_up.set()  # a fetch is of no use any more
@@ -297,7 +303,7 @@ class Workbench:
         else:
             self._drop(run)
         self.checkpoints.forget(run)
-        for event in run.end(outcome, error, error_kind):
+        for event in run.end(outcome, error, error_kind, unreported):
             self._stream.send(event)
 
     def _drop(self, run: LaneRun) -> None:
@@ -361,9 +367,8 @@ class Workbench:
             run.resource = max(run.resource, reported.resource)
 
     def _on_pack_measured(self, found: PackFindings) -> None:
-        runs = [run for run in self._current if run.is_sent and not run.is_refused]
-        note_compiled(found, runs)
-        for run in runs[:1]:
+        run = next((run for run in self._current if run.is_sent and not run.is_refused), None)
+        if run is not None:
             self._stream.send(found.under(run.lease))
 
     def _on_note(self, note: Note) -> None:
@@ -374,7 +379,7 @@ class Workbench:
         if ended.is_last:
             self.runners.outputs.read_to_marker(runner)
         run.resource = max(run.resource, ended.resource)
-        self._finish(run, ended.outcome, ended.error, ended.error_kind)
+        self._finish(run, ended.outcome, ended.error, ended.error_kind, ended.unreported)
         if ended.is_last and (sent := self._sent()):
             self.runners.outputs.begin(sent[0], runner)  # it was to join, and crossed the end of the others
         elif ended.is_last:

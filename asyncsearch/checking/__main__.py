@@ -15,13 +15,16 @@ from asyncsearch.checking import random_generators
 from asyncsearch.checking.resume_proof import STEPS
 from asyncsearch.checking.training_runs import Task
 from asyncsearch.errors import UsageError
+from asyncsearch.runner.own_modules import take_modules_over
 
 
 def main(folder: str) -> None:
     """Carry out the step that a folder describes, and write its result there."""
     place = Path(folder)
     # Both files were written by the process that started this one.
-    rest, step, frameworks = pickle.loads((place / "task").read_bytes())  # noqa: S301
+    rest, step, frameworks, arguments = pickle.loads((place / "task").read_bytes())  # noqa: S301
+    take_modules_over()
+    sys.argv[:] = arguments
     trainable = pickle.loads((place / "trainable").read_bytes())  # noqa: S301
     for name in frameworks:
         with contextlib.suppress(ImportError):

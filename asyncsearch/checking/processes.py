@@ -48,7 +48,7 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
             raise UsageError(f"{words} To check it in one process, write --in-process, or processes=False.")
         (place / "trainable").write_bytes(packed.data)
         rest: tuple[Any, ...] = (task.params, task.seed, task.units, task.cut, {}, task.folder)
-        (place / "task").write_bytes(dumps((rest, step, frameworks)))
+        (place / "task").write_bytes(dumps((rest, step, frameworks, sys.argv)))
         done = subprocess.run(
             [sys.executable, "-m", "asyncsearch.checking", folder],
             env=runner_environment(os.environ, sys.path, 1, None),

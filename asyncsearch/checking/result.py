@@ -20,10 +20,8 @@ class Finding(NamedTuple):
     """Whether restoring it changed the outcome; else it only differs."""
 
     def __str__(self) -> str:
-        shown = ", ".join(self.places[:_SHOWN])
-        more = f", and {len(self.places) - _SHOWN} more" if len(self.places) > _SHOWN else ""
         doubt = "" if self.is_proved else " (it differs; whether it matters is unknown)"
-        return f"{self.kind}{': ' if shown else ''}{shown}{more}{doubt}"
+        return f"{self.kind}{': ' if self.places else ''}{_listed(self.places)}{doubt}"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -43,6 +41,8 @@ class CheckResult:
     """The parts that ``evaluate`` changes; None: nothing."""
     noted: tuple[Finding, ...] = ()
     """Parts that a resumed run lacks and these few units did not need: no failure, and worth a look."""
+    unread: tuple[str, ...] = ()
+    """Places that cannot be looked into, each with its class: they are not compared, and may well be right."""
     difference: str = ""
     """The first difference between the uninterrupted run and the resumed one."""
     has_evaluation: bool = True
@@ -73,6 +73,8 @@ class CheckResult:
             return "\n".join([*lines, _line("resumes bit by bit", "cannot be told before two runs are the same")])
         lines += _judged("resumes bit by bit", self.difference, self.forgotten, "forgotten")
         lines += [f"      not restored, and without effect in so few units: {finding}" for finding in self.noted]
+        if self.unread:
+            lines.append(f"      not compared, for it cannot be read: {_listed(self.unread)}")
         lines += _judged("save changes nothing", "what goes on after it is another training", self.spoiled, "changes")
         if self.has_evaluation:
             fault = "one more evaluation, another training"
@@ -82,6 +84,11 @@ class CheckResult:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _listed(places: tuple[str, ...]) -> str:
+    more = f", and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+    return ", ".join(places[:_SHOWN]) + more
 
 
 def _line(what: str, verdict: str) -> str:

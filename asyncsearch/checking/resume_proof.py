@@ -142,8 +142,8 @@ def _facts(answer: Any) -> RunFacts:
 
 
 def _checked(task: Task, ask: Ask) -> CheckResult:
-    result = CheckResult(name_of(task.trainable), task.units, task.cut)
     once = _facts(ask("once"))
+    result = CheckResult(name_of(task.trainable), task.units, task.cut, unread=tuple(once.unread))
     again, first = (_facts(part) for part in ask("again and first part"))
     noise = {
         name for name in once.content.keys() | again.content.keys() if once.content.get(name) != again.content.get(name)
@@ -203,11 +203,13 @@ class _Looking(Watching):
 
     def __init__(self, cut: int) -> None:
         self.digests: dict[str, str] = {}
+        self.unread: list[str] = []
         self._cut = cut
 
     def trained(self, resource: int, root: Any) -> None:
         if resource == self._cut:
-            self.digests = TrainableState(root).digests()
+            state = TrainableState(root)
+            self.digests, self.unread = state.digests(), state.unread
 
     def loaded(self, root: Any) -> None:
         self.digests = TrainableState(root).digests()
@@ -216,7 +218,8 @@ class _Looking(Watching):
 def _straight(task: Task, name: str, stirred: int, watching: Watching | None = None) -> RunFacts:
     looking = _Looking(task.cut)
     reports = run(task, name, [task.units], stirred=stirred, watching=watching or looking)
-    return RunFacts(reports, content(task, task.checkpoint(name, task.units), stirred + 50), looking.digests)
+    found = content(task, task.checkpoint(name, task.units), stirred + 50)
+    return RunFacts(reports, found, looking.digests, looking.unread)
 
 
 class _Evaluating(Watching):

@@ -147,7 +147,7 @@ def _digests_of(value: Any, name: str = "") -> dict[str, str]:
 def as_array(value: Any) -> Any:
     """Return an array or tensor as a numpy array, None for any other value."""
     if isinstance(value, np.ndarray | np.generic):
-        return value if value.dtype != object else None
+        return None if value.dtype.hasobject else value
     if is_of("torch", "Tensor", value):
         torch: Any = sys.modules["torch"]
         found = value.detach().cpu()
@@ -181,10 +181,11 @@ def kind_of_array(named: str, value: Any, array: Any) -> str:
 
 def is_plain(value: Any) -> bool:
     """Return whether a value is a number, text or None, or a collection of these."""
-    if isinstance(value, list | tuple | set | frozenset):
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):
         return all(map(is_plain, value))
-    if isinstance(value, dict):
-        return all(map(is_plain, value.values()))
+    if kind is dict:
+        return all(map(is_plain, value)) and all(map(is_plain, value.values()))
     return isinstance(value, _PLAIN)
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import ctypes
-import sys
 import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import PurePath
 from typing import Any
 
 from asyncsearch.checking.part_kinds import kind_of_name
+from asyncsearch.checking.steps_into import Locals, has_attributes, may_be_read, plain_key, steps_into
 from asyncsearch.checking.trainable_parts import (
     Part,
     as_array,
@@ -31,6 +30,7 @@ from asyncsearch.trainers.state.state_kinds import is_of
 
 _MAX_DEPTH = 10
 _MAX_PARTS = 20_000
+_MAX_CONTAINERS = 200_000
 
 PartPath = tuple[tuple[str, Any], ...]
 """The steps from the root to a place, each ("attr", name) or ("item", key)."""
@@ -58,6 +58,8 @@ class TrainableState:
         self.parts: dict[tuple[PartPath, str], Part] = {}
         self.opaque: list[str] = []
         """Iterators, whose positions cannot be read."""
+        self.unread: list[str] = []
+        """Other places that cannot be read, each with its class: whatever an object does there is no fault of it."""
         self._containers: dict[PartPath, Any] = {}
         self._seen: set[int] = set()
         self._is_frame = isinstance(root, types.FrameType)
@@ -101,37 +103,39 @@ class TrainableState:
                     part.give(part.owner, twin.owner)
                     continue
             # A missing object is set as a whole, so that its parts stay together.
-            at = next(at for at in range(len(path)) if path[: at + 1] not in other._containers)
+            at = next((at for at in range(len(path)) if path[: at + 1] not in other._containers), len(path) - 1)
             missing = path[: at + 1]
             if missing not in done:
                 done.add(missing)
                 value = self._containers.get(missing, part.owner)
-                _set(other._containers[path[:at]], path[at], _copied(value))
+                with contextlib.suppress(Exception):  # what cannot be set, as an item of a tuple, stays different
+                    _set(other._containers[path[:at]], path[at], _copied(value))
 
     def _enter(self, value: Any, path: PartPath, kind: str) -> None:
         """Look into an object that has parts."""
-        if id(value) in self._seen or len(path) > _MAX_DEPTH or len(self.parts) > _MAX_PARTS:
+        is_enough = len(self.parts) > _MAX_PARTS or len(self._containers) > _MAX_CONTAINERS
+        if id(value) in self._seen or len(path) > _MAX_DEPTH or is_enough:
             return
         self._seen.add(id(value))
         self._containers[path] = value
-        if isinstance(value, Mapping | Locals):
-            items: Iterator[tuple[tuple[str, Any], Any]] = (
-                (("attr" if isinstance(value, Locals) else "item", key), part) for key, part in value.items()
-            )
-        elif isinstance(value, list | tuple):
-            items = ((("item", key), part) for key, part in enumerate(value))
-        else:
-            items = ((("attr", key), part) for key, part in _attributes(value))
-        for step, part in list(items):
+        for step, part in steps_into(value):
             self._look(part, (*path, step), kind)
 
     def _look(self, value: Any, path: PartPath, kind: str) -> None:
-        if isinstance(value, _SKIPPED):
+        """Look at an object, whatever it does when it is looked at."""
+        if issubclass(type(value), _SKIPPED) or getattr(type(value), "is_of_no_training", False):
             return
-        name = str(path[-1][1])
-        mine = kind_of_name(name) if isinstance(path[-1][1], str) else ""
+        try:
+            if not may_be_read(value):
+                raise TypeError
+            self._read(value, path, kind)
+        except Exception:  # a closed file, an array on another machine, a variant of TensorFlow: not the user's fault
+            self.unread.append(f"{self.place(path)} ({type(value).__name__})")
+
+    def _read(self, value: Any, path: PartPath, kind: str) -> None:
+        mine = kind_of_name(path[-1][1]) if isinstance(path[-1][1], str) else ""
         inherited = kind or mine
-        if isinstance(value, _ITERATORS) or (hasattr(value, "__next__") and not hasattr(value, "__dict__")):
+        if isinstance(value, _ITERATORS) or (hasattr(type(value), "__next__") and not has_attributes(value)):
             self.opaque.append(self.place(path))
             return
         parts = framework_parts(value)
@@ -151,7 +155,7 @@ class TrainableState:
         elif is_plain(value):
             leaf = inherited or ("counter" if isinstance(value, int) and not isinstance(value, bool) else "value")
             self.parts[path, leaf] = Part(leaf, {"": digest_text(value)}, value, None)
-        elif isinstance(value, Mapping | list | tuple) or hasattr(value, "__dict__") or hasattr(value, "__slots__"):
+        elif isinstance(value, Mapping | list | tuple) or has_attributes(value):
             self._enter(value, path, inherited if inherited in _WHOLE else "")
 
     def _look_inside(self, value: Any, path: PartPath) -> None:
@@ -168,28 +172,8 @@ class TrainableState:
                         self._look(getattr(module, attribute), (*place, ("attr", attribute)), "")
 
 
-class Locals:
-    """The local variables of a function that is running."""
-
-    def __init__(self, frame: types.FrameType) -> None:
-        self.frame = frame
-
-    def items(self) -> list[tuple[str, Any]]:
-        return list(self.frame.f_locals.items())
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self.frame.f_locals[name] = value
-        if sys.version_info < (3, 13):  # before 3.13, f_locals is a copy that must be written back
-            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
-
-
-def _attributes(value: Any) -> list[tuple[str, Any]]:
-    names = dict.fromkeys([*getattr(value, "__dict__", {}), *getattr(type(value), "__slots__", ())])
-    return [(name, getattr(value, name)) for name in names if not name.startswith("__") and hasattr(value, name)]
-
-
 def _set(container: Any, step: tuple[str, Any], value: Any) -> None:
-    how, key = step
+    how, key = step[0], plain_key(step[1])
     if how == "item" or isinstance(container, Locals):
         container[key] = value
     else:

@@ -53,6 +53,8 @@ class RunFacts(msgspec.Struct):
     """Digests of a new object that has loaded the last checkpoint; see ``TrainableState.digests``."""
     at_cut: dict[str, str] = {}
     """Digests of the trainer itself at the cut, where it was trained or loaded."""
+    unread: list[str] = []
+    """Places at the cut that cannot be read, each with its class."""
     evaluates_alike: bool | None = None
     """Whether further evaluations gave the reported metrics; None: there were none."""
 

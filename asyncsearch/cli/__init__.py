@@ -8,6 +8,8 @@ Rule: a command imports what it needs itself, so that reading a study does not w
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +21,9 @@ from asyncsearch.report.plain_text import printable
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what its encoding lacks is escaped
+            stream.reconfigure(errors="backslashreplace")
     try:
         options = make_parser().parse_args(arguments)
     except SystemExit as ended:
@@ -37,6 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader has closed the pipe. Without this, Python would fail again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        return _complain(f"{error}: set a higher limit on open files, `ulimit -n 256`, and start it again.", 1)
     except KeyboardInterrupt:
         print("asyncsearch: interrupted", file=sys.stderr)
         return 130
@@ -52,7 +61,7 @@ def _answer(arguments: Sequence[str]) -> None:
         print(f"write: {answer}", file=sys.stderr)
 
 
-def _complain(error: Exception, code: int) -> int:
+def _complain(error: Exception | str, code: int) -> int:
     # A traceback in one line could not be read.
     words = str(error) if "Traceback (most recent call last)" in str(error) else " ".join(str(error).split())
     print(f"asyncsearch: {printable(words)}", file=sys.stderr)

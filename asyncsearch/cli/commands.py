@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import NoTrialsError, UsageError
-from asyncsearch.ids import parse_trial
+from asyncsearch.ids import parse_trial, trial_name
+from asyncsearch.nonfinite import spell
 from asyncsearch.report.formatting import command
 from asyncsearch.report.plain_text import csv_text, json_text, log_lines, printable
 from asyncsearch.trial import Trial, TrialState
@@ -50,9 +51,9 @@ SORT_KEYS: dict[str, Callable[[Trial, int], Any]] = {
 
 def trials(options: argparse.Namespace) -> None:
     """List trials, as a table or for other programs."""
-    from asyncsearch.report.dataframe import trial_rows
+    from asyncsearch.report.dataframe import column_names, trial_rows
     from asyncsearch.report.live.status import row_of
-    from asyncsearch.report.live.table import grid
+    from asyncsearch.report.live.table import grid, unshown_line
 
     study = _opened(options.store)
     sign = 1 if study.config.mode == "min" else -1
@@ -62,18 +63,19 @@ def trials(options: argparse.Namespace) -> None:
     chosen = [trial for trial in study.trials if options.state in (None, words(trial.state), trial.state.words)]
     chosen.sort(key=lambda trial: SORT_KEYS[options.sort](trial, sign))
     chosen = chosen[: options.limit]
+    metric = study.config.metric
+    found = trial_rows(chosen, metric)
     if options.format == "json":
-        print(json_text(trial_rows(chosen)))
+        # As in the journal: JSON has no NaN, and programs other than Python's would refuse the whole list.
+        rows = [{n: spell(v) if isinstance(v, float) else v for n, v in row.items()} for row in found]
+        print(json_text(rows, sys.stdout.encoding or "ascii"))
     elif options.format == "csv":
-        print(csv_text(trial_rows(chosen), "trial"))
+        print(csv_text(found, column_names(found)))
     else:
-        try:
-            best = study.best_trial.name
-        except NoTrialsError:
-            best = ""
-        print(
-            "\n".join(grid(study.config.metric, [row_of(trial, status.is_unfinished) for trial in chosen], best, words))
-        )
+        shown = [row_of(trial, status.is_unfinished) for trial in chosen]
+        print("\n".join(grid(metric, shown, status.marked, words, status.others)))
+        if status.unshown:
+            print(f"  {unshown_line(status)}")
 
 
 def logs(options: argparse.Namespace) -> None:
@@ -87,7 +89,8 @@ def logs(options: argparse.Namespace) -> None:
         is_empty = False
         print(line, flush=options.follow)
     if is_empty:
-        words = f"{options.trial} has printed nothing; what it did: {command('explain', options.store, options.trial)}"
+        name = trial_name(parse_trial(options.trial))
+        words = f"{name} has printed nothing; what it did: {command('explain', options.store, name)}"
         sys.stderr.write(f"{printable(words)}\n")
 
 
@@ -137,6 +140,13 @@ def _event_files(study: Results, logdir: str | None, *, may_be_empty: bool) -> P
         return None
 
 
+def _count_of_trials(store: str) -> int:
+    try:
+        return len(_opened(store).trials)
+    except NoTrialsError:
+        return 0
+
+
 def resume(options: argparse.Namespace) -> None:
     """Go on with a study."""
     from asyncsearch.journal.opening import read_records, read_study_file
@@ -151,6 +161,11 @@ def resume(options: argparse.Namespace) -> None:
     if total is None:
         with study.store.lock():  # without it, what a driver appended that has died is not read from every store
             total = last_total(read_records(study.store))
+    elif (there := _count_of_trials(options.store)) > total:
+        sys.stderr.write(
+            f"--num-trials {total} is fewer than the {there} trials that the study has: it is the total, so no new "
+            f"trial begins. For {total} more write --num-trials {there + total}.\n"
+        )
     study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
 
 
@@ -158,7 +173,7 @@ def preview(options: argparse.Namespace) -> None:
     """Print what the search of a script would cost."""
     from asyncsearch.study.scripts import study_of_script
 
-    study, run = study_of_script(options.script)
+    study, run = study_of_script(options.script, to_run=options.num_trials is None)
     total = run.num_trials if options.num_trials is None else options.num_trials
     if total is None and study._begin_searcher().length() is None:
         raise UsageError(
@@ -196,7 +211,10 @@ def clean(options: argparse.Namespace) -> None:
     def notify(item: Item) -> None:
         print(printable(cleaning_lines.line(item, options.dry_run)))
 
-    done = clean(open_store(options.store), Limits(quota, older_than), dry_run=options.dry_run, notify=notify)
+    roots = [open_store(root).shown for root in options.homes]
+    done = clean(
+        open_store(options.store), Limits(quota, older_than), dry_run=options.dry_run, notify=notify, roots=roots
+    )
     print(cleaning_lines.totals(done, options.dry_run))
 
 

@@ -135,6 +135,8 @@ def make_parser() -> argparse.ArgumentParser:
     cleaner.add_argument("store", metavar="STORE", help="folder or URL of a study, or of a shared folder (.../plan)")
     cleaner.add_argument("--dry-run", action="store_true", help="print what would be removed, and change nothing")
     cleaner.add_argument("--quota", metavar="SIZE", help="stop once the checkpoints take at most SIZE: 10GB, 500MB")
+    words = "where else the stores of studies lie that may be gone; repeat it for several"
+    cleaner.add_argument("--homes", metavar="FOLDER", action="append", default=[], help=words)
     cleaner.add_argument("--older-than", metavar="AGE", help="only checkpoints unused for AGE: 30d, 12h")
 
     doctor = _command(added, "doctor", commands.doctor, "look at what a search would run on: machine, Spark, store")

@@ -98,7 +98,22 @@ def of_machine(facts: MachineFacts) -> list[Diagnosis]:
                 "install Java 17, or `pip install 'asyncsearch[java]'`; or run with backend='processes'",
             )
         )
-    return found
+    return [*found, *_frameworks(facts)]
+
+
+def _frameworks(facts: MachineFacts) -> list[Diagnosis]:
+    if not facts.clashing:
+        return []
+    tensorflow, torch, triton = facts.clashing
+    return [
+        warning(
+            f"this machine: {tensorflow}, {torch} and its {triton} are installed; a process that imports TensorFlow "
+            "and then trains with torch may be killed (SIGABRT with "
+            '"LLVM ERROR: inconsistency in registered CommandLine options", or SIGSEGV)',
+            "use one of the two in an environment, or torch's build for the CPU, which has no triton; a program that "
+            "needs both imports torch._dynamo before TensorFlow. A search with one of them alone needs no change",
+        )
+    ]
 
 
 def of_store(facts: StoreFacts) -> list[Diagnosis]:

@@ -7,6 +7,7 @@ import platform
 import shutil
 import sys
 import tempfile
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +16,11 @@ import psutil
 
 from asyncsearch._version import __version__
 from asyncsearch.launch.cores import cores
+
+_TENSORFLOWS = "tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-intel", "tensorflow-rocm"
+_TORCHES = ("torch",)
+_TRITONS = "triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm"
+"""Names of the packages; a build of torch for the CPU has no triton."""
 
 
 class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +46,8 @@ class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Free space there."""
     has_pyspark: bool
     has_java: bool
+    clashing: tuple[str, ...] = ()
+    """TensorFlow, torch and triton with their versions, if all three are installed; empty: one is not."""
 
 
 def machine_facts() -> MachineFacts:
@@ -59,5 +67,21 @@ def machine_facts() -> MachineFacts:
         scratch=scratch,
         scratch_bytes=shutil.disk_usage(scratch).free,
         has_pyspark=find_spec("pyspark") is not None,
+        clashing=_clashing(),
         has_java=bool(shutil.which("java") or (home and (Path(home) / "bin" / "java").exists())),
     )
+
+
+def _clashing() -> tuple[str, ...]:
+    """Return the frameworks that abort in one process, by what is installed: to import them would abort this one."""
+    found = tuple(filter(None, map(_installed, (_TENSORFLOWS, _TORCHES, _TRITONS))))
+    return found if len(found) == 3 else ()
+
+
+def _installed(names: tuple[str, ...]) -> str:
+    for name in names:
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    return ""

@@ -146,6 +146,8 @@ class Dispatcher:
             self._give(action)
         else:
             self.transport.send(action.lease.worker, action.lease.epoch, action)
+            if isinstance(action, StopTraining):
+                self._timeouts.begin_stop(action.lease)
 
     def refuse(self, worker: Worker, lease: Lease, reason: str) -> None:
         """Tell a worker that what it said under a lease does not count."""

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from asyncsearch.actions import StopTraining
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import ProtocolError
 from asyncsearch.events import AnyEvent, Outcome, TrainingEnded, WorkerLost, WorkRefused
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.rpc.messages import GangNote, RankFailed, Refused
@@ -69,13 +70,21 @@ class Gangs:
             return None
         return kept.members.index(GangMember(*worker)), kept
 
-    def pass_on(self, worker: tuple[WorkerId, int], note: GangNote) -> None:
-        """Pass on what a rank tells the others; a note of a gang that is over is dropped."""
+    def pass_on(self, worker: tuple[WorkerId, int], note: GangNote) -> str:
+        """Pass on what a rank tells the others; a note of a gang that is over is dropped.
+
+        Returns:
+            Why the sender tells too much; empty: it does not.
+        """
         if self.rank_of(note.lease, worker) != note.rank:
-            return
+            return ""
         for member in self._open[note.lease]:
             if (member.worker, member.epoch) != worker:
-                self._send(member.worker, member.epoch, note)
+                try:
+                    self._send(member.worker, member.epoch, note)
+                except ProtocolError as error:
+                    return f"its notes are more than the other ranks read: {error}"
+        return ""
 
     def end_of(self, worker: tuple[WorkerId, int], failed: RankFailed, attempt: Attempt | None) -> TrainingEnded | None:
         """Return the end of a training of which one rank has failed; None: it has none, or the worker no part in it."""

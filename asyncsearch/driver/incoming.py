@@ -9,9 +9,19 @@ from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import AnyEvent, PackMeasured, Reported, TrainingEnded, VolumeMeasured
+from asyncsearch.events import (
+    AnyEvent,
+    CheckpointCommitted,
+    CheckpointFailed,
+    PackMeasured,
+    Reported,
+    TrainingEnded,
+    VolumeMeasured,
+)
 from asyncsearch.ids import Lease, WorkerId, trial_name
 from asyncsearch.rpc.messages import GangNote, Heartbeat, Hello, LogLines, RankFailed, StoreOutage, WorkerMessage
+
+LaneEvent = Reported | TrainingEnded | CheckpointCommitted | CheckpointFailed
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -44,7 +54,7 @@ class Incoming:
             is_owner = (message.lease.worker, message.lease.epoch) == worker
             return message if is_owner and self._state.attempt(message.lease) is not None else None
         if isinstance(message, GangNote):
-            self._dispatcher.gangs.pass_on(worker, message)
+            self._pass_on(worker, message)
             return None
         if isinstance(message, RankFailed):
             return self._dispatcher.gangs.end_of(worker, message, self._state.attempt(message.lease))
@@ -63,7 +73,24 @@ class Incoming:
         if isinstance(message, LogLines):
             self._logs.take(trial_name(attempt.trial), message, attempt.batch.stages[0].start)
             return None
+        return self._of_its_work(worker, message, attempt)
+
+    def _of_its_work(self, worker: tuple[WorkerId, int], message: LaneEvent, attempt: Attempt) -> LaneEvent | None:
+        """Return the event of a lane; None: it names what is not of the lane's work, and is refused."""
+        if misnamed := attempt.misnamed(message):
+            lane, lease = attempt.lane, attempt.lease
+            self._end_lease(worker, lease, f"{misnamed} is not of the work of lane {lane} of {lease}")
+            return None
         return message
+
+    def _pass_on(self, worker: tuple[WorkerId, int], note: GangNote) -> None:
+        if reason := self._dispatcher.gangs.pass_on(worker, note):
+            self._end_lease(worker, note.lease, reason)
+
+    def _end_lease(self, worker: tuple[WorkerId, int], lease: Lease, reason: str) -> None:
+        """Refuse a lease that is current. Its worker drops the work, and counts as lost if it never says so."""
+        self._dispatcher.refuse(worker, lease, reason)
+        self._timeouts.begin_stop(lease, is_refused=True)
 
     def _is_unknown(self, opened: Attempt, lane: int) -> bool:
         """Return whether no lane of a lease has ever had this number; one that joined may have any."""

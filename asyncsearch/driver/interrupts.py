@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from asyncsearch.driver.loop import Driver
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.events import StopRequested
+from asyncsearch.runner.fork_signals import handling
 from asyncsearch.sentences import show_in_words
 
 GRACE_S = 20.0
@@ -92,8 +93,5 @@ def interrupts_to(press: Callable[[], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    former = signal.signal(signal.SIGINT, lambda number, frame: press())
-    try:
+    with handling(signal.SIGINT, lambda number, frame: press(), signal.default_int_handler):
         yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler if former is None else former)

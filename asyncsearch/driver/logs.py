@@ -3,31 +3,63 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
+import threading
 from collections import deque
-from concurrent.futures import Executor
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
-from asyncsearch.errors import StoreError, may_pass
+from asyncsearch.driver.log_backlog import LogBacklog, LogBounds
+from asyncsearch.errors import StoreError
 from asyncsearch.ids import worker_name
 from asyncsearch.rpc.messages import LogLine, LogLines
 from asyncsearch.store.base_store import Store
 
 _log = logging.getLogger(__name__)
-_MAX_SHOWN = 10_000
+_MAX_SHOWN = 2_000
+_BLOCK_BYTES = 4 << 20
+"""About the most that is appended at once."""
+_NOTE_AFTER_S, _END_S = 2.0, 60.0
+"""Times after which the end of a run says that it waits for its logs, and gives them up."""
 
 
 class LogSink:
-    """Collects lines in the loop thread; writes them to the store in another, grouped by trial."""
+    """Collects lines in the loop thread; a thread of its own appends them to the store, those of all trials at once.
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
-        self._store, self._loop, self._executor = store, loop, executor
-        self._interval_s = store.log_interval_s
-        self._pending: dict[str, list[str]] = {}
+    One round of writing at a time: lines that come meanwhile wait, within bounds, for the next.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        bounds: LogBounds | None = None,
+        executor: Executor | None = None,
+        say: Callable[[str], None] = _log.warning,
+    ) -> None:
+        """Begin; nothing is made in the store before a trial prints.
+
+        Args:
+            store: of the study.
+            loop: whose thread calls the methods.
+            bounds: what is kept of too many lines; None: the usual.
+            executor: one thread, which writes; None: a new one.
+            say: takes sentences for the user.
+        """
+        self._store, self._loop, self._say = store, loop, say
+        self._writer = store.open_log()
+        self._executor = executor or ThreadPoolExecutor(1, "asyncsearch-logs")
+        self._guard = threading.Lock()
+        """Held while the backlog is used."""
+        self._backlog = LogBacklog(bounds)
         self._timer: asyncio.TimerHandle | None = None
+        self._round: Future[None] | None = None
+        """The round of writing that runs."""
         self._writers: dict[str, int] = {}
         """Trial -> number of the attempt whose lines came last."""
-        self._held: dict[str, list[str]] = {}
-        """Lines that could not be written; the executor's own."""
         self._is_refused = False
         """Whether the last write failed, which is told once."""
         self._is_closed = False
@@ -36,7 +68,7 @@ class LogSink:
 
     def take(self, trial: str, batch: LogLines, start: int = 0) -> None:
         """Take a batch in; ``start``: units that were trained when the attempt began whose lines these are."""
-        lines = self._pending.setdefault(trial, [])
+        lines = []
         number = batch.lease.number + batch.lane
         if (last := self._writers.get(trial)) != number:
             self._writers[trial] = number
@@ -49,44 +81,90 @@ class LogSink:
             text = _one_line(line.text)
             lines.append(f"{line.time_s:.3f} {'E' if line.is_stderr else 'O'} {text}")
             self.shown.append((trial, line if text is line.text else LogLine(line.time_s, text, line.is_stderr)))
-        self._schedule()
+        self._add(trial, lines)
 
     def note(self, trial: str, text: str) -> None:
         """Put a line of our own into a trial's log."""
-        self._pending.setdefault(trial, []).append(f"... {_one_line(text)} ...")
-        self._schedule()
+        self._add(trial, [f"... {_one_line(text)} ..."])
 
-    def close(self) -> None:
-        """Write what is pending, behind all that was before it, and nothing that comes now: the executor is to end."""
+    async def close(self) -> None:
+        """Write what is pending and nothing that comes now; say so if it takes long, and what is lost if it fails."""
+        if self._is_closed:
+            return
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-            self._flush()
+        with self._guard:
+            self._backlog.end()
+        last = asyncio.wrap_future(self._executor.submit(self._write_last), loop=self._loop)
+        try:
+            if not (await asyncio.wait([last], timeout=_NOTE_AFTER_S))[0]:
+                self._say(f"The run is over; the last lines of its logs are being written to {self._store.shown} ...")
+                await asyncio.wait([last], timeout=_END_S - _NOTE_AFTER_S)
+            if not last.done():
+                self._say(
+                    f"The last lines of the logs were not written within {_END_S:.0f} s, so they are lost; the results "
+                    "are in the journal, which is complete."
+                )
+        finally:
+            self._executor.shutdown(wait=False)
 
-    def _schedule(self) -> None:
-        if self._timer is None and not self._is_closed:
-            self._timer = self._loop.call_later(self._interval_s, self._flush)
+    def _add(self, trial: str, lines: list[str]) -> None:
+        if self._is_closed:
+            return
+        with self._guard:
+            for line in lines:
+                self._backlog.add(trial, line)
+        self._schedule(self._writer.interval_s)
 
-    def _flush(self) -> None:
+    def _schedule(self, delay_s: float) -> None:
+        if self._timer is None and self._round is None and not self._is_closed:
+            self._timer = self._loop.call_later(delay_s, self._begin_round)
+
+    def _begin_round(self) -> None:
         self._timer = None
-        pending, self._pending = self._pending, {}
-        self._executor.submit(self._write, pending)
+        self._round = self._executor.submit(self._write)
+        self._round.add_done_callback(self._tell_end)
 
-    def _write(self, pending: dict[str, list[str]]) -> None:
-        """Write what is pending, behind what could not be written before; in the executor's thread."""
-        held, self._held = self._held, {}
-        for trial, lines in pending.items():
-            held.setdefault(trial, []).extend(lines)
-        for trial, lines in held.items():
-            try:
-                self._store.append_log(trial, lines)
-                self._is_refused = False
-            except (StoreError, OSError) as error:
-                if may_pass(error):
-                    self._held[trial] = lines[-_MAX_SHOWN:]
-                if not self._is_refused:
-                    _log.warning("The log of %s could not be written: %s", trial, error)
-                self._is_refused = True
+    def _tell_end(self, done: Future[None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended: the run did not wait for this round
+            self._loop.call_soon_threadsafe(self._end_round, done)
+
+    def _end_round(self, done: Future[None]) -> None:
+        self._round = None
+        if (error := done.exception()) is not None:
+            _log.error("The logs of the trials were not written", exc_info=error)
+        if self._backlog or self._is_refused:
+            self._schedule(self._writer.interval_s)
+        elif self._writer.due_in_s < math.inf:
+            self._schedule(max(self._writer.due_in_s, self._writer.interval_s))
+
+    # The thread of the logs, from here on.
+
+    def _write(self) -> None:
+        """Append what waits, behind what could not be written before."""
+        try:
+            self._writer.write_again()
+            while True:
+                with self._guard:
+                    self._backlog.stored_bytes = self._writer.stored_bytes
+                    lines = self._backlog.drain(_BLOCK_BYTES)
+                if not lines:
+                    break
+                self._writer.write(lines)
+            self._writer.close_if_due()
+            self._is_refused = False
+        except (StoreError, OSError) as error:
+            if not self._is_refused:
+                _log.warning("The logs of the trials could not be written: %s", error)
+            self._is_refused = True
+
+    def _write_last(self) -> None:
+        self._write()
+        try:
+            self._writer.close()
+        except (StoreError, OSError) as error:  # what is in it is durable
+            _log.info("The last segment of the logs could not be closed: %s", error)
 
 
 def _one_line(text: str) -> str:

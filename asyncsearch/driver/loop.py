@@ -29,11 +29,13 @@ from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.loop_thread import LoopThread
 from asyncsearch.driver.losses import loss_in
 from asyncsearch.driver.pack_exchange import PackExchange
+from asyncsearch.driver.promises import Promises
 from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.driver.snapshots import Snapshots
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.driver.transport import Transport
+from asyncsearch.driver.true_sizes import TrueSizes
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.staleness import is_stale
@@ -93,12 +95,15 @@ class Driver:
         self._now = 0.0
         self._inbox: list[AnyEvent | Received] = []
         self._wake = asyncio.Event()
-        self._snapshots = Snapshots(state, journal, store, settings.snapshot_every)
-        self._files = ThreadPoolExecutor(1, "asyncsearch-files")
-        self._packs = PackExchange(state, pack_times, self._files)
-        self.logs = LogSink(store, self.loop, self._files)
         self._waits = StoreWaits(store.shown, settings.store_timeout_s)
+        self._snapshots = Snapshots(state, journal, store, settings.snapshot_every, self._waits.say)
+        self._files = ThreadPoolExecutor(1, "asyncsearch-files")
+        self._sizes = TrueSizes(state, store, settings.store_silent_s)
+        self._packs = PackExchange(state, pack_times, self._files)
+        self.logs = LogSink(store, self.loop, say=self._waits.say)
         self._timeouts = Timeouts(state, self._waits, settings, self.loop, post=self._take, changed=changed)
+        checkpoints = store if shared is None else shared.store
+        self._promises = Promises(state, checkpoints, self._waits, settings, self.loop, post=self._take)
         self._commits = Commits(
             journal,
             state,
@@ -230,12 +235,19 @@ class Driver:
             self._fail(error)
 
     async def _process(self, batch: list[AnyEvent | Received]) -> None:
-        for item in batch:
+        for number, item in enumerate(batch):
             if isinstance(item, Received):
-                self._commits.receive((item.worker, item.epoch), item.number)
                 event = self._incoming.event_in(item)
             else:
                 event = None if is_stale(self._state, item) else item
+            if event is not None and self._sizes.is_to_be_compared(event):
+                try:
+                    event = await self._sizes.compared(event)
+                except asyncio.CancelledError:  # what is not handled yet is handled at the end
+                    self._inbox = [*batch[number:], *self._inbox]
+                    raise
+            if isinstance(item, Received):
+                self._commits.receive((item.worker, item.epoch), item.number)
             if event is not None:
                 self._handle(event)
         is_snapshot_due = self._snapshots.is_due
@@ -245,7 +257,7 @@ class Driver:
             self._commits.delay()
         self._timeouts.arm()
         if is_snapshot_due:
-            await self._snapshots.save(self._files)
+            self._snapshots.begin(self._files)
         self._changed()
 
     def _handle(self, event: AnyEvent) -> None:
@@ -256,12 +268,15 @@ class Driver:
         elif isinstance(event, TrainingEnded):
             self._end_time(event)
             loss = loss_in(self._state, event)
+        self._promises.before(event)
         if self._sharing is not None:
             self._sharing.note(event)
         now = self._time()
         self._commits.add(event, handle(self._state, event, now), now)
         if isinstance(event, PackMeasured):
             self._packs.note(event)
+        if isinstance(event, TrainingEnded):
+            self._timeouts.end_stop(event.lease)
         self._dispatcher.gangs.end_those_over(self._state, event)
         if loss is not None:
             self._waits.say(loss.sentence(self._state))
@@ -322,18 +337,21 @@ class Driver:
                 await self._process(self._inbox)
                 await self._commit()
             self._timeouts.close()
+            self._promises.close()
             if self._sharing is not None:
                 if self.failure is None and not self._waits.is_waiting(FOLDER):
                     await self._sharing.close()
                 else:
                     self._sharing.abandon()
-            self.logs.close()
+            await self.logs.close()
             if self.failure is None:
                 await self._snapshots.save(self._files)
         finally:
+            await self.logs.close()
             self._deletions.close()
             self._dispatcher.close()
             self._files.shutdown(wait=True)
+            self._sizes.close()
             self._commits.close()
             if not self._commits.is_silent:  # else it would hang as the write does
                 self._journal.close()  # the last act on the store: it raises if the journal was removed until now

@@ -14,6 +14,8 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Time after which an attempt fails; None: none."""
     snapshot_every: int = 50_000
     """Records between two snapshots."""
+    stop_timeout_s: float = 60.0
+    """Time that a worker has to end what it was told to stop, though it gives signs of life; then it counts as lost."""
     store_timeout_s: float = 600.0
     """Time for which the run waits for a store that it cannot use."""
     store_silent_s: float = 10.0

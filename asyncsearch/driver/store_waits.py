@@ -77,6 +77,18 @@ class StoreWaits:
         """Return what the store answered, if the run has waited long enough for it; empty: it has not."""
         return self._outages.expired(now)
 
+    def alone(self, among: int) -> dict[Worker, str]:
+        """Return the workers that wait while others do not, each with its answer; empty: the store is to blame.
+
+        A worker speaks for itself until another one waits too, or the driver itself does.
+
+        Args:
+            among: how many workers there are.
+        """
+        waiting = self._outages.waiting()
+        is_agreed = any(key in _NAMES for key in waiting) or len(waiting) >= min(2, among)
+        return {} if is_agreed else waiting
+
     @property
     def vain(self) -> str:
         """How long the run waited."""

@@ -49,6 +49,9 @@ class Timeouts:
         self._liveness: Liveness[Worker] = Liveness(settings.lease_timeout_s)
         self._deadlines: Deadlines[tuple[Lease, int | None]] = Deadlines()
         """By lease, and by the number of a lane that joined later."""
+        self._stop_s = settings.stop_timeout_s
+        self._stops: Deadlines[Worker] = Deadlines()
+        """Of workers that are to stop all that they train."""
         self._timer: asyncio.TimerHandle | None = None
         self.is_stop_sent = False
         """Whether the run was asked to end because of its store."""
@@ -60,6 +63,7 @@ class Timeouts:
     def forget(self, worker: Worker) -> None:
         """Watch a worker no longer."""
         self._liveness.forget(worker)
+        self._stops.call_off(worker)
         self.note_outage(worker, "")
 
     def begin_attempt(self, lease: Lease, joined: int | None = None) -> None:
@@ -71,6 +75,19 @@ class Timeouts:
     def end_attempt(self, lease: Lease, joined: int | None = None) -> None:
         """End the time of a lease, or of a lane that joined it."""
         self._deadlines.call_off((lease, joined))
+
+    def begin_stop(self, lease: Lease, *, is_refused: bool = False) -> None:
+        """Begin the time in which a worker has to end a lease that it was refused, or whose lanes are all to stop."""
+        training = [attempt for attempt in self._state.attempts_under(lease) if attempt.end is None]
+        if not training or not (is_refused or all(attempt.is_stop_sent for attempt in training)):
+            return
+        self._stops.set((lease.worker, lease.epoch), self._loop.time() + self._stop_s)
+        self.arm()
+
+    def end_stop(self, lease: Lease) -> None:
+        """End that time once no lane of the lease trains any more."""
+        if all(attempt.end is not None for attempt in self._state.attempts_under(lease)):
+            self._stops.call_off((lease.worker, lease.epoch))
 
     def note_outage(self, key: Worker, error: str) -> None:
         """Note that a worker, or the journal, waits for the store; or, without an error, that it waits no longer."""
@@ -87,7 +104,12 @@ class Timeouts:
         waits = None if self.is_stop_sent else self._waits.next_deadline()
         due = [
             when
-            for when in (self._liveness.next_deadline(), self._deadlines.next_deadline(), waits)
+            for when in (
+                self._liveness.next_deadline(),
+                self._deadlines.next_deadline(),
+                self._stops.next_deadline(),
+                waits,
+            )
             if when is not None
         ]
         if not due:
@@ -120,17 +142,32 @@ class Timeouts:
                 self._deadlines.set((lease, joined), now + (self._trial_timeout_s or 0.0))  # no trial's own time
             else:
                 self._post(TrialTimedOut(lease, joined))
+        for launch in self._stops.expired(now):
+            if self._waits.is_waiting(launch) or self._waits.is_waiting(JOURNAL):
+                self._stops.set(launch, now + self._stop_s)  # it may have stopped, and nobody has read it
+            else:
+                self._post(WorkerLost(*launch, f"it did not stop within {self._stop_s:g} s"))
         if not self.is_stop_sent and (error := self._waits.answer_in_vain(now)):
+            self._end_wait(error)
+        self.arm()
+
+    def _end_wait(self, error: str) -> None:
+        """End the run, whose store was waited for in vain; or the workers that alone cannot use it."""
+        for (worker, epoch), answer in self._waits.alone(self._state.pool.count_alive()).items():
+            self.note_outage((worker, epoch), "")
+            self._post(WorkerLost(worker, epoch, f"{self._waits.vain} by it alone: {answer}"))
+        if self._waits.next_deadline() is not None:
             self.is_stop_sent = True
             self._post(StopRequested(f"{self._waits.vain}: {error}", "StoreError"))
             self._loop.call_later(STOP_S, self.give_up)
-        self.arm()
 
     def _listen_again(self, now: float) -> None:
         """Give workers and attempts a whole lease again: what they have said meanwhile is not read yet."""
         self._liveness.renew(now)
         for key in self._deadlines.expired(now):
             self._deadlines.set(key, now + self._liveness.timeout_s)
+        for worker in self._stops.expired(now):
+            self._stops.set(worker, now + self._liveness.timeout_s)
 
     def _renew_attempts(self, key: Worker) -> None:
         """Give the trials that waited for the store their whole time again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,9 @@ def _forget_reports(state: StudyState) -> None:
     """Forget the reports that no trial will read: no new trial comes, and no trial continues from their nodes."""
     if state.is_exhausted:
         continuing = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
-        state.plan.reports.keep({step.node for trial in continuing for step in trial.steps})
+        nodes = {step.node for trial in continuing for step in trial.steps}
+        state.plan.reports.keep(nodes)
+        state.latest.keep(nodes)
 
 
 def _apply_delete(state: StudyState, action: actions.DeleteCheckpoint, _now: float) -> None:
@@ -51,7 +54,8 @@ def _apply_create(state: StudyState, action: actions.CreateTrial, _now: float) -
     state.waiting[action.trial] = None
     _request(state, trial)
     for listener in state.listeners:
-        listener.created(action.trial, action.params)
+        # A user's own searcher or scheduler may change what it is given, and the trial has recorded it.
+        listener.created(action.trial, copy.deepcopy(action.params))
         if action.notes:
             listener.noted(action.trial, action.notes)
 
@@ -61,6 +65,7 @@ def _apply_promote(state: StudyState, action: actions.Promote, now: float) -> No
     trial.target = action.to_resource
     _move(state, trial, TrialState.WAITING, action.reason, now)
     trial.is_begun = True
+    state.promoted.began(trial.id)
     _request(state, trial)
     for listener in state.listeners:
         listener.promoted(action.trial, action.from_resource, action.to_resource)
@@ -73,11 +78,13 @@ def _apply_branch(state: StudyState, action: actions.Branch, now: float) -> None
     trial.resource, trial.target = action.resource, action.to_resource
     _move(state, trial, TrialState.WAITING, action.reason, now)
     trial.is_begun = True
+    state.promoted.began(trial.id)
     # Its own checkpoint is not on its new path; the donor's is there, and the plan finds it.
     state.repoint(trial, None)
     _request(state, trial)
     for listener in state.listeners:
-        listener.branched(action.trial, action.donor, action.params, action.resource, action.to_resource)
+        params = copy.deepcopy(action.params)
+        listener.branched(action.trial, action.donor, params, action.resource, action.to_resource)
 
 
 def _apply_inherit(state: StudyState, action: actions.Inherit, _now: float) -> None:
@@ -85,6 +92,7 @@ def _apply_inherit(state: StudyState, action: actions.Inherit, _now: float) -> N
     for resource, value in state.plan.reports.between(trial.steps, trial.resource, action.resource):
         take_report(state, trial, resource, value)
         notify_progress(state, trial, resource)
+    state.latest.inherit(trial.id, trial.steps, action.resource)
 
 
 def _request(state: StudyState, trial: Trial) -> None:
@@ -179,6 +187,7 @@ def _apply_move(state: StudyState, action: actions.MoveTrial, now: float) -> Non
     trial = state.trials[action.trial]
     attempt = state.open_attempt_of(trial.id)
     _move(state, trial, action.to, action.reason, now)
+    state.promoted.moved(trial, action.detail)
     if attempt is not None:
         del state.open_attempts[trial.id]
         attempt.trials.remove(trial.id)
@@ -197,9 +206,11 @@ def _apply_move(state: StudyState, action: actions.MoveTrial, now: float) -> Non
         state.plan.withdraw(trial.id)
     if action.to.is_finished:
         state.consecutive_losses.pop(trial.id, None)
+        state.own_units.pop(trial.id, None)
         trial.pack()
         state.plan.reports.settle(trial.node)
-        _retire_checkpoint(state, trial, score)
+        ranked = None if score is None else state.score(trial.ranked_value(state.config.rank_by))
+        _retire_checkpoint(state, trial, ranked)
 
 
 def _notify_of_move(state: StudyState, trial: Trial, score: float | None) -> None:

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Set
+from typing import NamedTuple
 
 import msgspec
 
 from asyncsearch.arguments import metric_in_call
-from asyncsearch.events import MEMORY_KINDS, Outcome, TrainingEnded
+from asyncsearch.events import (
+    MEMORY_KINDS,
+    CheckpointCommitted,
+    CheckpointFailed,
+    Event,
+    Outcome,
+    Reported,
+    TrainingEnded,
+)
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId
 from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.trial import Trial, TrialState, is_end
 
+RETURNED_BESIDE = "; its function returned"
+"""Begins the part of the reason of a trial's end that names a value which was returned beside reports."""
+NEVER = "and never reported"
+UNSAVED = "without a checkpoint. Give save="
 FATAL_KINDS = {"cannot_pause": "CannotPauseError"}
 """Failures that every trial of the study would have, and the error that ``run`` raises for them."""
 
@@ -142,6 +155,24 @@ class Attempt(msgspec.Struct):
         awaited = self.end.checkpoint_resource
         return awaited is None or (self.committed is not None and self.committed >= awaited)
 
+    def misnamed(self, message: Event) -> str:
+        """Return what a message under this lease names that is not of its work; empty: nothing."""
+        start, end = self.batch.stages[0].start, self.batch.stages[-1].stop
+        if isinstance(message, CheckpointCommitted | CheckpointFailed):
+            at = message.checkpoint
+            if not start < at.resource <= end or at.node != self.node_at(at.resource):
+                return f"the checkpoint at {at.resource} of node {at.node[:8]}"
+        elif isinstance(message, Reported):
+            if message.resource > end:
+                return f"resource {message.resource}"
+        elif isinstance(message, TrainingEnded):
+            saved = message.checkpoint_resource
+            if message.resource > end:
+                return f"resource {message.resource}"
+            if saved is not None and not start < saved <= end:
+                return f"a checkpoint at {saved}"
+        return ""
+
     def stage_at(self, resource: int) -> PlannedStage:
         """Return the stage in which the unit that ends at ``resource`` lies, or the last one."""
         stages = self.batch.stages
@@ -171,30 +202,52 @@ def verdict_on_failure(end: TrainingEnded) -> Verdict:
     return Verdict(TrialState.FAILED, first_line[0], end.error, FATAL_KINDS.get(end.error_kind, ""))
 
 
-def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, metric: str, names: Set[str]) -> Verdict:
+class Reporting(NamedTuple):
+    """What the trials of a study have reported so far."""
+
+    metric: str
+    """The metric of the study."""
+    names: Set[str]
+    """All names that any trial has reported."""
+    since: int
+    """The lowest resource at which any trial reported the metric; 0: none did."""
+
+
+def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, reporting: Reporting) -> Verdict:
     """Return the verdict on a trial that a successful training brought to its target, or to its end.
 
-    Its checkpoint is durable; ``names`` are all names that any trial has reported.
+    Its checkpoint is durable.
     """
     is_pause = end.outcome is Outcome.REACHED and not is_end(trial.target, max_resource)
-    missing = missing_metric(trial, metric, names, is_pause=is_pause)
+    missing = missing_metric(trial, reporting, is_pause=is_pause)
     if missing is not None:
         return missing
-    if end.outcome is Outcome.REACHED and not is_end(trial.target, max_resource):
+    if is_pause:
         if end.checkpoint_resource is None:
             reason = (
-                f"it is at its target {trial.target} without a checkpoint. Give save= and load= to trial.epochs(), "
+                f"it is at its target {trial.target} {UNSAVED} and load= to trial.epochs(), "
                 "or use a scheduler that does not pause, such as ASHA(..., variant='stopping')."
             )
             return Verdict(TrialState.FAILED, reason, stops_run="CannotPauseError")
         return Verdict(TrialState.PAUSED, _at("paused", end.checkpoint_resource))
     words = "trained to the end" if is_end(trial.resource, max_resource) else "its function returned"
-    return Verdict(TrialState.COMPLETED, _at(f"{words},", trial.resource))
+    at_end = _at(f"{words},", trial.resource)
+    return Verdict(TrialState.COMPLETED, at_end + unreported_words(end, reporting.metric) if end.unreported else at_end)
 
 
-def verdict_at_target(trial: Trial, max_resource: int | None, metric: str, names: Set[str], how: str) -> Verdict:
+def unreported_words(end: TrainingEnded, metric: str) -> str:
+    """Return what a function returned beside its reports, and what to change."""
+    values = ", ".join(f"{name}={value}" for name, value in end.unreported.items())
+    line = f"trial.report({metric_in_call(metric)})"
+    return (
+        f"{RETURNED_BESIDE} {values}, which is not recorded, as all units had their reports and the value of a trial "
+        f"is its last report: let the last {line} report what counts, or report nothing and return it"
+    )
+
+
+def verdict_at_target(trial: Trial, max_resource: int | None, reporting: Reporting, how: str) -> Verdict:
     """Return the verdict on a trial whose units up to its target are trained; ``how`` completes the reason."""
-    missing = missing_metric(trial, metric, names)
+    missing = missing_metric(trial, reporting, is_pause=not is_end(trial.target, max_resource))
     if missing is not None:
         return missing
     if is_end(trial.target, max_resource):
@@ -208,19 +261,30 @@ def _at(words: str, resource: int) -> str:
     return f"{words} at {resource}"
 
 
-def missing_metric(trial: Trial, metric: str, known_names: Set[str], *, is_pause: bool = False) -> Verdict | None:
-    """Return the failure of a trial that ended without the metric; if no trial ever reported it, the run fails too.
+def missing_metric(trial: Trial, reporting: Reporting, *, is_pause: bool = False) -> Verdict | None:
+    """Return the failure of a trial that came to its end, or to a pause, without any value of the metric.
 
-    ``is_pause``: it came to a pause, so that a value which its function would return at the end was never returned.
+    The run fails too if no trial ever reported the metric; or if none did so early, as then no trial can be compared
+    where this one pauses.
+
+    Args:
+        trial: that ended, or would pause.
+        reporting: what is known of all trials.
+        is_pause: whether it would pause, so that what its function returns at the end was never returned.
     """
     if trial.value_resource > 0:
         return None
-    names = ", ".join(repr(name) for name in sorted(known_names)) or "nothing"
-    came = f"was to pause at {trial.target}" if is_pause else "finished"
-    reason = f"{trial.name} {came} and never reported {metric!r}; reported so far: {names}."
-    if metric in known_names:
-        return Verdict(TrialState.FAILED, reason)
+    metric, since = reporting.metric, reporting.since
+    names = ", ".join(repr(name) for name in sorted(reporting.names)) or "nothing"
+    came = f"was to pause at {trial.target}" if is_pause else f"ended at {trial.resource}"
+    reason = f"{trial.name} {came} {NEVER} {metric!r}; reported so far: {names}."
     place = " inside the loop (what a function returns counts at its end alone)" if is_pause else ""
     line = f"trial.report({metric_in_call(metric)})"
-    advice = f"{reason} Report it with {line}{place}, or set metric= to a name that is reported."
-    return Verdict(TrialState.FAILED, advice, stops_run="MetricNotReportedError")
+    if metric not in reporting.names:
+        advice = f"{reason} Report it with {line}{place}, or set metric= to a name that is reported."
+        return Verdict(TrialState.FAILED, advice, stops_run="MetricNotReportedError")
+    if is_pause and trial.target is not None and since > trial.target:
+        late = f"No trial reported it before {since}, so that none can be compared at {trial.target}."
+        advice = f"{reason} {late} Use min_resource={since} or more, or report it there with {line}{place}."
+        return Verdict(TrialState.FAILED, advice, stops_run="MetricNotReportedError")
+    return Verdict(TrialState.FAILED, reason)

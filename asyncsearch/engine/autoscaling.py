@@ -20,6 +20,7 @@ from asyncsearch.plan.autoscale import (
     Autoscale,
     KnownSpeed,
     KnownSpeeds,
+    OwnUnits,
     Sized,
     Volume,
     choose_size,
@@ -57,13 +58,13 @@ def size_for(state: StudyState, batch: Batch, least: int, more: Callable[[], boo
     if gang is None or gang.autoscale is None or least != gang.size:
         return alone
     first = batch.stages[0]
-    known = _known(state, first.trials[0])
+    known, own = _known(state, first.trials[0])
     units = batch.stages[-1].stop - first.start
     idle = state.pool.count_idle()
-    if batch.stages[-1].stop == UNBOUNDED or choose_size(gang.autoscale, known, gang.size, idle, units) is None:
+    if batch.stages[-1].stop == UNBOUNDED or choose_size(gang.autoscale, known, gang.size, idle, units, own) is None:
         return alone
     spare = idle // (1 + _count_others(state, idle // gang.size, more))
-    return choose_size(gang.autoscale, known, gang.size, spare, units) or alone
+    return choose_size(gang.autoscale, known, gang.size, spare, units, own) or alone
 
 
 def resize(state: StudyState, emit: Emit) -> None:
@@ -84,8 +85,11 @@ def note_unit(state: StudyState, attempt: Attempt, seconds: float) -> float:
     """Take in the time of a unit; return what it would take on as many workers as others have."""
     if state.gang is None or state.gang.autoscale is None:
         return seconds
-    known = _noted(state, attempt)
-    known.note_unit(attempt.size, seconds)
+    known, stage = _noted(state, attempt), attempt.stage_at(attempt.resource + 1)
+    known.note_unit(attempt.size, seconds, state.gang.size, _own(state, stage.trials[0], attempt.device))
+    for number in stage.trials:
+        if not state.trials[number].state.is_finished:
+            state.own_units.setdefault(number, OwnUnits()).note(attempt.device, attempt.size, seconds)
     alone, now = (seconds_at(known, state.gang.size, size) for size in (state.gang.size, attempt.size))
     return seconds if alone is None or not now else seconds * alone / now
 
@@ -127,11 +131,15 @@ def _gain(state: StudyState, gang: Gang, scale: Autoscale, attempt: Attempt, idl
     units, known = _units_left(attempt), _known_to(state, attempt)
     if units < 1 or attempt.size < gang.size:
         return None
-    sized = choose_size(scale, known, gang.size, attempt.size + idle, units)
+    own = _own(state, attempt.trial, attempt.device)
+    if not own and (unit_s := seconds_at(known, gang.size, attempt.size)) is not None:
+        own = {attempt.size: unit_s}  # it has trained one of its own before it pauses
+    sized = choose_size(scale, known, gang.size, attempt.size + idle, units, own)
     if sized is None or sized.size <= attempt.size:
         return None
-    now_s, next_s = (seconds_at(known, gang.size, size) for size in (attempt.size, sized.size))
-    if now_s is None or next_s is None or not is_worth(units * now_s, units * next_s, known.start_s(sized.size)):
+    pace = known.pace(gang.size, own) or 1.0
+    now_s, next_s = (pace * (seconds_at(known, gang.size, size) or 0.0) for size in (attempt.size, sized.size))
+    if not is_worth(units * now_s, units * next_s, known.start_s(sized.size)):
         return None
     return _Gain(units * (now_s - next_s), attempt, sized)
 
@@ -141,8 +149,9 @@ def _shrink(state: StudyState, gang: Gang, emit: Emit) -> None:
     best: tuple[float, Attempt] | None = None
     for attempt in state.attempts.values():
         known, units = _known_to(state, attempt), _units_left(attempt)
-        seconds = seconds_at(known, gang.size, attempt.size)
-        if attempt.size <= gang.size or seconds is None or not is_worth(units * seconds, 0, known.start_s(gang.size)):
+        pace = known.pace(gang.size, _own(state, attempt.trial, attempt.device)) or 1.0
+        seconds = pace * (seconds_at(known, gang.size, attempt.size) or 0.0)
+        if attempt.size <= gang.size or not is_worth(units * seconds, 0, known.start_s(gang.size)):
             continue
         if best is None or units * seconds > best[0]:
             best = units * seconds, attempt
@@ -168,10 +177,16 @@ def _known_to(state: StudyState, attempt: Attempt) -> KnownSpeed:
     return known.on.get(attempt.device) or KnownSpeed()
 
 
-def _known(state: StudyState, trial: TrialId) -> KnownSpeed:
-    """Return what is known of the structure of a trial where it may train next."""
+def _known(state: StudyState, trial: TrialId) -> tuple[KnownSpeed, dict[int, float]]:
+    """Return what is known of the structure of a trial where it may train next, and of the trial itself there."""
     known = state.speeds.get(group_of(state.trials[trial].params), KnownSpeeds())
-    return known.on.get(known.device) or KnownSpeed()
+    return known.on.get(known.device) or KnownSpeed(), _own(state, trial, known.device)
+
+
+def _own(state: StudyState, trial: TrialId, device: str) -> dict[int, float]:
+    """Return workers -> seconds of the units that a trial has trained on a device."""
+    own = state.own_units.get(trial)
+    return {} if own is None else own.on(device)
 
 
 def _noted(state: StudyState, attempt: Attempt) -> KnownSpeed:

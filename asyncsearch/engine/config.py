@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from asyncsearch.arguments import text_of
+from asyncsearch.arguments import text_of, written
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import NodeKey
 from asyncsearch.plan.keys import root_key, shared_root
@@ -15,6 +15,7 @@ from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.space import Space
 
 MODES = ("min", "max")
+RANKS = ("last", "best")
 MAX_SHARED_POINTS = 10_000
 """In a larger space without sequences two trials are hardly ever equal, and all that is known would fill the driver."""
 _LOOK_AHEAD = 10_000
@@ -26,6 +27,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     study: str
     metric: str
     mode: str = "max"
+    rank_by: str = "last"
+    """Whether trials are ranked by their last value of the metric, or by their best: ``"last"`` or ``"best"``."""
     seed: int = 0
     version: str = ""
     """The user's name for the version of code and data; part of every key."""
@@ -67,22 +70,35 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
+            given: object = self.mode
+            if isinstance(given, list | tuple):
+                raise UsageError(
+                    f"mode={self.mode!r}: a study has one objective, so one metric and one mode. Write metric='loss', "
+                    "mode='min', and report the other numbers beside it, trial.report(loss=..., size=...)."
+                )
             word = str(self.mode).lower()
             near = next((mode for mode in MODES if word.startswith(mode)), None)
             answer = f"mode={near!r}" if near else "mode='min' or mode='max'"
             raise UsageError(f"mode={self.mode!r} is not a direction: write {answer}.")
+        if self.rank_by not in RANKS:
+            raise UsageError(
+                f"rank_by={self.rank_by!r} is unknown: write rank_by='last', by the last value of each trial, "
+                "or rank_by='best', by its best one."
+            )
         if not _is_name(self.metric):
             raise UsageError(f"metric={self.metric!r} must be the name under which trials report it, e.g. 'accuracy'.")
         text_of("metric", self.metric)
         if not _is_count(self.seed) or self.seed >= 2**63:
-            raise UsageError(f"seed={self.seed!r} must be an integer from 0 to 2**63 - 1.")
+            raise UsageError(f"seed={written(self.seed)} must be an integer from 0 to 2**63 - 1.")
         for name in ("max_failures", "max_losses", "max_relaunches", "keep_checkpoints", "look_ahead"):
             if not _is_count(getattr(self, name)):
-                raise UsageError(f"{name}={getattr(self, name)!r} must be an integer, 0 or more.")
+                raise UsageError(f"{name}={written(getattr(self, name))} must be an integer, 0 or more.")
         if self.save_every is not None and not (_is_count(self.save_every) and self.save_every > 0):
-            raise UsageError(f"save_every={self.save_every!r} must be a positive number of units of resource, or None.")
+            raise UsageError(
+                f"save_every={written(self.save_every)} must be a positive number of units of resource, or None."
+            )
         if self.quota_bytes is not None and not (_is_count(self.quota_bytes) and self.quota_bytes > 0):
-            raise UsageError(f"quota_bytes={self.quota_bytes!r} must be a positive number of bytes, or None.")
+            raise UsageError(f"quota_bytes={written(self.quota_bytes)} must be a positive number of bytes, or None.")
 
 
 def search_config(space: Space, scheduler: Scheduler, *, share: bool | None, **settings: Any) -> EngineConfig:
@@ -118,4 +134,4 @@ def _is_name(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from asyncsearch.actions import MoveTrial
+from asyncsearch.actions import DismissWorker, MoveTrial
 from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
 from asyncsearch.engine.filling import is_anything_left
 from asyncsearch.engine.moving import (
@@ -95,7 +95,12 @@ def _respond_to_timeouts(state: StudyState, event: TrialTimedOut, emit: Emit) ->
 
 def _respond_to_timeout(state: StudyState, attempt: Attempt, emit: Emit) -> None:
     reason = "it ran longer than trial_timeout"
-    if attempt.is_training:
+    if attempt.is_training and attempt.lanes > 1:
+        reason += f" together with others ({attempt.lanes} trainings): it is tried alone"
+        for number in list(attempt.trials):
+            requeue_lost(state, state.trials[number], reason, emit)
+        stop_training(attempt, reason, emit)
+    elif attempt.is_training:
         for trial in state.dependents(attempt, attempt.next_unit):
             fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason), emit)
         requeue(state, attempt, emit)
@@ -192,7 +197,8 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded,
     elif verdict.stops_run:
         for trial in state.dependents(attempt, attempt.next_unit):
             emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
-        stop_run(state, verdict.reason, verdict.stops_run, emit)
+        if state.is_agreed(verdict.stops_run):
+            stop_run(state, verdict.reason, verdict.stops_run, emit)
     else:
         for trial in state.dependents(attempt, attempt.next_unit):
             fail_or_retry(state, trial, verdict, emit)
@@ -206,15 +212,20 @@ def _respond_to_damage(state: StudyState, attempt: Attempt, reason: str, emit: E
     for number in list(damages):
         wait(state, state.trials[number], reason, emit)
     worst = max(damages.values(), default=0)
-    if worst > state.config.max_losses and state.run is not None and not state.stopping:
-        stop_run(state, f"{worst} checkpoints of one trial were damaged; the last one: {reason}", "StoreError", emit)
+    if worst <= state.config.max_losses or state.run is None or state.stopping:
+        return
+    words, lease = f"{worst} checkpoints of one trial were damaged", attempt.lease
+    if state.is_agreed("StoreError"):
+        stop_run(state, f"{words}; the last one: {reason}", "StoreError", emit)
+    elif state.pool.is_current(lease.worker, lease.epoch) and not state.attempts_of(lease.worker):
+        emit(DismissWorker(lease.worker, lease.epoch, f"it alone says that {words}"))
 
 
 def _end_hopeless_run(state: StudyState, end: TrainingEnded, emit: Emit) -> None:
     """End a run in which every trial fails at one line, unless one trains that is beyond where this one failed."""
     if state.run is None or state.stopping:
         return
-    reason = state.repeated.reason(end, state.run.parallelism)
+    reason = state.repeated.reason(end, state.run.parallelism, state.pool.count_alive())
     if reason and not any(one.is_training and one.resource > end.resource for one in state.attempts.values()):
         stop_run(state, reason, "TrialsFailedError", emit)
 
@@ -236,7 +247,7 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
         if state.is_to_be_evaluated(trial) and not attempt.has_returned_early:
             settle_at_target(state, trial, "", emit)
             continue
-        verdict = verdict_on_end(end, trial, state.max_resource, state.config.metric, state.metric_names)
+        verdict = verdict_on_end(end, trial, state.max_resource, state.reporting)
         move_by(state, trial, verdict, emit)
     requeue(state, attempt, emit)
 
@@ -246,7 +257,7 @@ def _settle_evaluation(state: StudyState, attempt: Attempt, emit: Emit) -> None:
     metric = state.config.metric
     reason = f"it was evaluated at {attempt.stop} and {metric!r} was not reported"
     for trial in state.dependents(attempt, attempt.stop):
-        never = missing_metric(trial, metric, state.metric_names)
+        never = missing_metric(trial, state.reporting)
         if never is not None:
             move_by(state, trial, never, emit)
         else:

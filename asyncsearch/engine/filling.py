@@ -9,11 +9,13 @@ import msgspec
 from msgspec import UNSET
 
 from asyncsearch.actions import Assign, CreateTrial, CutWork, DismissWorker, EndProposals, EndRun, Promote, SaveAt
+from asyncsearch.engine.attempts import NEVER, UNSAVED
 from asyncsearch.engine.autoscaling import size_for
 from asyncsearch.engine.branching import branch
 from asyncsearch.engine.gangs import is_waiting_in_vain, members, next_size
 from asyncsearch.engine.moving import settle_from_known
-from asyncsearch.engine.packs import is_open, pack, to_measure, units_to_come
+from asyncsearch.engine.packs import is_open, pack, to_measure
+from asyncsearch.engine.promoted import failed_as_a_whole
 from asyncsearch.engine.share import excess, give_back
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training
@@ -72,12 +74,8 @@ def fill(state: StudyState, emit: Emit) -> None:
 
 def _packed(state: StudyState, packing: Packing, work: Work, batches: list[Batch]) -> Work:
     """Return the work with what its worker needs to know of packs."""
-    is_joined, units = is_open(state, packing, batches), units_to_come(state, packing, len(batches))
     return msgspec.structs.replace(
-        work,
-        measured=to_measure(state, packing, batches) or UNSET,
-        is_open=is_joined or UNSET,
-        units_to_come=UNSET if units is None or not (is_joined or len(batches) > 1) else units,
+        work, measured=to_measure(state, packing, batches) or UNSET, is_open=is_open(state, packing, batches) or UNSET
     )
 
 
@@ -248,7 +246,35 @@ def conclude(state: StudyState, emit: Emit) -> None:
     for slot in state.pool.alive():
         emit(DismissWorker(slot.worker, slot.epoch, state.stopping or "nothing is left to train"))
     reason, kind = state.stopping or "everything that was asked for is trained", state.stopping_kind
-    if not kind and state.trials and all(trial.state is TrialState.FAILED for trial in state.trials):
-        count = f"all {len(state.trials)} trials" if len(state.trials) > 1 else "the only trial"
-        reason, kind = f"{count} failed", "TrialsFailedError"
+    failure = None if kind else failed_as_a_whole(state.trials, None if state.stopping else state.promoted)
+    if failure is not None:
+        reason, kind = failure.words, "TrialsFailedError"
+    if kind in ("", "TrialsFailedError") and not state.stopping and (missing := _missing_metric(state)):
+        reason, kind = missing, "MetricNotReportedError"
+    elif kind == "TrialsFailedError" and not state.stopping and (unsaved := _cannot_pause(state)):
+        reason, kind = unsaved, "CannotPauseError"
     emit(EndRun(reason, kind, is_complete=not state.stopping))
+
+
+def _missing_metric(state: StudyState) -> str:
+    """Return why a trial failed at a pause or an end at which no trial ever had the metric; empty: none did.
+
+    One worker had all such trials, so that no other one was there to agree while the run went on.
+    """
+    since = state.metric_since
+    for trial in state.trials if "MetricNotReportedError" in state.repeated.claims else ():
+        is_early = not since or (trial.target is not None and since > trial.target)
+        if trial.state is TrialState.FAILED and not trial.value_resource and is_early and NEVER in trial.reason:
+            return trial.reason
+    return ""
+
+
+def _cannot_pause(state: StudyState) -> str:
+    """Return why a trial could not be paused, in a search that failed as a whole; empty: none was to be.
+
+    As above, no other worker was there to agree.
+    """
+    for trial in state.trials if "CannotPauseError" in state.repeated.claims else ():
+        if trial.state is TrialState.FAILED and ("CannotPauseError" in trial.reason or UNSAVED in trial.reason):
+            return trial.reason
+    return ""

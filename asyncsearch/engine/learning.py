@@ -9,7 +9,7 @@ import msgspec
 
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.autoscaling import is_scaled, note_first, note_unit, note_volume
-from asyncsearch.engine.consecutive_losses import after_loss
+from asyncsearch.engine.claims import count_losses, note_claims
 from asyncsearch.engine.packs import packs_of
 from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.state import StudyState
@@ -37,7 +37,7 @@ from asyncsearch.events import (
     WorkerLost,
     WorkRefused,
 )
-from asyncsearch.ids import CheckpointRef, WorkerId
+from asyncsearch.ids import CheckpointRef
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.autoscale import Volume
 from asyncsearch.plan.base_plan import Batch
@@ -82,15 +82,19 @@ def _learn_loss(state: StudyState, event: WorkerLost, _now: float) -> None:
     attempts = state.attempts_with(event.worker)
     state.pool.lose(event.worker)
     state.pool.slots[event.worker].fruitless += 1
+    is_owing = any(attempt.is_committing for attempt in attempts)
     for attempt in attempts:
         _lose(state, attempt)
-        _count_losses(state, event.worker, [state.trials[number] for number in attempt.trials])
+        trials = [state.trials[number] for number in attempt.trials]
+        count_losses(state, attempt, trials, lost=event.worker, is_owing=is_owing)
 
 
 def _learn_timeout(state: StudyState, event: TrialTimedOut, _now: float) -> None:
     for attempt in state.attempts_timed_out(event):
         _shut_lease(state, attempt)
-        if attempt.is_training:
+        if attempt.is_training and attempt.lanes > 1:
+            count_losses(state, attempt, [state.trials[number] for number in attempt.trials], has_hung=True)
+        elif attempt.is_training:
             _blame(state, attempt)
 
 
@@ -112,7 +116,9 @@ def take_report(state: StudyState, trial: Trial, resource: int, value: float | s
 def notify_progress(state: StudyState, trial: Trial, resource: int) -> None:
     """Notify scheduler and searcher that a trial reached a resource, with the value that it read last."""
     trial.resource = resource
-    score = state.score(trial.value) if trial.value_resource else None
+    if not trial.value_resource:
+        return  # a metric that is not there yet is not a bad one
+    score = state.score(trial.value)
     for listener in state.listeners:
         listener.reported(trial.id, resource, score)
 
@@ -133,13 +139,21 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
         _measure(state, attempt, event.resource, now)
     subscribers = state.subscribers(attempt, event.resource)
     _progress(attempt, event.resource, subscribers)
-    state.metric_names.update(event.metrics)
+    state.add_metric_names(event.metrics)
     is_value = state.config.metric in event.metrics
     value = event.metrics.get(state.config.metric)
+    if is_value:
+        state.note_metric(event.resource)
+    elif not state.metric_since:
+        state.repeated.claim("MetricNotReportedError", event.lease.worker)
     if is_value and (state.plan.is_shared or state.config.can_evaluate):
         node = attempt.node_at(event.resource)
         state.plan.reports.report(node, event.resource, finite(value))
         state.plan.add_metric(CheckpointRef(node, event.resource))
+    if state.latest.has_others(event.metrics):
+        readers = [trial.id for trial in subscribers if event.resource > trial.resource]
+        node_of_all = attempt.node_at(event.resource) if state.plan.is_shared else None
+        state.latest.report(node_of_all, event.resource, event.metrics, readers)
     for trial in subscribers:
         if event.resource > trial.resource:
             if is_value:
@@ -162,16 +176,6 @@ def _blame(state: StudyState, attempt: Attempt) -> None:
     """Count the failure of an attempt's last unit as a failure of each trial that needs the unit."""
     for trial in state.dependents(attempt, attempt.next_unit):
         trial.failures += 1
-
-
-def _count_losses(state: StudyState, worker: WorkerId, trials: list[Trial]) -> None:
-    """Count what a worker lost as a loss of trials, unless the run is ending: then nothing waits for its workers."""
-    for trial in [] if state.stopping else trials:
-        trial.losses += 1
-        losses = after_loss(state.consecutive_losses.get(trial.id), trial.resource)
-        state.consecutive_losses[trial.id] = losses
-        if losses.count > state.config.max_losses:
-            state.pool.slots[worker].fruitless = 0  # the trial is to blame, not the worker
 
 
 def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> None:
@@ -218,6 +222,8 @@ def _learn_failed_commit(state: StudyState, event: CheckpointFailed, _now: float
     attempt.settled = max(event.checkpoint.resource, attempt.settled or 0)
     for trial in [] if event.error_kind else state.awaiting(attempt, event.checkpoint):
         trial.failures += 1
+    if not event.error_kind:
+        state.pool.note_work(event.lease.worker)
     _end_if_over(state, attempt)
 
 
@@ -226,6 +232,7 @@ def _learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
     if attempt.end is not None:
         return
     attempt.end = event
+    note_claims(state, attempt, event)
     if event.resource > attempt.resource:
         _progress(attempt, event.resource, state.subscribers(attempt, event.resource))
     if attempt.lanes > 1:
@@ -237,7 +244,7 @@ def _learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
         if event.error_kind == "checkpoint":
             _forget_checkpoint(state, attempt)
         elif event.error_kind == KILLED:
-            _count_losses(state, event.lease.worker, state.unsaved(attempt, event))
+            count_losses(state, attempt, state.unsaved(attempt, event))
         elif attempt.is_too_large:
             _halve_packs(state, attempt)
         else:
@@ -251,7 +258,8 @@ def _learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
     state.repeated.has_trained |= event.outcome in (Outcome.REACHED, Outcome.RETURNED)
     if attempt.has_returned_early and not attempt.is_closed:
         state.plan.reports.end(attempt.node_at(event.resource), event.resource)
-    if event.error_kind != KILLED:
+    is_unasked = event.outcome is Outcome.STOPPED and not attempt.is_stop_sent and not state.stopping
+    if event.error_kind != KILLED and attempt.is_over and not is_unasked:  # what it still owes is not done
         state.pool.note_work(event.lease.worker)
     if state.pool.slots[event.lease.worker].lease == event.lease.number:
         state.pool.end_lane(event.lease.worker)
@@ -302,8 +310,10 @@ def _learn_of_others(state: StudyState, event: Learned, _now: float) -> None:
     """Apply the training of other studies; ``deciding`` lets the waiting trials read their reports."""
     metric = state.config.metric
     for resource, metrics in event.reports:
-        state.metric_names.update(metrics)
+        state.add_metric_names(metrics)
+        state.latest.report(event.node, resource, metrics, ())
         if metric in metrics:
+            state.note_metric(resource)
             state.plan.reports.report(event.node, resource, finite(metrics[metric]))
             state.plan.add_metric(CheckpointRef(event.node, resource))
     if event.ended is not None and not state.plan.reports.has_end(event.node):

@@ -13,7 +13,7 @@ from asyncsearch.trial import Trial, TrialState
 def requeue_lost(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str = "") -> None:
     """Let a trial whose attempt was lost wait again; after too many in a row the trial itself is blamed and fails."""
     losses = state.consecutive_losses.get(trial.id)
-    if losses is not None and losses.count > state.config.max_losses:
+    if losses is not None and losses.is_charged(state.config.max_losses):
         many = "1 attempt was" if losses.count == 1 else f"{losses.count} attempts were"
         words = f"{many} lost without progress beyond {losses.resource}; the last one: {reason}"
         emit(MoveTrial(trial.id, TrialState.FAILED, words, detail))
@@ -57,14 +57,14 @@ def settle_at_target(state: StudyState, trial: Trial, words: str, emit: Emit) ->
         if trial.state is TrialState.RUNNING:
             emit(MoveTrial(trial.id, TrialState.WAITING, f"nothing was reported at {trial.target}: to be evaluated"))
         return
-    verdict = verdict_at_target(trial, state.max_resource, state.config.metric, state.metric_names, words)
+    verdict = verdict_at_target(trial, state.max_resource, state.reporting, words)
     move_by(state, trial, verdict, emit)
 
 
 def move_by(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit) -> None:
     """Move a trial to the state of a verdict."""
     emit(MoveTrial(trial.id, verdict.to, verdict.reason, verdict.detail))
-    if verdict.stops_run:
+    if verdict.stops_run and state.is_agreed(verdict.stops_run):
         stop_run(state, verdict.reason, verdict.stops_run, emit)
 
 
@@ -88,7 +88,7 @@ def settle_from_known(state: StudyState, trial: Trial, emit: Emit) -> None:
     has_returned_early = ended is not None and trial.resource >= ended
     if (trial.resource and (has_returned_early or trial.resource >= trial.horizon)) or state.is_at_target(trial):
         words = ", as is known already"
-        verdict = verdict_at_target(trial, state.max_resource, state.config.metric, state.metric_names, words)
+        verdict = verdict_at_target(trial, state.max_resource, state.reporting, words)
         move_by(state, trial, _at_return(trial, verdict, words) if has_returned_early else verdict, emit)
 
 

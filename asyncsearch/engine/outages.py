@@ -47,3 +47,7 @@ class Outages(Generic[K]):
         """Return what the store answered, if it was waited for long enough; empty: it was not."""
         deadline = self.next_deadline()
         return "" if deadline is None or now < deadline else next(iter(self._errors.values()))
+
+    def waiting(self) -> dict[K, str]:
+        """Return who waits, and what the store answered each."""
+        return dict(self._errors)

@@ -24,8 +24,6 @@ _WINDOW = 8
 _OVERTAKEN = 2
 """None is created for a pack after so many times the trials looked at have been, since one that can begin was."""
 _NOTHING = KnownPacks()
-MOST_LOSSES = 1
-"""A trial that lost more attempts in a row trains alone: if it ends its process, it alone pays, and is charged."""
 
 
 def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[], bool], emit: Emit) -> list[Batch]:
@@ -136,8 +134,10 @@ def chosen(
 def may_be_packed(state: StudyState, candidate: PackCandidate) -> bool:
     """Return whether a training may have company: none of the trials that it is for has lost attempts repeatedly."""
     trials = {trial for stage in candidate.batch.stages for trial in stage.trials}
-    lost = [state.consecutive_losses[trial].count for trial in trials if trial in state.consecutive_losses]
-    return may_join(candidate, candidate) and max(lost, default=0) <= MOST_LOSSES
+    lost, most = [trial for trial in trials if trial in state.consecutive_losses], state.config.max_losses
+    return may_join(candidate, candidate) and not any(
+        state.consecutive_losses[trial].trains_alone(state.trials[trial].resource, most) for trial in lost
+    )
 
 
 def most_lanes(state: StudyState, packing: Packing, group: str) -> int:
@@ -173,17 +173,6 @@ def to_measure(state: StudyState, packing: Packing, batches: list[Batch]) -> tup
     if len(groups) > 1:
         return ()  # it would be the time of neither
     return state.packs.get(groups.pop(), _NOTHING).to_measure(packing, len(batches))
-
-
-def units_to_come(state: StudyState, packing: Packing, lanes: int) -> int | None:
-    """Return how many units a worker is to train of a structure after some lanes, at least; None: all must repeat.
-
-    What is compiled, and when, follows from measured times: so it is only where the size of packs does, too.
-    """
-    if not packing.is_measured:
-        return None
-    units = _units_left(state) - lanes * (state.scheduler.first_target(TrialId(0)) or 1)
-    return 0 if math.isinf(units) else max(0, int(units))
 
 
 def packs_of(state: StudyState, attempt: Attempt) -> KnownPacks:

@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from asyncsearch.events import TrainingEnded
+from asyncsearch.ids import WorkerId
 
 FEWEST = 3
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
@@ -28,18 +29,36 @@ class RepeatedFailures(msgspec.Struct):
     """Exception and line in words -> how many trainings failed there for good."""
     has_trained: bool = False
     """Whether a training reached its target, or its function returned: then the trainable works for some trials."""
+    claims: dict[str, list[WorkerId]] = {}
+    """What would concern every trial -> the workers that say so: an exception and its line, or the name of an error."""
 
     def add(self, end: TrainingEnded) -> None:
         """Count a training that failed for good; one that names no line, such as a crash, says too little."""
         place = place_of(end)
         if place:
             self.counts[place] = self.counts.get(place, 0) + 1
+            self.claim(place, end.lease.worker)
 
-    def reason(self, end: TrainingEnded, parallelism: int) -> str:
-        """Return why the run should end now that this training has failed; empty: it should go on."""
+    def claim(self, what: str, worker: WorkerId) -> None:
+        """A worker says something that would concern every trial."""
+        if worker not in self.claims.setdefault(what, []):
+            self.claims[what].append(worker)
+
+    def is_agreed(self, what: str, workers: int) -> bool:
+        """Return whether two workers say it, or the only one of ``workers``: one alone may be broken, or lie."""
+        return len(self.claims.get(what, ())) >= min(2, workers)
+
+    def reason(self, end: TrainingEnded, parallelism: int, workers: int) -> str:
+        """Return why the run should end now that this training has failed; empty: it should go on.
+
+        Args:
+            end: of the training.
+            parallelism: of the run.
+            workers: how many there are now.
+        """
         place = place_of(end)
         count = self.counts.get(place, 0)
-        if self.has_trained or count < max(FEWEST, parallelism + 1):
+        if self.has_trained or count < max(FEWEST, parallelism + 1) or not self.is_agreed(place, workers):
             return ""
         return f"trials fail in the same way, and none has finished: {place}"  # more may fail until it ends: no count
 
@@ -47,6 +66,12 @@ class RepeatedFailures(msgspec.Struct):
 def place_of(end: TrainingEnded) -> str:
     """Return the exception and the line of a failure in words; empty: it does not say."""
     kind = _IN_WORDS.get(end.error_kind, end.error_kind)
-    if frames := list(_FRAME.finditer(end.error)):
-        return f'{kind} in "{frames[-1]["file"]}", line {frames[-1]["line"]}'
+    if line := line_in(end.error):
+        return f"{kind} in {line}"
     return kind if end.error_kind in _WITHOUT_LINE else ""
+
+
+def line_in(error: str) -> str:
+    """Return the file and the line in which an error was raised, by its traceback; empty: it has none."""
+    frames = list(_FRAME.finditer(error))
+    return f'"{frames[-1]["file"]}", line {frames[-1]["line"]}' if frames else ""

@@ -12,12 +12,14 @@ import msgspec
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.consecutive_losses import ConsecutiveLosses
 from asyncsearch.engine.pool import Slot
+from asyncsearch.engine.promoted import Promoted
 from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.run_times import RunTimes
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
+from asyncsearch.files.decoding import decoded
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
-from asyncsearch.plan.autoscale import KnownSpeeds
+from asyncsearch.plan.autoscale import KnownSpeeds, OwnUnits
 from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.known_reports import NodeReports, ReportRow
 from asyncsearch.plan.packing import KnownPacks
@@ -59,6 +61,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     times: RunTimes = msgspec.field(default_factory=lambda: RunTimes(total_s=None))
     packs: dict[str, KnownPacks] = {}
     speeds: dict[str, KnownSpeeds] = {}
+    own_units: dict[TrialId, OwnUnits] = {}
+    promoted: Promoted = msgspec.field(default_factory=Promoted)
+    metric_since: int | None = None
+    """The lowest resource of the metric; None: an earlier version did not keep it."""
 
 
 def to_json(value: Any) -> Any:
@@ -103,6 +109,9 @@ def encode(state: StudyState, record: int) -> bytes:
             times=state.times,
             packs=state.packs,
             speeds=state.speeds,
+            own_units=state.own_units,
+            promoted=state.promoted,
+            metric_since=state.metric_since,
         ),
         enc_hook=to_json,
     )
@@ -110,11 +119,8 @@ def encode(state: StudyState, record: int) -> bytes:
 
 def decode(data: bytes) -> Snapshot | None:
     """Return the snapshot, or None if it is damaged or of another format."""
-    try:
-        snapshot = _SNAPSHOT.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return snapshot if snapshot.format == FORMAT else None
+    snapshot = decoded(_SNAPSHOT, data)
+    return snapshot if snapshot is not None and snapshot.format == FORMAT else None
 
 
 def restore(state: StudyState, snapshot: Snapshot) -> None:
@@ -129,13 +135,15 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.run = snapshot.run
     state.stopping, state.stopping_kind = snapshot.stopping
     state.repeated, state.damages = snapshot.repeated, snapshot.damages
+    state.promoted = snapshot.promoted
     state.consecutive_losses = snapshot.consecutive_losses
     state.times = snapshot.times
-    state.packs, state.speeds = snapshot.packs, snapshot.speeds
+    state.packs, state.speeds, state.own_units = snapshot.packs, snapshot.speeds, snapshot.own_units
     state.next_lease = snapshot.next_lease
     state.proposals = snapshot.proposals
     state.is_exhausted = snapshot.is_exhausted
     state.metric_names = set(snapshot.metric_names)
+    state.metric_since = snapshot.metric_since or int(state.config.metric in state.metric_names)
     state.best_trials.restore(snapshot.best_trials)
     state.usage.restore(dict(snapshot.sizes or ()))
     state.imported = dict.fromkeys(snapshot.imported)

@@ -9,17 +9,21 @@ lease, which brings it to its target, or still WAITING.
 
 from __future__ import annotations
 
-from asyncsearch.engine.attempts import Attempt
+from collections.abc import Collection
+
+from asyncsearch.engine.attempts import Attempt, Reporting
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.consecutive_losses import ConsecutiveLosses
+from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.engine.pool import Pool
+from asyncsearch.engine.promoted import Promoted
 from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.run_times import RunTimes
 from asyncsearch.events import Learned, RunRequested, TrainingEnded, TrialTimedOut
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.autoscale import KnownSpeeds
+from asyncsearch.plan.autoscale import KnownSpeeds, OwnUnits
 from asyncsearch.plan.base_plan import BasePlan
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.packing import KnownPacks, Packing
@@ -29,6 +33,9 @@ from asyncsearch.plan.solo_plan import SoloPlan
 from asyncsearch.schedulers.base_scheduler import SchedulerState
 from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.trial import UNBOUNDED, Trial, TrialState
+
+_METRIC_NAMES = 1_000
+"""Names beyond which others are not remembered: errors name what was reported, and workers may report any number."""
 
 
 class StudyState:
@@ -45,15 +52,19 @@ class StudyState:
         "horizon",
         "imported",
         "is_exhausted",
+        "latest",
         "listeners",
         "max_resource",
         "metric_names",
+        "metric_since",
         "next_lease",
         "open_attempts",
+        "own_units",
         "packing",
         "packs",
         "plan",
         "pool",
+        "promoted",
         "proposals",
         "references",
         "repeated",
@@ -118,6 +129,8 @@ class StudyState:
         self.stopping_kind = ""
         self.repeated = RepeatedFailures()
         """Failures of the run in progress."""
+        self.promoted = Promoted()
+        """What became of all promotions, which may fail a search as a whole."""
         self.times = RunTimes()
         self.damages: dict[TrialId, int] = {}
         """How many checkpoints each trial found damaged when it loaded them; trials without any are left out."""
@@ -125,6 +138,8 @@ class StudyState:
         """What is known of packs, by the group of their trainings."""
         self.speeds: dict[str, KnownSpeeds] = {}
         """How fast gangs train, by the group of their trainings; nothing where their sizes do not depend on it."""
+        self.own_units: dict[TrialId, OwnUnits] = {}
+        """How fast each unfinished trial trains, where the sizes of gangs depend on it."""
         self.consecutive_losses: dict[TrialId, ConsecutiveLosses] = {}
         """The latest losses of each unfinished trial that had any."""
         self.next_lease = 0
@@ -132,7 +147,11 @@ class StudyState:
         """How many proposals of the searcher became trials."""
         self.is_exhausted = False
         self.metric_names: set[str] = set()
-        """The names of all metrics that were ever reported."""
+        """The names of the metrics that were reported; of very many the first ones, and the study's own."""
+        self.metric_since = 0
+        """The lowest resource at which any trial reported the study's metric; 0: none did."""
+        self.latest = LatestMetrics(config.metric)
+        """The other metrics of each trial, for people to see; no decision reads them."""
         self.best_trials = BestTrials(config.keep_checkpoints)
         self.usage = CheckpointSizes(config.quota_bytes)
         self.unreachable: dict[CheckpointRef, None] = {}
@@ -142,6 +161,15 @@ class StudyState:
     def begun(self) -> int:
         """How much work was begun: lanes given and proposals taken; it only grows."""
         return self.next_lease + self.proposals
+
+    @property
+    def reporting(self) -> Reporting:
+        """What the trials have reported so far."""
+        return Reporting(self.config.metric, self.metric_names, self.metric_since)
+
+    def is_agreed(self, what: str) -> bool:
+        """Return whether what would concern every trial is said by two workers, or by the only one that there is."""
+        return self.repeated.is_agreed(what, self.pool.count_alive())
 
     def attempt(self, lease: Lease, lane: int = 0) -> Attempt | None:
         """Return the open attempt of a lane, or None if the lease is stale, or the lane is over."""
@@ -170,11 +198,12 @@ class StudyState:
         return number if number is None or self.config.mode == "min" else -number
 
     def best(self) -> Trial | None:
-        """Return the trial with the best last value of the metric, except failed ones; the older one wins a tie."""
+        """Return the trial that is ranked first by ``rank_by``, except failed ones; the older one wins a tie."""
+        rank_by = self.config.rank_by
         ranked = [
             (score, trial.id)
             for trial in self.trials
-            if trial.state is not TrialState.FAILED and (score := self.score(trial.value)) is not None
+            if trial.state is not TrialState.FAILED and (score := self.score(trial.ranked_value(rank_by))) is not None
         ]
         return self.trials[min(ranked)[1]] if ranked else None
 
@@ -280,6 +309,18 @@ class StudyState:
         return [*found, *(attempt for attempt in self.attempts.values() if attempt.lease.number == slot.lease)]
 
     # Changes that facts and decisions share: only ``learning`` and ``applying`` call the methods below.
+
+    def add_metric_names(self, names: Collection[str]) -> None:
+        """Remember the names of metrics that were reported, the study's own and as many others as fit."""
+        if len(self.metric_names) < _METRIC_NAMES:
+            self.metric_names.update(names)
+        elif self.config.metric in names:
+            self.metric_names.add(self.config.metric)
+
+    def note_metric(self, resource: int) -> None:
+        """A trial reported the study's metric at a resource."""
+        if not 0 < self.metric_since <= resource:
+            self.metric_since = resource
 
     def add_checkpoint(self, checkpoint: CheckpointRef, attempt: int = -1) -> None:
         """Count a checkpoint as durable, made by an attempt of this driver or, -1, elsewhere."""

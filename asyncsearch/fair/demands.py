@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import msgspec
 
-from asyncsearch.arguments import above_zero, integer_of, positive
+from asyncsearch.arguments import integer_of, weight_of, workers_of
 from asyncsearch.fair.gang_sizes import GangSizes
 
 _ALONE = GangSizes()
@@ -16,14 +16,14 @@ class Demand(msgspec.Struct, frozen=True):
     """What a study asks of the cluster.
 
     Raises:
-        UsageError: the weight is not positive and finite, the limit is below 1, or the priority is no integer.
+        UsageError: the weight is not from 1e-6 to 1e6, the limit is below 1, or the priority is no integer.
     """
 
     study: str
     workers: int
     """How many workers it could use now, from 0."""
     weight: float = 1.0
-    """Studies of one priority get workers in this proportion; positive and finite."""
+    """Studies of one priority get workers in this proportion; from 1e-6 to 1e6."""
     max_workers: int | None = None
     """The most that it may have, from 1; None: no limit."""
     priority: int = 0
@@ -32,10 +32,10 @@ class Demand(msgspec.Struct, frozen=True):
     """How many workers each of its trials needs."""
 
     def __post_init__(self) -> None:
-        above_zero("weight", self.weight)
+        weight_of("weight", self.weight)
         integer_of("priority", self.priority)
         if self.max_workers is not None:
-            positive("max_workers", self.max_workers)
+            workers_of("max_workers", self.max_workers)
 
     @property
     def limit(self) -> int:

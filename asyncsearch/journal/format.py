@@ -22,6 +22,7 @@ import msgspec
 from asyncsearch.actions import AnyAction
 from asyncsearch.errors import JournalDamagedError
 from asyncsearch.events import AnyEvent
+from asyncsearch.files.decoding import UNDECODABLE
 from asyncsearch.journal.head import Head
 from asyncsearch.journal.sealing import checksum_of, seal, unseal, unseal_unended
 from asyncsearch.store.head_file import HEAD_FILE
@@ -76,7 +77,7 @@ def beginning_of(line: bytes) -> int | None:
     body = unseal(line)
     try:
         header = None if body is None else _HEADER.decode(body)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None  # it is refused when it is read
     return header.first if header is not None and header.cuts else None
 
@@ -222,7 +223,7 @@ class SegmentReader:
         """Check a header, and return whether its segment goes on where reading stands; not after an end left unread."""
         try:
             header = _HEADER.decode(body)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise JournalDamagedError(f"Journal segment {name} does not begin with a header: {error}.") from error
         if header.format > FORMAT:
             raise JournalDamagedError(
@@ -243,7 +244,7 @@ class SegmentReader:
     def _decode(self, name: str, number: int, body: bytes) -> Record:
         try:
             return _RECORD.decode(body)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise JournalDamagedError(
                 f"Journal segment {name}, line {number} is whole, but this version cannot read it: {error}. "
                 "It was written by a newer version or by hand."

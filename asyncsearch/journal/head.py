@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from asyncsearch.files.decoding import decoded
 from asyncsearch.journal.sealing import checksum_of, seal, unseal
 
 _WIDTH = 128
@@ -43,4 +44,4 @@ def encode_head(head: Head) -> bytes:
 def decode_head(data: bytes) -> Head | None:
     """Return the head, or None if the file is damaged."""
     body = unseal(data.partition(b"\n")[0].rstrip() + b"\n")
-    return None if body is None else _HEAD.decode(body)
+    return None if body is None else decoded(_HEAD, body)

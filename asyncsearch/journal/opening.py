@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -12,7 +13,8 @@ from asyncsearch.engine import handling
 from asyncsearch.engine import snapshot as snapshots
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import BeingWrittenError, JournalDamagedError
+from asyncsearch.errors import BeingWrittenError, JournalDamagedError, NotAFileError
+from asyncsearch.files.decoding import UNDECODABLE
 from asyncsearch.journal.format import Record, SegmentReader, beginning_of
 from asyncsearch.journal.head import decode_head
 from asyncsearch.journal.sealing import is_file_sealed, is_file_whole, is_sealed, seal, seal_file, unseal
@@ -22,6 +24,7 @@ from asyncsearch.store.head_file import HEAD_FILE
 STUDY_FILE = "study.json"
 BUNDLE_FILE = "bundle.bin"
 _KEPT_SNAPSHOTS = 2
+_SNAPSHOT_NAME = re.compile(r"\d{12}\.json")
 _RESTORE_STUDY_FILE = (
     "Restore it from a backup; or move it away and run the script that made the study, with resume=True, which writes"
     " it anew and keeps the journal and the checkpoints"
@@ -47,6 +50,7 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     metric: str
     mode: str
+    rank_by: str = "last"
     seed: int
     version: str = ""
     space: list[str]
@@ -109,7 +113,7 @@ def read_study_file(store: Store) -> StudyFile | None:
     place = f"{store.shown}/{STUDY_FILE}"
     try:
         study = _STUDY.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise JournalDamagedError(f"{place} cannot be read: {error}. {_RESTORE_STUDY_FILE}.") from error
     has_checksum = is_file_sealed(data)
     if (has_checksum and not is_file_whole(data)) or (study.sealed and not has_checksum):
@@ -126,6 +130,7 @@ def config_of(study: StudyFile) -> EngineConfig:
         study=study.name,
         metric=study.metric,
         mode=study.mode,
+        rank_by=study.rank_by,
         seed=study.seed,
         version=study.version,
         keep_checkpoints=study.keep_checkpoints,
@@ -229,7 +234,7 @@ def read_records(store: Store, skip: int = 0, reader: SegmentReader | None = Non
 
 def begin_reading(store: Store, skip: int = 0) -> SegmentReader:
     """Return a reader that knows how far the journal goes at the least; the segments are read after this."""
-    data = store.read(HEAD_FILE)
+    data = _read(store, HEAD_FILE)
     reader = SegmentReader(skip, None if data is None else decode_head(data), is_head_missing=data is None)
     if data is not None and decode_head(data) is None:
         reader.doubts.append(f"{HEAD_FILE} is damaged, so whether the end of the journal is missing cannot be told.")
@@ -251,8 +256,20 @@ def save_snapshot(store: Store, data: bytes, record: int, record_crc: str) -> No
     if not record_crc:
         return
     store.write(f"snapshots/{record:012d}.json", seal(b'{"record_crc":"%b",%b' % (record_crc.encode(), data[1:])))
-    for name in store.list("snapshots")[:-_KEPT_SNAPSHOTS]:
-        store.remove(f"snapshots/{name}")
+    for name in _snapshot_names(store)[:-_KEPT_SNAPSHOTS]:
+        store.remove_tree(f"snapshots/{name}")  # a folder may lie in its place
+
+
+def _snapshot_names(store: Store) -> list[str]:
+    return [name for name in store.list("snapshots") if _SNAPSHOT_NAME.fullmatch(name)]
+
+
+def _read(store: Store, name: str) -> bytes | None:
+    """Return the content of a file that is not needed; empty: something else lies in its place; None: nothing does."""
+    try:
+        return store.read(name)
+    except NotAFileError:
+        return b""
 
 
 class _Kept(NamedTuple):
@@ -265,11 +282,13 @@ class _Kept(NamedTuple):
 
 def _kept_snapshots(store: Store, notes: list[str], *, sizes: bool) -> Iterator[_Kept]:
     """Yield the snapshots that are whole, the newest first; with ``sizes``, only those with sizes of checkpoints."""
-    for name in reversed(store.list("snapshots")):
-        data = store.read(f"snapshots/{name}") or b""
+    for name in reversed(_snapshot_names(store)):
+        data = _read(store, f"snapshots/{name}")
+        if data is None:
+            continue
         body = unseal(data)
         snapshot = None if body is None else snapshots.decode(body)
-        if is_sealed(data) and body is None:
+        if (is_sealed(data) or not data) and body is None:
             notes.append(f"Snapshot {name} is damaged and was left out: the journal was replayed instead.")
         if snapshot is not None and body is not None and not (sizes and snapshot.sizes is None):
             yield _Kept(snapshot, _record_crc(body))

@@ -37,6 +37,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.journal.format import Record
+from asyncsearch.nonfinite import unspell
 from asyncsearch.trial import UNBOUNDED, Metrics, Params, TrialState
 from asyncsearch.work import GangMember, Stage, node_at
 
@@ -231,6 +232,16 @@ def reports(records: Iterable[Record]) -> Iterator[Report]:
     projection = Projection()
     for record in records:
         yield from projection.add(record)
+
+
+def last_metrics(records: Iterable[Record]) -> dict[TrialId, dict[str, float]]:
+    """Return the last value of each metric that a trial has reported, by trial; the names in the order of reports."""
+    found: dict[TrialId, dict[str, float]] = {}
+    for report in reports(records):
+        its = found.setdefault(report.trial, {})
+        for name, value in report.metrics.items():
+            its[name] = unspell(value)
+    return found
 
 
 def last_total(records: Iterable[Record]) -> int | None:

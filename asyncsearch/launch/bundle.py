@@ -6,19 +6,35 @@ the same packages, not the same folders.
 
 from __future__ import annotations
 
+import contextlib
+import re
 import types
-from collections.abc import Collection
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from asyncsearch.errors import NotPicklableError
-from asyncsearch.launch.code_pickler import CodePickler
+from asyncsearch.launch.module_plan import (
+    LARGE_BYTES,
+    UsedGlobalError,
+    content_of,
+    decide,
+    execute_importers,
+    state_of_executed,
+)
+from asyncsearch.launch.own_modules import OwnModules
 from asyncsearch.launch.pickle_captures import parts
+from asyncsearch.launch.reach import Reach
+from asyncsearch.launch.spark_values import UnsendableError
 from asyncsearch.launch.unshipped_modules import sent_by_value
+from asyncsearch.launch.value_pickler import ValuePickler
+from asyncsearch.runner.own_modules import alias_modules, execute_modules, fill_module, last_of, set_state
 
 _MB = 1_000_000
 WARN_BYTES = 10 * _MB
 MAX_BYTES = 100 * _MB
 _MAX_DEPTH = 6
+_MAX_SEARCHED = 5 * _MB
+"""Size up to which a pickle is searched for names of modules."""
 _MAX_LOOKED_AT = 2_000
 _SHOWN = 3
 _ADVICE = "Create it inside the function, or load it there with trial.once(...)"
@@ -42,39 +58,86 @@ class _TooLargeError(Exception):
 
 
 def pack(trainable: object) -> Bundle:
-    """Pickle a trainable.
+    """Pickle a trainable, with the modules of the user's own that it uses.
 
     Raises:
         NotPicklableError: a captured value cannot be pickled, or is larger than ``MAX_BYTES``; names the value.
     """
-    with sent_by_value() as modules:
+    with sent_by_value() as own:
         try:
-            data, files = _dumps(trainable, modules)
+            data, files = _settled(trainable, own)
         except _TooLargeError:
-            raise NotPicklableError(_too_large(trainable, modules)) from None
+            raise NotPicklableError(_too_large(trainable, own)) from None
+        except UsedGlobalError as used:
+            culprit = _Culprit((used.words,), used.value, used.error)
+            raise NotPicklableError(_not_picklable(trainable, culprit, used)) from used.error
         except Exception as error:
-            failure, found = error, _culprit(trainable, modules)
-        else:
-            return Bundle(data, _size_warnings(trainable, data, modules), files=files)
-    try:
-        # A module may hold a value that cannot be sent, such as a lock, and still be installed on the workers.
-        data, files = _dumps(trainable, ())
-    except Exception:
-        raise NotPicklableError(_not_picklable(trainable, found, failure)) from failure
-    named = _named_in(data, modules)
-    return Bundle(data, (_by_name(trainable, found, named),), named, files)
+            raise NotPicklableError(_not_picklable(trainable, _culprit(trainable, own), error)) from error
+        return Bundle(data, (*_executed(trainable, own), *_size_warnings(trainable, data, own)), _nameless(own), files)
+
+
+def _settled(trainable: object, own: OwnModules) -> tuple[bytes, frozenset[str]]:
+    """Return the pickle with all that it needs, and the files that its functions are from."""
+    reach: Reach | None = None
+    while True:
+        data, files, mentioned = _dumps(_Parcel(trainable, own) if own.sent else trainable, own)
+        if len(data) <= _MAX_SEARCHED:
+            mentioned |= {name for name in own.loaded() if name not in own.sent and _names_module(data, name)}
+        found = own.with_packages(mentioned) - own.sent.keys()
+        if not found:
+            return data, files
+        reach = reach or Reach(own, trainable)
+        for name in found:
+            decide(own, name, reach, _size_or_error)
+        execute_importers(own, _mentions)
+
+
+def _names_module(data: bytes, name: str) -> bool:
+    """Return whether a text in a pickle begins with the name of a module, as settings of other libraries do."""
+    return re.search(re.escape(name.encode()) + rb"(?![A-Za-z0-9_])", data) is not None
+
+
+class _Parcel:
+    """A trainable with the modules of the user's own; unpickled, it is the trainable."""
+
+    def __init__(self, trainable: object, own: OwnModules) -> None:
+        self._trainable, self._own = trainable, own
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In this order: modules may refer to each other, making a value may call a function of any module, and executed
+        # modules may import those that come by value, which never refer to them.
+        modules = self._own.by_value()
+        steps: list[Any] = [modules]
+        for part in (False, True):
+            steps += [_Call(fill_module, module, content_of(self._own, module, is_data=part)) for module in modules]
+        if self._own.executed:
+            steps.append(_Call(execute_modules, self._own.sources()))
+            steps.append(_Call(set_state, state_of_executed(self._own, _size_or_error)))
+        steps.append(_Call(alias_modules, self._own.aliases()))
+        return last_of, (*steps, self._trainable)
+
+
+class _Call:
+    """A call where it is unpickled."""
+
+    def __init__(self, function: Callable[..., object], *arguments: object) -> None:
+        self._function, self._arguments = function, arguments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._function, self._arguments
 
 
 class _Counter:
     """Counts the written bytes and keeps none."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
         self.size = 0
+        self._most = MAX_BYTES if most is None else most
 
     def write(self, data: Any) -> int:
         length = memoryview(data).nbytes
         self.size += length
-        if self.size > MAX_BYTES:
+        if self.size > self._most:
             raise _TooLargeError
         return length
 
@@ -92,48 +155,45 @@ class _Buffer(_Counter):
         return length
 
 
-class _Pickler(CodePickler):
-    """Sends modules by value even if they refer to each other in a cycle, as those of a package do."""
-
-    def __init__(self, file: Any, modules: Collection[str]) -> None:
-        super().__init__(file)
-        self._modules = modules
-        self.files: set[str] = set()
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, types.FunctionType):
-            self.files.add(obj.__code__.co_filename)
-        if isinstance(obj, types.ModuleType) and _is_sent(obj, self._modules):
-            left_out = ("__builtins__", "__loader__", "__spec__", "__cached__")
-            content = {name: value for name, value in vars(obj).items() if name not in left_out}
-            return types.ModuleType, (obj.__name__,), content, None, None, _fill
-        return super().reducer_override(obj)
-
-
-def _fill(module: types.ModuleType, content: dict[str, Any]) -> None:
-    vars(module).update(content)
-
-
-def _is_sent(module: types.ModuleType, modules: Collection[str]) -> bool:
-    return any(module.__name__ == name or module.__name__.startswith(f"{name}.") for name in modules)
-
-
-def _dumps(value: object, modules: Collection[str]) -> tuple[bytes, frozenset[str]]:
-    """Return the pickle of a value, and the files that its functions are from."""
+def _dumps(value: object, own: OwnModules) -> tuple[bytes, frozenset[str], set[str]]:
+    """Return the pickle of a value, the files that its functions are from, and the own modules that it mentions."""
     buffer = _Buffer()
-    pickler = _Pickler(buffer, modules)
+    pickler = ValuePickler(buffer, own)
     pickler.dump(value)
-    return bytes(buffer.data), frozenset(pickler.files)
+    return bytes(buffer.data), frozenset(pickler.files), pickler.mentioned
 
 
-def _tried(value: object, modules: Collection[str]) -> tuple[int, Exception | None]:
-    """Return the pickled size of a value, up to the first error, and the error."""
-    counter = _Counter()
+def _tried(value: object, own: OwnModules, most: int | None = None, *, alone: bool = False) -> _Try:
+    """Return the pickled size of a value, up to the first error, and the error.
+
+    Args:
+        most: bytes at which to end; None: ``MAX_BYTES``.
+        alone: whether the members of own modules that it refers to do not count.
+    """
+    counter = _Counter(MAX_BYTES if most is None else most)
     try:
-        _Pickler(counter, modules).dump(value)
+        ValuePickler(counter, own, value if alone else None).dump(value)
     except Exception as error:
-        return counter.size, None if isinstance(error, _TooLargeError) else error
-    return counter.size, None
+        return _Try(counter.size, None if isinstance(error, _TooLargeError) else error)
+    return _Try(counter.size, None)
+
+
+class _Try(NamedTuple):
+    """What came of an attempt to pickle."""
+
+    size: int
+    error: Exception | None
+
+
+def _size_or_error(value: object, own: OwnModules, most: int) -> tuple[int, Exception | None]:
+    return _tried(value, own, most, alone=True)
+
+
+def _mentions(value: object, own: OwnModules) -> set[str]:
+    pickler = ValuePickler(_Counter(LARGE_BYTES), own, value)
+    with contextlib.suppress(Exception):  # what cannot be pickled is said by others
+        pickler.dump(value)
+    return pickler.mentioned
 
 
 class _Culprit(NamedTuple):
@@ -144,41 +204,43 @@ class _Culprit(NamedTuple):
     error: Exception
 
 
-def _culprit(trainable: object, modules: Collection[str]) -> _Culprit | None:
+def _culprit(trainable: object, own: OwnModules) -> _Culprit | None:
     """Return the innermost part that fails by itself; None: no part fails alone."""
     found, seen = None, {id(trainable)}
     inner: object = trainable
     path: tuple[str, ...] = ()
     for _ in range(_MAX_DEPTH):
-        for words, part in parts(inner, lambda module: _is_sent(module, modules)):
+        for words, part in parts(inner, lambda module: own.get(module.__name__) is module):
             if id(part) in seen:
                 continue
             seen.add(id(part))
-            _, error = _tried(part, modules)
+            error = _tried(part, own).error
             if error is not None:
                 path, inner = (*path, words), part
                 found = _Culprit(path, part, error)
+                if isinstance(error, UnsendableError) and error.value is part:
+                    return found
                 break
         else:
             break
     return found
 
 
-def _sizes(trainable: object, modules: Collection[str]) -> list[tuple[int, tuple[str, ...]]]:
+def _sizes(trainable: object, own: OwnModules) -> list[tuple[int, tuple[str, ...]]]:
     """Return the sizes of captured values, the largest first; a function or module counts as its own captures."""
     sizes: list[tuple[int, tuple[str, ...]]] = []
     seen = {id(trainable)}
     waiting: list[tuple[tuple[str, ...], object]] = [((), trainable)]
     while waiting and len(seen) < _MAX_LOOKED_AT:
         path, value = waiting.pop()
-        for words, part in parts(value, lambda module: _is_sent(module, modules)):
+        for words, part in parts(value, lambda module: own.get(module.__name__) is module):
             if id(part) in seen:
                 continue
             seen.add(id(part))
             if isinstance(part, types.FunctionType | types.MethodType | types.ModuleType | type) and len(path) < 3:
                 waiting.append(((*path, words), part))
             else:
-                sizes.append((_tried(part, modules)[0], (*path, words)))
+                sizes.append((_tried(part, own).size, (*path, words)))
     return sorted(sizes, key=lambda pair: -pair[0])
 
 
@@ -190,47 +252,60 @@ def _not_picklable(trainable: object, found: _Culprit | None, failure: Exception
     if found is None:
         return f"{_name(trainable)} cannot be sent to workers: {_in_short(failure)}. {_ADVICE}."
     path = ", in it ".join(found.path)
+    if isinstance(found.error, UnsendableError):
+        words = found.error.words.format(name=_short_name(found.path[-1]))
+        return f"{_name(trainable)} cannot be sent to workers: {path} is {words}."
     return (
         f"{_name(trainable)} cannot be sent to workers: {path} is of type {_type_name(found.value)}, which cannot be "
         f"pickled ({_in_short(found.error)}). {_ADVICE}."
     )
 
 
-def _named_in(data: bytes, modules: Collection[str]) -> tuple[str, ...]:
-    """Return the packages, out of those that would have been sent by value, that a pickle names."""
-    return tuple(sorted({name.partition(".")[0] for name in modules if name.encode() in data}))
+def _short_name(words: str) -> str:
+    """Return the name in words such as ``the global variable 'rows'``."""
+    _, quote, rest = words.partition("'")
+    return rest.rpartition("'")[0] if quote else "it"
 
 
-def _by_name(trainable: object, found: _Culprit | None, named: Collection[str]) -> str:
-    what = f" because of {', in it '.join(found.path)} ({_type_name(found.value)})" if found else ""
-    return (
-        f"{_name(trainable)} cannot be sent by value{what}, so by name: each worker must be able to import "
-        f"{' and '.join(named) or 'its module'}. On a cluster, ship it with sc.addPyFile(...) or install it there."
-    )
+def _executed(trainable: object, own: OwnModules) -> Iterator[str]:
+    """Yield a warning for each module that workers execute or import because of one of its values."""
+    for name, words in own.reasons.items():
+        if own.executed[name] is None:
+            yield (
+                f"{_name(trainable)} cannot be sent by value because of {words or 'a class'}, so by name: each "
+                f"worker must be able to import {name}. On a cluster, ship it with sc.addPyFile(...) or install it "
+                "there."
+            )
+        elif words:
+            yield f"Each worker runs the module {name} again, because of {words}, which cannot be sent."
 
 
-def _too_large(trainable: object, modules: Collection[str]) -> str:
+def _nameless(own: OwnModules) -> tuple[str, ...]:
+    return tuple(name for name, words in own.reasons.items() if words)
+
+
+def _too_large(trainable: object, own: OwnModules) -> str:
     return (
         f"{_name(trainable)} captures more than {MAX_BYTES // _MB} MB, which would be sent to each worker: "
-        f"{_largest(trainable, modules)}. Load data inside the function with trial.once(...), from a place that all "
+        f"{_largest(trainable, own)}. Load data inside the function with trial.once(...), from a place that all "
         "workers see."
     )
 
 
-def _size_warnings(trainable: object, data: bytes, modules: Collection[str]) -> tuple[str, ...]:
+def _size_warnings(trainable: object, data: bytes, own: OwnModules) -> tuple[str, ...]:
     if len(data) <= WARN_BYTES:
         return ()
     text = (
         f"{_name(trainable)} captures {len(data) / _MB:.0f} MB, which are sent to each worker: "
-        f"{_largest(trainable, modules)}. Better load data inside the function with trial.once(...)."
+        f"{_largest(trainable, own)}. Better load data inside the function with trial.once(...)."
     )
     return (text,)
 
 
-def _largest(trainable: object, modules: Collection[str]) -> str:
+def _largest(trainable: object, own: OwnModules) -> str:
     return "; ".join(
         f"{', in it '.join(path)}: {'more than ' if size > MAX_BYTES else ''}{min(size, MAX_BYTES) / _MB:.0f} MB"
-        for size, path in _sizes(trainable, modules)[:_SHOWN]
+        for size, path in _sizes(trainable, own)[:_SHOWN]
         if size >= _MB
     )
 

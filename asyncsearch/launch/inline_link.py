@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -32,16 +33,18 @@ class DirectLink:
 
     def __init__(self, run: LaneRun, worker: Served, look_up: Callable[[], None]) -> None:
         self._run, self._worker, self._look_up = run, worker, look_up
+        self._thread = threading.get_ident()
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
         run = self._run
         run.resource = max(run.resource, resource)
-        if not run.is_refused:
+        if not (run.is_refused or run.is_over):
             self._worker.send(Reported(run.lease, resource, spell_all(metrics), run.number))
             self._worker.wait_for_driver(run)
 
     def stop_reason(self) -> str | None:
-        self._look_up()
+        if threading.get_ident() == self._thread:  # what is shown meanwhile is that thread's alone
+            self._look_up()
         return self._run.stop_reason
 
     def amendments(self) -> list[Amendment]:
@@ -56,3 +59,6 @@ class DirectLink:
 
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
         self._worker.checkpoints.save_failed(self._run, shown_failure(stage, resource, error))
+
+    def close(self, refusal: str) -> None:
+        """Do nothing: what is sent names its lease, and one that is over is refused."""

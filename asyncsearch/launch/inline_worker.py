@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bdb
+import copy
 import os
 import socket
 import sys
@@ -14,9 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.agent.lane_run import LaneRun, note_compiled
+from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.outputs import MAX_BACKLOG
 from asyncsearch.agent.transfers import Fetched, Published, Transferred, Uploaded, Waiting
 from asyncsearch.agent.trial_folders import TrialFolders
@@ -33,7 +36,9 @@ from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.packed_training import run_pack
+from asyncsearch.runner.process_state import SignalState
 from asyncsearch.runner.protocol import Ended, Folder, FolderWanted, PackFindings, Train
+from asyncsearch.runner.spawned_children import sending_copies
 from asyncsearch.runner.training import context_of, run_training
 from asyncsearch.trainable import Trainer, TrainFunction, TrialContext, TrialStopped, as_function, trainer_class_of
 
@@ -77,6 +82,7 @@ class InlineWorker:
         self._interrupt: BaseException | None = None
         self._dismissal: str | None = None
         self._closed = threading.Event()
+        self._pid = os.getpid()
         self._trainable: TrainFunction | Ended = _load(config.bundle)
 
     def open(self) -> None:
@@ -99,7 +105,6 @@ class InlineWorker:
                 for run in runs:
                     run.measured = work.measured if isinstance(work.measured, tuple) else ()
                     run.is_open = work.is_open is True
-                    run.units_to_come = work.units_to_come if isinstance(work.units_to_come, int) else None
                 self._waiting.append(runs)
             case AddLane(lease=lease, lane=number, added=lane):
                 self._join(LaneRun(lease, number, lane, self._config.log))
@@ -139,22 +144,30 @@ class InlineWorker:
             return False
         self._look_up = look_up
         self._current = self._next()
+        state = SignalState() if threading.current_thread() is threading.main_thread() else None
         try:
-            if (kind := self._packable()) is not None and (len(self._current) > 1 or self._current[0].is_open):
-                self._train_pack(kind, look_up)
-            else:
-                (run,) = self._current
-                self._tell_end(run, self._train(run, look_up))
+            with sending_copies():
+                self._train_current(look_up)
         except BaseException:  # interrupted in our own code
             self._interrupt = self._interrupt or KeyboardInterrupt()
             for run in list(self._current):
                 self._tell_end(run, Ended(Outcome.STOPPED, run.resource))
             self._interrupt = None
             raise
+        finally:
+            if state is not None:
+                state.restore()
         interrupt, self._interrupt = self._interrupt, None
         if interrupt is not None:
             raise KeyboardInterrupt from interrupt
         return True
+
+    def _train_current(self, look_up: Callable[[], None]) -> None:
+        if (kind := self._packable()) is not None and (len(self._current) > 1 or self._current[0].is_open):
+            self._train_pack(kind, look_up)
+        else:
+            (run,) = self._current
+            self._tell_end(run, self._train(run, look_up))
 
     def _next(self) -> list[LaneRun]:
         """Return the lanes that train next: all of a lease if the trainable can train them together, else its first."""
@@ -269,13 +282,12 @@ class InlineWorker:
                 self._shown_in_pack(message, names[message.lane])
                 self._tell_end(lanes[message.lane], message)
             elif (run := next((run for run in lanes.values() if not run.is_refused), None)) is not None:
-                note_compiled(message, [run for run in lanes.values() if not run.is_over])
                 self.send(message.under(run.lease))
 
         interrupts, first = InterruptedPack(self._interrupted), self._current[0]
         self._joining = list(self._current)
         metric = self._config.metric
-        run_pack(kind, begun(), interrupts, metric, tell, first.measured, begun, first.units_to_come)
+        run_pack(kind, begun(), interrupts, metric, tell, first.measured, begun)
         for run in list(self._current):  # Ctrl-C came while it was to begin
             self._tell_end(run, Ended(Outcome.STOPPED, run.resource))
 
@@ -313,13 +325,16 @@ class InlineWorker:
                 self._shown_failures.show(trial.name, error)
                 raise
 
+        train.__wrapped__ = function  # type: ignore[attr-defined]
         return train
 
     def _tell_end(self, run: LaneRun, ended: Ended) -> None:
+        if os.getpid() != self._pid:
+            os._exit(0)  # a child forked by the user's code returned here, and the search is its parent's
         self._current = [one for one in self._current if one is not run]
         self.checkpoints.forget(run)
         run.resource = max(run.resource, ended.resource)
-        self._unsent += run.end(ended.outcome, ended.error, ended.error_kind)
+        self._unsent += run.end(ended.outcome, ended.error, ended.error_kind, ended.unreported)
         if not (self._interrupt is not None and self._unsent):
             self._send_rest()
 
@@ -356,7 +371,9 @@ def _stop(runs: list[LaneRun], reason: str, *, is_refused: bool = False) -> None
 
 
 def _train(run: LaneRun) -> Train:
-    return Train(run.lane.stages, None if run.load is None else str(run.load), place=run.place)
+    # Its own, as what a message brings: the function may change its parameters, and the engine has recorded them.
+    stages = tuple([msgspec.structs.replace(stage, params=copy.deepcopy(stage.params)) for stage in run.lane.stages])
+    return Train(stages, None if run.load is None else str(run.load), place=run.place)
 
 
 def _close_lone_group() -> None:

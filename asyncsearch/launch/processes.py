@@ -20,6 +20,7 @@ from typing import IO
 
 from asyncsearch.agent.runner_process import await_end
 from asyncsearch.errors import ClusterError, InternalError, UsageError
+from asyncsearch.files.working_folder import import_path, working_folder
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import (
     TOO_LATE,
@@ -66,6 +67,7 @@ class ProcessLauncher(Launcher):
             raise ClusterError(
                 "This Python does not know its own executable, so it cannot start workers. Use 'inline'."
             )
+        working_folder()  # workers start in it
         count = cores()
         wanted = count if parallelism is None else parallelism
         if wanted < 1:
@@ -222,7 +224,7 @@ def _start(answer: IO[bytes], errors: IO[bytes]) -> subprocess.Popen[bytes]:
         stdout=answer,
         stderr=errors,
         # Lets the worker find the modules that this process finds.
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+        env={**os.environ, "PYTHONPATH": import_path(sys.path)},
         process_group=0,  # Ctrl-C in a terminal must reach only the driver, which ends the search in order
     )
 

@@ -9,10 +9,14 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from asyncsearch.errors import UsageError
+
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+_RUN, _CHILD = 30, 4
+"""Descriptors that a run takes, and each of its processes on this machine: measured were 26 and 4, on a disk."""
 _FIRST_S, _LONGEST_S = 0.1, 5.0
 PATIENCE_S = 300.0
 """Time after which the launch counts as failed."""
@@ -27,6 +31,27 @@ def descriptors() -> tuple[int | None, int]:
         return None if most == resource.RLIM_INFINITY else most, len(os.listdir("/dev/fd"))
     except (ImportError, OSError):  # another system than Unix
         return None, 0
+
+
+def require_descriptors(workers: int, *, are_processes_here: bool) -> None:
+    """Check that this process may open what a run takes, which would otherwise break down anywhere.
+
+    Args:
+        workers: how many it has at once.
+        are_processes_here: whether they are children of this process, rather than on a cluster.
+
+    Raises:
+        UsageError: the limit on open files is too low.
+    """
+    most, in_use = descriptors()
+    needed = in_use + _RUN + workers * (_CHILD if are_processes_here else 1)
+    if most is not None and needed > most:
+        wanted = max(256, 1 << needed.bit_length())
+        raise UsageError(
+            f"This process may have {most} files open and has {in_use}, and with a run of {workers} "
+            f"{'worker' if workers == 1 else 'workers'} it has about {needed}: set a higher limit before you start it, "
+            f"`ulimit -n {wanted}` in the shell{'' if workers == 1 else ', or take fewer workers, parallelism=1'}."
+        )
 
 
 def is_scarcity(error: BaseException | None) -> bool:

@@ -1,10 +1,11 @@
-"""Adds to a packed trainable the lines of its code, which workers show in tracebacks."""
+"""Adds to a packed trainable the lines of its code, which workers show in tracebacks, and the command line."""
 
 from __future__ import annotations
 
 import linecache
 import os
 import pickle
+import sys
 from pathlib import Path
 
 from asyncsearch.launch.bundle import Bundle
@@ -17,7 +18,7 @@ _PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
 
 def with_sources(bundle: Bundle) -> bytes:
-    """Return the pickle of the trainable with the text of its files, read now, from the disk or from a notebook."""
+    """Return the pickle of the trainable with the text of its files, read now, and the arguments of this process."""
     texts = {file: "".join(linecache.getlines(file)) for file in bundle.files if _is_users(file)}
     found: dict[str, str] = {}
     room = MAX_CHARS
@@ -25,7 +26,7 @@ def with_sources(bundle: Bundle) -> bytes:
         room -= len(text)
         if text and room >= 0:
             found[file] = text
-    return pickle.dumps(WithSources(bundle.data, found)) if found else bundle.data
+    return pickle.dumps(WithSources(bundle.data, found, sys.argv))
 
 
 def _is_users(file: str) -> bool:

@@ -15,6 +15,8 @@ from types import ModuleType
 
 import cloudpickle
 
+from asyncsearch.launch.own_modules import OwnModules, folders_of, loaded_modules
+
 _ON_EVERY_WORKER = frozenset({"__main__", "asyncsearch", "pyspark", "py4j", "cloudpickle"})
 _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _LOCK = threading.Lock()
@@ -26,7 +28,7 @@ def is_installed(module: ModuleType) -> bool:
     if getattr(module, "__name__", "").partition(".")[0] in _ON_EVERY_WORKER:
         return True
     file = getattr(module, "__file__", None)
-    places = [file] if file is not None else list(getattr(module, "__path__", ()))
+    places = [file] if file is not None else folders_of(module)
     return not places or not all(map(is_own_source, places))
 
 
@@ -34,7 +36,10 @@ def is_own_source(place: object) -> bool:
     """Whether a Python file, or the folder of a package, belongs to the user and not to an environment."""
     if not isinstance(place, str) or not (place.endswith(".py") or os.path.isdir(place)):
         return False
-    path = os.path.abspath(place)
+    try:
+        path = os.path.abspath(place)
+    except OSError:  # the working directory is gone
+        path = place
     # Asked of each module that is loaded, thousands beside torch: without pathlib, and the usual answer first.
     if path.startswith(_installed_paths()) or not _INSTALLED_FOLDERS.isdisjoint(path.split(os.sep)):
         return False
@@ -81,20 +86,20 @@ def sent_as_registered() -> Iterator[None]:
 
 
 @contextmanager
-def sent_by_value() -> Iterator[frozenset[str]]:
-    """Make cloudpickle send modules that are not installed by value, and yield their names."""
+def sent_by_value() -> Iterator[OwnModules]:
+    """Make cloudpickle send modules that are not installed by value, and yield them."""
     with _LOCK:
         before = cloudpickle.list_registry_pickle_by_value()
-        # Libraries also put objects there that are not modules.
-        loaded = {name: module for name, module in sorted(sys.modules.items()) if type(module) is ModuleType}
-        mine = {name: module for name, module in loaded.items() if name not in before and not is_installed(module)}
+        loaded = loaded_modules()
+        mine = {name: module for name, module in loaded.items() if name in before or not is_installed(module)}
         registered: list[ModuleType] = []
         try:
             for name, module in mine.items():
-                if module.__name__ == name:  # else it is an alias, and is sent with its module
+                # An alias is sent with its module.
+                if module.__name__ == name and name not in before:
                     cloudpickle.register_pickle_by_value(module)
                     registered.append(module)
-            yield frozenset(module.__name__ for module in registered) | frozenset(before)
+            yield OwnModules(mine)
         finally:
             for module in registered:
                 cloudpickle.unregister_pickle_by_value(module)

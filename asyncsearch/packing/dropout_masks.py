@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -15,56 +15,33 @@ DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 """``nn.Dropout`` drops numbers, the others whole channels."""
 
 
-class MaskRequest(NamedTuple):
-    """A mask that a layer asks for."""
-
-    name: str
-    """Of the layer."""
-    shape: tuple[int, ...]
-    """Of one member's mask."""
-    is_channels: bool
-    """Whether the masks lie side by side, (B, K * C, ...), and not as rows, (K, B, ...)."""
-    dtype: Any
-
-
 class DropoutMasks:
     """Draws the masks of one step."""
 
     def __init__(self) -> None:
         self.models: list[Any] = []
-        self.source: Callable[[MaskRequest, Any], Any] = self.draw
-        """Returns the masks of all members for a layer, given the device: those that are drawn, or others."""
         self.generators: list[Any] = []
         self.sizes: Sequence[int] | None = None
         """Samples of each member in this step where batches are padded; None: all of them."""
 
     def applied(self, name: str, module: Any, x: Activations) -> Activations:
         """Return the activations behind the layer with this name; ``module`` is that of the first member."""
-        if not module.training or not self.is_drawn(name):
+        if not module.training or not any(rates := self._rates(name)):
             return x
         rows = x.as_rows()
         shape = list(rows.shape[1:])
         if type(module) is not nn.Dropout:
             shape[2:] = [1] * (len(shape) - 2)
-        is_channels = x.layout == "channels"
-        mask = self.source(MaskRequest(name, tuple(shape), is_channels, rows.dtype), rows.device)
-        return x.of(x.tensor * mask, "channels") if is_channels else x.of(rows * mask, "rows")
-
-    def draw(self, request: MaskRequest, device: Any) -> Any:
-        """Draw the mask of each member from its generator; (K, B, ...), or (B, K * C, ...)."""
-        name, shape = request.name, list(request.shape)
         masks = [
-            self._mask(rate, self._size(member, shape, name), shape, generator, request.dtype, device)
-            for member, (rate, generator) in enumerate(zip(self.rates(name), self.generators, strict=True))
+            self._mask(rate, self._size(member, shape, name), shape, generator, rows.dtype, rows.device)
+            for member, (rate, generator) in enumerate(zip(rates, self.generators, strict=True))
         ]
-        return torch.cat(masks, 1) if request.is_channels else torch.stack(masks)
+        if x.layout == "channels":
+            return x.of(x.tensor * torch.cat(masks, 1), "channels")
+        return x.of(rows * torch.stack(masks), "rows")
 
-    def is_drawn(self, name: str) -> bool:
-        """Return whether a layer drops anything for a member now."""
-        return any(model.get_submodule(name).p for model in self.models)
-
-    def rates(self, name: str) -> list[float]:
-        """Return the ``p`` of each member in a layer."""
+    def _rates(self, name: str) -> list[float]:
+        """Return the ``p`` of each member in a layer now."""
         return [model.get_submodule(name).p for model in self.models]
 
     def _size(self, member: int, shape: list[int], name: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.packs import Pack
 from asyncsearch.packing.shared_samples import EqualData, is_plain
 from asyncsearch.trainers.torch import TorchTrainer, length_of
+from asyncsearch.trainers.unit_errors import evaluated
 
 _DEFAULTS = ("evaluate", "metrics", "batches", "_metrics", "_count")
 """What is called for each trainer by itself where its class has one of its own."""
@@ -27,8 +27,8 @@ def metrics_together(
     pack: Pack,
     equal: EqualData,
     has_loss_as_trained: Callable[[Any], bool],
-) -> list[Mapping[str, Any]]:
-    """Return the metrics of each trainer.
+) -> list[Mapping[str, Any] | Exception]:
+    """Return the metrics of each trainer, or the error of its own ``evaluate``.
 
     Args:
         trainers: with the state of the pack.
@@ -38,20 +38,13 @@ def metrics_together(
         has_loss_as_trained: whether what the loss of a trainer reads is as before its unit. Only then are the losses of
             those that train as one computation known to be one.
     """
-    found: dict[Member, Mapping[str, Any]] = {}
+    found: dict[Member, Mapping[str, Any] | Exception] = {}
     owners = {members[id(trainer)]: trainer for trainer in trainers}
     for stack in pack.stacks():
         alike = [owners[member] for member in stack.members]
         if _has_defaults(alike, equal) and all(map(has_loss_as_trained, alike)):
             found |= _stack_metrics(stack, alike[0])
-    return [found[member] if (member := members[id(one)]) in found else _own(member, one) for one in trainers]
-
-
-def _own(member: Member, trainer: Any) -> Mapping[str, Any]:
-    """Return what a trainer's ``evaluate`` does, with its generators as its unit has left them."""
-    with contextlib.nullcontext() if member.unit_generators is None else member.unit_generators.in_use():
-        found: Mapping[str, Any] = trainer.evaluate()
-    return found
+    return [found[member] if (member := members[id(one)]) in found else evaluated(one) for one in trainers]
 
 
 def _has_defaults(trainers: Sequence[Any], equal: EqualData) -> bool:
@@ -81,7 +74,7 @@ def _is_floating(part: Any) -> bool:
 def _stack_metrics(stack: MemberStack, trainer: Any) -> dict[Member, Mapping[str, Any]]:
     """Return what ``TorchTrainer.metrics`` returns for each member; nothing where that needs each by itself."""
     count, losses, right = 0, np.zeros(len(stack.members)), np.zeros(len(stack.members), dtype=np.int64)
-    has_accuracy = True
+    has_accuracy, before = True, stack.state_of_all()
     try:
         for batch in trainer.batches(trainer._validation_data):
             found, right_answers = stack.validated(batch)
@@ -92,5 +85,8 @@ def _stack_metrics(stack: MemberStack, trainer: Any) -> dict[Member, Mapping[str
             right += np.array(right_answers.tolist()) if has_accuracy else 0
     except (RuntimeError, UsageError):  # a loss that does another thing in evaluation mode
         return {}
+    if not stack.is_as(before):  # its model has changed a buffer
+        for member in stack.members:
+            stack.sync(member)
     columns = {"loss": (losses / count).tolist()} | ({"accuracy": (right / count).tolist()} if has_accuracy else {})
     return {member: {name: column[row] for name, column in columns.items()} for row, member in enumerate(stack.members)}

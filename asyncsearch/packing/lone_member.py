@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from asyncsearch.packing.graphed_passes import GraphedPasses, OperationRecorder
-from asyncsearch.packing.member import Member
+from asyncsearch.packing.member import Member, cross_entropy
+from asyncsearch.packing.member_marks import MemberMarks
 from asyncsearch.packing.mixed_precision import autocast_of
 from asyncsearch.packing.sample_masks import first_samples
 from asyncsearch.packing.unit_generators import drawing_from
@@ -17,18 +17,25 @@ from asyncsearch.packing.unit_generators import drawing_from
 class LoneMember:
     """Has the interface of a ``MemberStack`` with one member; its state is in its own model and optimizer."""
 
-    def __init__(self, member: Member, recorder: OperationRecorder | None = None) -> None:
-        """Begin in the state of the member.
-
-        Args:
-            member: it stays in its own model and optimizer.
-            recorder: records its passes; None: nothing is recorded.
-        """
+    def __init__(self, member: Member) -> None:
+        """Begin in the state of the member, which stays in its own model and optimizer."""
         self.members = [member]
-        self.graphed = None if recorder is None else GraphedPasses(member, recorder, self._backward)
+        self._marks = MemberMarks(member)
+        self._is_plain = member.loss is cross_entropy and all(
+            type(module).__module__.startswith("torch.nn.modules.") for module in member.model.modules()
+        )
+        """Whether nothing in a step can draw from a generator outside torch."""
 
     def sync(self, member: Member) -> None:
         """Nothing is elsewhere."""
+
+    def is_current(self, member: Member) -> bool:
+        """Return whether the member has the structure with which it joined."""
+        return self._marks.is_current()
+
+    def retake(self) -> bool:
+        """Nothing is elsewhere; False: it is perhaps like others now."""
+        return self._marks.is_current()
 
     def load(self, member: Member) -> None:
         """Nothing is elsewhere."""
@@ -38,13 +45,9 @@ class LoneMember:
         (member,) = self.members
         batch = batches[0] if member.batch_size is None else first_samples(batches[0], member.batch_size)
         member.optimizer.zero_grad()
-        draws = (
-            drawing_from(member.generator)
-            if member.unit_generators is None
-            else member.unit_generators.in_use_for_step()
-        )
-        with draws:
-            loss = self._backward(batch) if self.graphed is None else self.graphed.gradients(batch)
+        own = member.unit_generators
+        with drawing_from(member.generator) if own is None or self._is_plain else own.in_use():
+            loss = self._backward(batch)
         if member.clip_grad_norm is not None:
             if member.scaler is not None:
                 member.scaler.unscale_(member.optimizer)

@@ -9,32 +9,15 @@ from typing import Any
 
 import torch
 
+from asyncsearch.errors import UsageError
+from asyncsearch.packing.sample_masks import copied_batch
 from asyncsearch.packing.structure import is_equal
-from asyncsearch.packing.unit_generators import draws_outside_torch, states
+from asyncsearch.packing.unit_generators import outside_states
+from asyncsearch.packing.watched_trainer import CHANGING, Parts, spy_of, written
 from asyncsearch.trainers.base_trainer import FrameworkTrainer
 from asyncsearch.trainers.torch import TorchTrainer
 from asyncsearch.trainers.unit_errors import is_of_all
 
-_CHANGING = ("net", "parallel", "opt", "scaler", "steps", "_applied", "_pack", "__dict__")
-"""Attributes of a trainer that are its own, or change from step to step."""
-_COUNTERS = ("samples",)
-"""Attributes that a trainer has of its class until it first trains."""
-_WHOLE = (
-    "__iter__",
-    "__len__",
-    "__eq__",
-    "__ne__",
-    "__or__",
-    "__ror__",
-    "__reversed__",
-    "__repr__",
-    "keys",
-    "values",
-    "items",
-)
-"""Methods of a dictionary that read all of it; ``dict(hp)`` and ``f(**hp)`` call some of them."""
-_WRITERS = ("__setitem__", "__delitem__", "__ior__", "clear", "pop", "popitem", "setdefault", "update")
-"""Methods of a dictionary that change it."""
 _FUNCTIONS = ("loss", "sample_losses")
 
 
@@ -73,16 +56,18 @@ class LossReads:
         Returns:
             Why they fail; empty: they do not.
         """
-        parts = _Parts(vars(trainer))
-        spy = _spy(trainer, self, parts)
+        parts = Parts(vars(trainer))
+        spy = spy_of(trainer, self, parts)
         own = failure = ""
         try:
             model = copy.deepcopy(trainer.net)
-            with as_before(trainer), trainer.autocast():
-                before = states()
-                self._call(spy, model, batch)
-                self._call(spy, model.eval(), batch)
-                if draws_outside_torch(before):
+            with as_before(trainer):
+                before = outside_states()
+                with trainer.autocast():
+                    self._call(spy, model, copied_batch(batch))
+                with torch.no_grad():  # as metrics() calls it
+                    self._call(spy, model.eval(), copied_batch(batch))
+                if outside_states() != before:
                     own = "loss() draws from the generator of Python or of numpy: draw such numbers in data()"
         except Exception as error:
             if is_of_all(error):
@@ -93,14 +78,19 @@ class LossReads:
 
     def note(self, kind: str, name: str | None = None) -> None:
         """Note that something is read; None: all of it."""
-        if kind == "self" and name in _CHANGING:
+        if kind == "self" and name in CHANGING:
             self.own = f"loss() reads or writes self.{name}, which each trainer has of its own: use its arguments"
         else:
             self._names[kind, name] = None
 
     def note_write(self, name: str) -> None:
         """Note that an attribute of the trainer is written."""
-        self.own = _written(name)
+        self.own = written(name)
+
+    @property
+    def names(self) -> tuple[tuple[str, str | None], ...]:
+        """All that is known to be read."""
+        return tuple(self._names)
 
     @staticmethod
     def _call(spy: Any, model: Any, batch: Any) -> None:
@@ -108,6 +98,51 @@ class LossReads:
             function = getattr(spy, name, None)
             if function is not None:
                 function(model, batch)
+
+
+_reads: dict[type, LossReads] = {}
+"""What the losses of each class of trainers have read in this process."""
+
+
+def reads_of(kind: type) -> LossReads:
+    """Return what the losses of trainers of a class have read in this process."""
+    return _reads.setdefault(kind, LossReads())
+
+
+class ReadsDifferError(UsageError):
+    """Members of one computation differ in what their loss has read in a step for the first time."""
+
+
+class LossWatch:
+    """Watches the loss of one trainer in each step of the stack that calls it for all its members."""
+
+    def __init__(self, trainer: Any, reads: LossReads) -> None:
+        self.trainer, self._reads = trainer, reads
+        self.renew()
+
+    def renew(self) -> None:
+        """Look at the trainer anew: its own code may have changed it."""
+        self._parts = Parts(vars(self.trainer))
+        spy = spy_of(self.trainer, self._reads, self._parts)
+        self.loss, self.sample_losses = spy.loss, getattr(spy, "sample_losses", None)
+        self._count = len(self._reads.names)
+
+    def check(self, trainers: Sequence[Any]) -> None:
+        """Refuse a step that cannot be that of each of some trainers.
+
+        Raises:
+            UsageError: the loss has changed something of its trainer, or these differ in what it has read.
+        """
+        words = self._parts.words() or self._reads.own
+        if words:
+            self._reads.own = words
+            raise UsageError(words)
+        names = self._reads.names
+        for kind, name in names[self._count :]:
+            first, *others = (_value(trainer, kind, name) for trainer in trainers)
+            if not all(is_equal(first, other) for other in others):
+                raise ReadsDifferError(f"{_label(kind, name)} differs, and was not read in the first step of the unit")
+        self._count = len(names)
 
 
 class LossTerms:
@@ -154,133 +189,12 @@ class LossTerms:
         return {} if self._reads.own else copy.deepcopy(self._reads.values(trainer))
 
 
-class _WatchedValues(dict[str, Any]):
-    """Hyper-parameters that tell what is read of them."""
-
-    def __init__(self, values: Mapping[str, Any], kind: str, reads: LossReads) -> None:
-        super().__init__(values)
-        self._kind, self._reads = kind, reads
-
-    def __getitem__(self, name: str) -> Any:
-        self._reads.note(self._kind, name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self._reads.note(self._kind, name)
-        return super().get(name, default)
-
-    def __contains__(self, name: object) -> bool:
-        self._reads.note(self._kind, str(name))
-        return super().__contains__(name)
-
-    def copy(self) -> dict[str, Any]:
-        self._reads.note(self._kind)
-        return dict(self)
-
-
-def _reads_all(name: str) -> Callable[..., Any]:
-    method = getattr(dict, name)
-
-    def read(self: _WatchedValues, *args: Any) -> Any:
-        self._reads.note(self._kind)
-        return method(self, *args)
-
-    return read
-
-
-def _writes(name: str) -> Callable[..., Any]:
-    method = getattr(dict, name)
-
-    def write(self: _WatchedValues, *args: Any, **values: Any) -> Any:
-        self._reads.note_write("hp")
-        return method(self, *args, **values)
-
-    return write
-
-
-for _name in _WHOLE:
-    setattr(_WatchedValues, _name, _reads_all(_name))
-for _name in _WRITERS:
-    setattr(_WatchedValues, _name, _writes(_name))
-
-
-class _WatchedTrial:
-    """A trial that tells what is read of it."""
-
-    def __init__(self, trial: Any, reads: LossReads) -> None:
-        self._trial, self._reads = trial, reads
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "params":
-            return _WatchedValues(self._trial.params, "params", self._reads)
-        found = getattr(self._trial, name)
-        if name != "once":  # returns one object for all trials of a process
-            if callable(found):
-                self._reads.own = f"loss() calls self.trial.{name}(): read self.hp instead"
-            self._reads.note("trial", name)
-        return found
-
-
-class _Parts:
-    """Copies of the attributes of a trainer, which a loss may change without writing them."""
-
-    def __init__(self, own: Mapping[str, Any]) -> None:
-        self._own = own
-        self._copies: dict[str, Any] = {}
-        self._uncopied: str | None = None
-
-    def of(self, name: str) -> Any:
-        """Return the copy of an attribute; the error ends a loss that would change what has none."""
-        if name not in self._copies:
-            self._uncopied = name
-            self._copies[name] = copy.deepcopy(self._own[name])
-            self._uncopied = None
-        return self._copies[name]
-
-    def words(self) -> str:
-        """Return why trainers with these attributes train by themselves; empty: they need not."""
-        name = self._uncopied
-        if name is not None:
-            kind = type(self._own[name]).__name__
-            return f"loss() reads self.{name}, a {kind}, which cannot be copied: use numbers, tensors and layers"
-        changed = next((name for name, one in self._copies.items() if not is_equal(one, self._own[name])), None)
-        return "" if changed is None else _written(changed)
-
-
-def _spy(trainer: Any, reads: LossReads, parts: _Parts) -> Any:
-    """Return a trainer with the attributes of another one that tells what is read of it; writes stay in it."""
-    kind = type(trainer)
-    own = dict(vars(trainer))
-
-    def read(self: Any, name: str) -> Any:
-        if name == "hp":
-            return _WatchedValues(parts.of("hp"), "hp", reads)
-        if name == "trial":
-            return _WatchedTrial(own["trial"], reads)
-        if name in own or name in _COUNTERS or name in _CHANGING:
-            reads.note("self", name)
-        return parts.of(name) if name in own and name not in _CHANGING else object.__getattribute__(self, name)
-
-    def write(self: Any, name: str, value: Any) -> None:
-        reads.note_write(name)
-        object.__setattr__(self, name, value)
-
-    spying = type(kind.__name__, (kind,), {"__getattribute__": read, "__setattr__": write})
-    spy: Any = object.__new__(spying)
-    object.__getattribute__(spy, "__dict__").update(own)
-    return spy
-
-
 @contextlib.contextmanager
 def as_before(trainer: Any) -> Iterator[None]:
     """Restore all generators afterwards."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
     with FrameworkTrainer._untouched(trainer), torch.random.fork_rng(devices=devices):
         yield
-
-
-def _written(name: str) -> str:
-    return f"loss() changes self.{name}, which a pack does for one trainer only: leave it out"
 
 
 def _label(kind: str, name: str | None) -> str:

@@ -59,12 +59,19 @@ class Member:
     must_equal: Mapping[str, Any] = field(default_factory=dict)
     """What is equal in all members that train with it as one computation, by words that say what it is: values that its
     loss reads, and that are neither parameters, buffers nor in the batch."""
-    may_be_recorded: bool = True
-    """Whether its passes may be graphs, where the pack records some."""
+    keeps_grads: bool = False
+    """Whether its parameters get the gradients of its last step where its state is written back."""
     by_itself: str = ""
     """Why it trains by itself, whomever it is with; empty: it need not."""
+    watch: Any = None
+    """Watches the loss of its trainer where one computation calls it for several; None: nothing does."""
     unit_generators: UnitGenerators | None = None
     """What it draws from in a unit of a ``TorchTrainer``, which sets it; None: only torch's generator is its own."""
+
+    def watched_losses(self) -> tuple[LossFunction, LossFunction | None]:
+        """Return ``loss`` and ``sample_losses`` as a stack calls them."""
+        watch = self.watch
+        return (self.loss, self.sample_losses) if watch is None else (watch.loss, watch.sample_losses)
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size"):

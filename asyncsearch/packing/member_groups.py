@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from asyncsearch.packing.graphed_passes import OperationRecorder
 from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
@@ -19,14 +18,9 @@ Group = MemberStack | LoneMember
 
 
 class MemberGroups:
-    """The groups of one pack, which hold the state of its members.
+    """The groups of one pack, which hold the state of its members."""
 
-    Args:
-        recorder: records the passes of members that train by themselves; None: nothing is recorded.
-    """
-
-    def __init__(self, recorder: OperationRecorder | None) -> None:
-        self._recorder = recorder
+    def __init__(self) -> None:
         self._groups: list[Group] = []
         self._streams: dict[Group, Any] = {}
         self._unfit: dict[Member, str] = {}
@@ -56,25 +50,36 @@ class MemberGroups:
             group if not new and group is not None else self._grouped(group, new) for group, new in clusters
         ]
 
-    def remove(self, members: Sequence[Member]) -> None:
-        """Let members out, their state in their own models and optimizers."""
+    def remove(self, members: Sequence[Member], *, is_written: bool = True, is_between: bool = False) -> None:
+        """Let members out.
+
+        Args:
+            members: they leave.
+            is_written: whether their state is written into their own models and optimizers.
+            is_between: whether the own models and optimizers of those that stay have their state, too.
+        """
         groups: list[Group] = []
         for group in self._groups:
             rest = [one for one in group.members if one not in members]
             if len(rest) == len(group.members):
                 groups.append(group)
             elif isinstance(group, MemberStack) and len(rest) > 1:
-                group.leave([one for one in group.members if one in members])
+                group.leave([one for one in group.members if one in members], is_written=is_written)
                 groups.append(group)
             else:  # one member alone is faster without a stack
                 for one in group.members:
-                    group.sync(one)
-                groups += map(self._alone, rest)
+                    if is_written if one in members else not is_between:
+                        group.sync(one)
+                groups += map(LoneMember, rest)
         self._groups = groups
 
     def drop(self, members: Sequence[Member]) -> None:
         """Let all members of some groups out without writing their state."""
         self._groups = [group for group in self._groups if group.members[0] not in members]
+
+    def retake(self) -> bool:
+        """Take the state of all members from their own models and optimizers; False: some may be like others now."""
+        return all(group.retake() for group in self._groups)
 
     def clear(self) -> None:
         """Forget all groups, and who is like whom."""
@@ -125,7 +130,7 @@ class MemberGroups:
                 continue
             first = group.members[0]
             reason = self._unfit.get(first) or self._unlike.get(first) or "no other member is like it"
-            lines.append(f"Member {numbers[0]} trains by itself and shares only the input: {reason}.{_graph_of(group)}")
+            lines.append(f"Member {numbers[0]} trains by itself and shares only the input: {reason}.")
         return lines
 
     def _cluster_for(self, member: Member, clusters: list[tuple[Group | None, list[Member]]]) -> list[Member] | None:
@@ -138,22 +143,11 @@ class MemberGroups:
                 self._unlike.setdefault(member, words)
         return None
 
-    def _grouped(self, group: Group | None, members: list[Member]) -> Group:
+    @staticmethod
+    def _grouped(group: Group | None, members: list[Member]) -> Group:
         """Return a group with more members; None: of these alone."""
         if isinstance(group, MemberStack):
             group.join(members)
             return group
         every = [*(group.members if group is not None else []), *members]
-        return self._alone(every[0]) if len(every) == 1 else MemberStack(every)
-
-    def _alone(self, member: Member) -> LoneMember:
-        return LoneMember(member, self._recorder if member.may_be_recorded else None)
-
-
-def _graph_of(group: LoneMember) -> str:
-    """Return a sentence on how its passes are computed, where a graph may do it."""
-    if group.graphed is None:
-        return ""
-    if group.graphed.words:
-        return f" Its passes are no graph: {group.graphed.words}."
-    return " Its passes are a graph." if group.graphed.is_recorded else " Its passes are to be recorded as a graph."
+        return LoneMember(every[0]) if len(every) == 1 else MemberStack(every)

@@ -11,13 +11,13 @@ import torch
 from asyncsearch.errors import UsageError
 from asyncsearch.packing.gradient_scales import GradientScales, scales_of
 from asyncsearch.packing.member import Member
+from asyncsearch.packing.member_marks import MemberMarks
 from asyncsearch.packing.mixed_precision import autocast_of
 from asyncsearch.packing.optimizer_rows import OptimizerRows, trained_parameters
 from asyncsearch.packing.refusals import padding_refusal
 from asyncsearch.packing.sample_masks import batch_length, first_samples, stacked_batches
-from asyncsearch.packing.stack_stepper import StackStepper
 from asyncsearch.packing.stacked_model import StackedModel
-from asyncsearch.packing.structure import is_equal
+from asyncsearch.packing.step_watch import NO_WATCH, NoWatch, StepWatch
 from asyncsearch.packing.vmap_errors import in_words
 
 
@@ -28,15 +28,14 @@ class MemberStack:
     _fixed: dict[str, Any]
     _views: dict[str, Any]
     _viewed: Any = None
-    stepper: StackStepper | None = None
-    """Computes the steps in place of ``train``; None: they are never compiled."""
     _scales: GradientScales | None = None
+    _step_watch: StepWatch | None = None
     is_tried = False
     """Whether somebody has seen that members of this structure can be trained as one computation."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members: list[Member] = []
-        self._seen: dict[Member, Any] = {}
+        self._marks: dict[Member, MemberMarks] = {}
         member = members[0]
         self._model = StackedModel(member)
         self._parameters = trained_parameters(member.model, member.optimizer)
@@ -59,10 +58,11 @@ class MemberStack:
         self._fixed = {name: torch.cat([part[name] for part in fixed]) for name in fixed[0]}
         self._changed([*self.members, *members])
 
-    def leave(self, members: Sequence[Member]) -> None:
-        """Write members back into their own models and optimizers, and drop their rows."""
-        self._write_scales()
-        for member in members:
+    def leave(self, members: Sequence[Member], *, is_written: bool = True) -> None:
+        """Drop the rows of members; ``is_written``: write them into their own models and optimizers before."""
+        if is_written:
+            self._write_scales()
+        for member in members if is_written else ():
             self.sync(member)
         kept = [row for row, member in enumerate(self.members) if member not in members]
         self._rows.keep(kept)
@@ -74,11 +74,13 @@ class MemberStack:
         """Write the state of a member into its own model and optimizer; it stays."""
         row = self.members.index(member)
         self._rows.write(row)
+        if member.keeps_grads:
+            self._rows.write_grads(row)
         if self._scales is not None:
             self._scales.write(row)
         with torch.no_grad():
-            for name, buffer in member.model.named_buffers():
-                buffer.copy_(self._fixed[name][row])
+            for name, tensor in self._own_others(member).items():
+                tensor.copy_(self._fixed[name][row])
 
     def load(self, member: Member) -> None:
         """Take the state of a member from its own model and optimizer."""
@@ -89,12 +91,23 @@ class MemberStack:
         if self._scales is not None:
             self._scales.take(row)
 
-    def is_outdated(self) -> bool:
-        """Return whether a model has other trained parameters or modes than when it joined, or members differ now."""
-        terms = [member.must_equal for member in self.members]
-        return any(self._seen[member] != _plan(member) for member in self.members) or not all(
-            is_equal(terms[0], other) for other in terms[1:]
-        )
+    def is_current(self, member: Member) -> bool:
+        """Return whether a member has the structure with which it joined."""
+        return self._marks[member].is_current()
+
+    def retake(self) -> bool:
+        """Take the state of all members from their own models and optimizers; False: some may be unlike now."""
+        is_spoiled = self._step_watch is not None and self._step_watch.is_spoiled
+        if is_spoiled or not all(marks.is_current() for marks in self._marks.values()):
+            return False
+        self._rows.take_all()
+        others = [self._own_others(member) for member in self.members]
+        for name, tensor in self._fixed.items():
+            torch.stack([one[name].detach() for one in others], out=tensor)
+        if self._scales is not None:
+            for row in range(len(self.members)):
+                self._scales.take(row)
+        return True
 
     def step(self, batches: Sequence[Any]) -> Any:
         """Train each member by one step, and return their losses, (K,).
@@ -106,17 +119,15 @@ class MemberStack:
         words = None if sizes is None else padding_refusal(self.members[0], sizes)
         if words is not None:
             raise UsageError(words)
-        losses = (
-            self.train(batch, is_shared, sizes) if self.stepper is None else self.stepper.step(batch, is_shared, sizes)
-        )
+        losses = self._train(batch, is_shared, sizes)
         for member in self.members:
             member.taken += 1
         return losses
 
-    def train(self, batch: Any, is_shared: bool, sizes: list[int] | None) -> Any:
-        """Compute a step without compiled code, and return the losses, (K,)."""
+    def _train(self, batch: Any, is_shared: bool, sizes: list[int] | None) -> Any:
+        watch = self._watch(batch)
         try:
-            with autocast_of(self.members[0]):
+            with autocast_of(self.members[0]), watch.watching():
                 losses = self._losses(batch, is_shared, sizes)
             scaled = losses if self._scales is None else self._scales.scaled(losses)
             names = [parameter.name for parameter in self._parameters]
@@ -137,12 +148,32 @@ class MemberStack:
 
         Returns:
             The second is None where the loss is not the default one.
+
+        Raises:
+            UsageError: each must compute them by itself.
         """
-        return self._model.validated({**self._fixed, **self._leaves}, batch)
+        with self._watch(batch).watching():
+            return self._model.validated({**self._fixed, **self._leaves}, batch)
+
+    def state_of_all(self) -> list[Any]:
+        """Return copies of the weights, and of what no optimizer changes."""
+        return [self._rows.weights.clone(), *(tensor.clone() for tensor in self._fixed.values())]
+
+    def is_as(self, state: list[Any]) -> bool:
+        """Return whether weights, and what no optimizer changes, are as ``state_of_all`` has found them."""
+        return all(map(torch.equal, state, [self._rows.weights, *self._fixed.values()]))
+
+    def _watch(self, batch: Any) -> NoWatch:
+        """Return what sees whether code of the user in a step does what a stack cannot do for each member."""
+        if not self._model.runs_users_code(batch):
+            return NO_WATCH
+        if self._step_watch is None:
+            self._step_watch = StepWatch(self._model.template, self.members)
+        return self._step_watch
 
     @property
     def _leaves(self) -> dict[str, Any]:
-        """The trained parameters by name, (K, ...): views of the weights, which a compiled step replaces."""
+        """The trained parameters by name, (K, ...): views of the weights."""
         if self._viewed is not self._rows.weights:
             self._viewed, self._views = self._rows.weights, self._rows.views()
         return self._views
@@ -176,18 +207,25 @@ class MemberStack:
         return None if not any(limits) else np.array([np.inf if limit is None else limit for limit in limits])
 
     def _others(self, member: Member) -> dict[str, Any]:
-        """Return copies of what the optimizer does not change: parameters that are not trained, and buffers."""
+        """Return copies of what the optimizer does not change, (1, ...)."""
+        return {name: one.detach().clone()[None].contiguous() for name, one in self._own_others(member).items()}
+
+    def _own_others(self, member: Member) -> dict[str, Any]:
+        """Return what the optimizer of a member does not change: parameters that are not trained, and buffers."""
+        if not self._fixed_names and not self._buffer_names:
+            return {}
         parameters, buffers = dict(member.model.named_parameters()), dict(member.model.named_buffers())
-        fixed = {name: parameters[name] for name in self._fixed_names} | {n: buffers[n] for n in self._buffer_names}
-        return {name: tensor.detach().clone()[None].contiguous() for name, tensor in fixed.items()}
+        return {name: parameters[name] for name in self._fixed_names} | {n: buffers[n] for n in self._buffer_names}
 
     def _changed(self, members: list[Member]) -> None:
         self.members = members
-        self._seen = {member: self._seen.get(member) or _plan(member) for member in members}
+        self._marks = {member: self._marks.get(member) or MemberMarks(member) for member in members}
         self._model.take_losses(members[0])
         self._model.masks.models = [member.model for member in members]
         self._model.masks.generators = [member.generator for member in members]
         self._viewed = None
+        self._step_watch = None
+        self._rows.keeps_grads = any(member.keeps_grads for member in members)
         self._scales = scales_of([member.scaler for member in members])
 
     def _write_scales(self) -> None:
@@ -195,8 +233,3 @@ class MemberStack:
         if self._scales is not None:
             for row in range(len(self.members)):
                 self._scales.write(row)
-
-
-def _plan(member: Member) -> Any:
-    modes = tuple(module.training for module in member.model.modules())
-    return trained_parameters(member.model, member.optimizer), modes

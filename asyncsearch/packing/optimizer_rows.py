@@ -63,6 +63,9 @@ def trained_parameters(model: Any, optimizer: Any) -> list[TrainedParameter]:
 class OptimizerRows:
     """Weights (K, P), state (K, P) for each of its names, and steps (K, number of parameters)."""
 
+    keeps_grads = False
+    """Whether somebody may want the gradients of the last step."""
+    _grads: tuple[Any, tuple[bool, ...]] | None = None
     _used: tuple[bool, ...]
     _blocks: list[Block]
     _found: list[list[tuple[Any, ...]]]
@@ -102,6 +105,38 @@ class OptimizerRows:
             self.steps[row] = self.present[self.names[0]][row]
         self._forget()
 
+    def take_all(self) -> None:
+        """Copy the weights and the states of all members into their rows, as ``take`` does for one."""
+        kept = self._found, self._options, self._columns
+        tensors = [[self._tensor(optimizer, p) for p in self.parameters] for optimizer in self.optimizers]
+        self._fill(self.weights, [tensor.detach() for row in tensors for tensor in row])
+        states = [
+            [optimizer.state.get(one, _NO_STATE) for one in row]
+            for optimizer, row in zip(self.optimizers, tensors, strict=True)
+        ]
+        for name in self.names:
+            found = [state.get(name) for row in states for state in row]
+            flags = np.array([one is not None for one in found]).reshape(len(states), -1)
+            self.present[name] = flags
+            if name in self.state or flags.any():
+                zeros = [
+                    None if flag else torch.zeros(p.shape, dtype=self.weights.dtype)
+                    for row in flags
+                    for flag, p in zip(row, self.parameters, strict=True)
+                ]
+                parts = [zero if one is None else one.detach() for one, zero in zip(found, zeros, strict=True)]
+                self._fill(self._tensor_of(name), parts)
+        if self.rule.counts_steps:
+            self.steps = np.array([[float(state.get("step", 0.0)) for state in row] for row in states])
+        else:
+            self.steps = self.present[self.names[0]] * 1.0
+        self._forget()
+        self._found, self._options, self._columns = kept
+
+    def _fill(self, matrix: Any, parts: Sequence[Any]) -> None:
+        """Put the parts of all rows into a matrix; its views stay views of it."""
+        matrix.copy_(torch.cat([part.reshape(-1) for part in parts]).view_as(matrix))
+
     def write(self, row: int) -> None:
         """Copy the row of a member into its own parameters and its own optimizer."""
         optimizer = self.optimizers[row]
@@ -116,15 +151,24 @@ class OptimizerRows:
             state = optimizer.state[tensor]
             if self.rule.counts_steps:
                 is_fused = optimizer.param_groups[parameter.group].get("fused")
-                state["step"] = _step_tensor(self.steps[row, number], tensor.device if is_fused else None)
+                _put(state, "step", _step_tensor(self.steps[row, number], tensor.device if is_fused else None))
             for name in names:
-                value = torch.empty_like(tensor, requires_grad=False)
-                state[name] = value.copy_(self.state[name][row, columns].view(parameter.shape))
+                _put(state, name, self.state[name][row, columns].view(parameter.shape), like=tensor)
+
+    def write_grads(self, row: int) -> None:
+        """Give the parameters of a member the gradients of its last step, as its optimizer got them."""
+        if self._grads is None:
+            return
+        matrix, used = self._grads
+        for parameter, is_used in zip(self.parameters, used, strict=True):
+            tensor = self._tensor(self.optimizers[row], parameter)
+            grad = matrix[row, parameter.start : parameter.stop].view(parameter.shape)
+            tensor.grad = grad.clone() if is_used else None
 
     def keep(self, rows: Sequence[int]) -> None:
         """Drop all other rows."""
         chosen = torch.tensor(rows, dtype=torch.long, device=self.weights.device)
-        self.weights = self.weights[chosen]
+        self.weights, self._grads = self.weights[chosen], None
         self.state = {name: tensor[chosen] for name, tensor in self.state.items()}
         self.steps = self.steps[list(rows)]
         self.present = {name: flags[list(rows)] for name, flags in self.present.items()}
@@ -136,7 +180,7 @@ class OptimizerRows:
         every = [self, *others]
         for name in {name for rows in every for name in rows.state}:
             self.state[name] = torch.cat([rows._tensor_of(name) for rows in every])
-        self.weights = torch.cat([rows.weights for rows in every])
+        self.weights, self._grads = torch.cat([rows.weights for rows in every]), None
         self.steps = np.concatenate([rows.steps for rows in every])
         self.present = {name: np.concatenate([rows.present[name] for rows in every]) for name in self.names}
         self.optimizers = [optimizer for rows in every for optimizer in rows.optimizers]
@@ -166,6 +210,7 @@ class OptimizerRows:
         skipped = None if scales is None else scales.unscale(matrix)
         if limits is not None:
             self._clip(matrix, limits)
+        self._grads = (matrix.clone(), used) if self.keeps_grads else None
         if self._used != used:
             self._used, self._blocks = used, self._split(used)
         numbers = self._numbers()
@@ -277,6 +322,20 @@ class OptimizerRows:
         self._used, self._blocks = (), []
         self._found, self._options = [], []
         self._columns = {}
+
+
+def _put(state: dict[str, Any], name: str, value: Any, like: Any = None) -> None:
+    """Put a value into the state of an optimizer; a tensor that is there stays, as others may hold it."""
+    known = state.get(name)
+    if isinstance(known, torch.Tensor) and known.shape == value.shape and known.dtype == value.dtype:
+        known.copy_(value)
+    elif like is None:
+        state[name] = value
+    else:
+        state[name] = torch.empty_like(like, requires_grad=False).copy_(value)
+
+
+_NO_STATE: dict[str, Any] = {}
 
 
 def _row(tensors: Sequence[Any]) -> Any:

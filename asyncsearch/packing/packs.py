@@ -9,11 +9,11 @@ import torch
 from torch.utils import _pytree
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.graphed_passes import OperationRecorder
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_groups import MemberGroups
 from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.refusals import conflict
+from asyncsearch.packing.sample_masks import copied_batch
 from asyncsearch.packing.step_failures import FailedStep
 from asyncsearch.trainers.unit_errors import is_of_all
 
@@ -30,15 +30,14 @@ class Pack:
     left: list[Member]
     """Those that have left, the first to leave first."""
 
-    def __init__(self, members: Sequence[Member], recorder: OperationRecorder | None = None) -> None:
+    def __init__(self, members: Sequence[Member]) -> None:
         """Take members in.
 
         Args:
             members: in the state of their own models and optimizers.
-            recorder: records the passes of members that train by themselves; None: nothing is recorded.
         """
         self.members, self.left = [], []
-        self._groups = MemberGroups(recorder)
+        self._groups = MemberGroups()
         self._is_free = False
         self._last: list[tuple[list[Member], Any]] = []
         self._device_of: tuple[Member | None, Any] = None, None
@@ -81,6 +80,8 @@ class Pack:
             UsageError: a member is in a pack already, or shares something with another one.
         """
         self._require_open()
+        if not members:  # to look for what members share takes longer than some steps
+            return
         for member in members:
             if member in self.members:
                 raise UsageError("A member is in this pack already: let it leave before it joins again.")
@@ -101,6 +102,16 @@ class Pack:
         """Let several members out at once."""
         self._require_open()
         self._let_out([self._member(member) for member in members])
+
+    def forget(self, members: Sequence[Member], *, is_between: bool = False) -> None:
+        """Let several members out whose state in the pack does not count.
+
+        Args:
+            members: they leave; their own models and optimizers stay as they are.
+            is_between: whether the own models and optimizers of all others have their state.
+        """
+        self._groups.remove(members, is_written=False, is_between=is_between)
+        self.members = [one for one in self.members if one not in members]
 
     def stacks(self) -> list[MemberStack]:
         """Return the groups that train as one computation."""
@@ -145,16 +156,34 @@ class Pack:
         found = self._member(member)
         self._groups.of(found).load(found)
 
-    def regroup(self, *, anew: bool = False) -> None:
-        """See again who is like whom, where something has changed since members joined.
+    def is_in_stack(self, member: Member) -> bool:
+        """Return whether the state of a member is elsewhere than in its own model and optimizer."""
+        return isinstance(self._groups.of(member), MemberStack)
 
-        Args:
-            anew: also where no group has members that differ now, so that groups that are alike become one.
+    def is_current(self, member: Member) -> bool:
+        """Return whether a member's own model and optimizer have the structure with which it joined."""
+        return self._groups.of(member).is_current(member)
+
+    def retake(self, members: Sequence[Member]) -> None:
+        """Take members in the place of all present ones, in the state of their own models and optimizers.
+
+        Raises:
+            UsageError: they cannot be in one pack.
         """
-        if anew or any(group.is_outdated() for group in self.stacks()):
-            self.sync()
+        is_other = list(members) != self.members
+        if is_other or not self._groups.retake():
+            words = conflict(members)
+            if words is not None:
+                raise UsageError(f"These members cannot be in one pack: {words}.")
             self._groups.clear()
-            self._groups.place(self.members)
+            self._groups.place(members)
+            self.members = list(members)
+
+    def regroup(self) -> None:
+        """See again who is like whom, where something has changed since members joined."""
+        self.sync()
+        self._groups.clear()
+        self._groups.place(self.members)
 
     def diverged(self) -> list[Member]:
         """Return the members whose last loss is not a finite number. They harm no other, and stay until they leave."""
@@ -211,10 +240,15 @@ class Pack:
         if not self.members:
             raise UsageError("The pack has no member: let some join, or make a new pack.")
         found: list[tuple[list[Member], Any]] = []
+        groups = list(self._groups)
         for group, stream in self._groups.on_streams(self._device()):
             try:
                 with stream:
-                    found.append((group.members, group.step(self._chosen(batches, group.members))))
+                    chosen = self._chosen(batches, group.members)
+                    if group is not groups[-1]:  # it may change the batch in place
+                        copies = {id(batch): copied_batch(batch) for batch in chosen}
+                        chosen = [copies[id(batch)] for batch in chosen]
+                    found.append((group.members, group.step(chosen)))
             except Exception as error:
                 if failed is None or is_of_all(error):
                     raise

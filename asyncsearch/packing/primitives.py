@@ -6,7 +6,6 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from asyncsearch.packing.graphed_passes import CudaGraphs
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
 
@@ -16,7 +15,7 @@ def load(model: Any, device: Any = "cpu") -> Any:
     return copy.deepcopy(model).to(device)
 
 
-def pack(members: Sequence[Member], *, cuda_graphs: bool = False) -> Pack:
+def pack(members: Sequence[Member]) -> Pack:
     """Return a pack in which members train together.
 
     Alike members, which differ only in weights, buffers and numbers of the optimizer, train as one computation. Others
@@ -24,11 +23,8 @@ def pack(members: Sequence[Member], *, cuda_graphs: bool = False) -> Pack:
 
     Args:
         members: in the state of their own models and optimizers.
-        cuda_graphs: on CUDA, record the forward and backward pass of members that train by themselves as graphs, one
-            for each shape of their batches. A graph runs no Python: the loss must depend on the batch, the weights and
-            the buffers alone. Members that draw random numbers, or whose precision is mixed, are not recorded.
     """
-    return Pack(members, CudaGraphs() if cuda_graphs else None)
+    return Pack(members)
 
 
 def free(packed: Any) -> None:

@@ -13,10 +13,10 @@ from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.refusals import conflict, refusal
-from asyncsearch.packing.sample_masks import batch_length, first_samples
+from asyncsearch.packing.sample_masks import batch_length, copied_batch, first_samples
 from asyncsearch.packing.stacked_model import copied
 from asyncsearch.packing.structure import difference_between
-from asyncsearch.packing.unit_generators import draws_outside_torch, states
+from asyncsearch.packing.unit_generators import outside_states, put_outside_states
 
 _STEPS = 2
 """The second loss shows whether the first update was right."""
@@ -72,20 +72,45 @@ def _compared(members: Sequence[Member], batches: Sequence[Any]) -> str | None:
     alone = [LoneMember(_copy(member)) for member in members]
     together = MemberStack([_copy(member) for member in members])
     for _ in range(_STEPS):
-        before = states()
+        before = outside_states()
         with torch.random.fork_rng(devices=[]):
-            expected = torch.cat([one.step([batch]) for one, batch in zip(alone, batches, strict=True)])
-        if draws_outside_torch(before):
+            expected = torch.cat([one.step([copied_batch(batch)]) for one, batch in zip(alone, batches, strict=True)])
+        if outside_states() != before:
+            put_outside_states(before)
             return "its model or loss draws from the generator of Python or of numpy: draw such numbers in data()"
-        found = together.step(batches[:1] if all(batch is batches[0] for batch in batches) else batches)
+        is_one = all(batch is batches[0] for batch in batches)
+        found = together.step([copied_batch(batch) for batch in (batches[:1] if is_one else batches)])
         words = _first_difference(expected, found, _LOOSE if members[0].precision else 0.0)
         if words is not None:
             return words
-    for member, one in zip(members, alone, strict=True):
-        words = difference_between(member, one.members[0])
+    for member, one, other in zip(members, alone, together.members, strict=True):
+        words = difference_between(replace(member, watch=None), replace(one.members[0], watch=None))
         if words is not None:
             return f"training changes what members would share: before and after, {words}; make it a buffer"
+        together.sync(other)
+        words = _other_values(one.members[0], other)
+        if words is not None:
+            return words
     return None
+
+
+def _other_values(alone: Member, together: Member) -> str | None:
+    """Return which value that no optimizer changes differs after the steps, in words; None: none does."""
+    trained = {id(parameter) for group in alone.optimizer.param_groups for parameter in group["params"]}
+    theirs = dict((*together.model.named_parameters(), *together.model.named_buffers()))
+    for name, one in (*alone.model.named_parameters(), *alone.model.named_buffers()):
+        if id(one) not in trained and not _is_close(one.detach(), theirs[name].detach()):
+            return (
+                f"training changes {name!r} otherwise in a pack than alone: change it in place, by what is in the model"
+            )
+    return None
+
+
+def _is_close(one: Any, other: Any) -> bool:
+    if not one.is_floating_point():
+        return bool(torch.equal(one, other))
+    tolerance = _TOLERANCES.get(one.dtype, _LOOSE)
+    return bool(torch.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True))
 
 
 def _first_difference(expected: Any, found: Any, least: float) -> str | None:
@@ -109,4 +134,14 @@ def _copy(member: Member) -> Member:
     if member.generator is not None:
         generator = torch.Generator(member.generator.device)
         generator.set_state(member.generator.get_state())
-    return replace(member, model=model, optimizer=optimizer, scaler=scaler, generator=generator, unit_generators=None)
+    loss, sample_losses = member.watched_losses()
+    return replace(
+        member,
+        model=model,
+        optimizer=optimizer,
+        scaler=scaler,
+        generator=generator,
+        unit_generators=None,
+        loss=loss,
+        sample_losses=sample_losses,
+    )

@@ -94,7 +94,7 @@ def _model_refusals(model: Any) -> Iterator[str]:
             if isinstance(module, kinds):
                 yield f"{at} cannot be computed for all members at once: {words}"
         if type(module).__name__ == "OptimizedModule":  # by name, since importing torch's compiler takes two seconds
-            yield f"{at} was compiled by torch.compile: leave that out; pack='auto' compiles steps where that pays"
+            yield f"{at} was compiled by torch.compile: leave that out"
         if isinstance(module, nn.MultiheadAttention) and module.training and module.dropout > 0:
             yield f"{at} draws its dropout inside: set its dropout to 0, and put nn.Dropout layers beside it"
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.momentum is None and module.training:

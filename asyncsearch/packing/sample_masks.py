@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch.utils import _pytree
 
 from asyncsearch.errors import UsageError
 
+_CONSTANTS = (int, float, bool, str, bytes, type(None))
 _IGNORED = -100
 """The class that torch's cross entropy leaves out."""
 
@@ -26,6 +28,19 @@ def batch_length(batch: Any) -> int:
 def first_samples(batch: Any, count: int) -> Any:
     """Return the beginning of a batch."""
     return _pytree.tree_map(lambda leaf: leaf[:count] if _has_samples(leaf) else leaf, batch)
+
+
+def copied_batch(batch: Any) -> Any:
+    """Return a batch for one more call of code of the user, which may change its tensors in place."""
+    leaves, structure = _pytree.tree_flatten(batch)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    storages = {leaf.untyped_storage().data_ptr() for leaf in tensors}
+    are_plain = all(isinstance(leaf, torch.Tensor) or type(leaf) in _CONSTANTS for leaf in leaves)
+    if len(storages) < len(tensors) or not are_plain:  # what overlaps in one overlaps in the other
+        return copy.deepcopy(batch)
+    return _pytree.tree_unflatten(
+        [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], structure
+    )
 
 
 def stacked_batches(batches: Sequence[Any]) -> tuple[Any, list[int] | None]:

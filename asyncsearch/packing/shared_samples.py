@@ -13,14 +13,28 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils import _pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.sample_masks import first_samples
-from asyncsearch.packing.unit_generators import UnitGenerators, are_same_states, seeded_states
+from asyncsearch.packing.unit_beginnings import UnitBeginning
+from asyncsearch.packing.unit_generators import UnitGenerators, seeded_states
 from asyncsearch.trainers.sample_lines import grouped, order_of, places_of
 from asyncsearch.trainers.sample_order import Indices, batches, sizes
 from asyncsearch.trainers.torch import TorchTrainer
 from asyncsearch.trainers.unit_errors import train_or_fail
+
+_aten = torch.ops.aten
+_NEW = (
+    _aten.full_like,
+    _aten.zeros_like,
+    _aten.ones_like,
+    _aten.empty_like,
+    _aten.full,
+    _aten.zeros,
+    _aten.ones,
+    _aten.empty,
+)
 
 
 class UnitSeeds:
@@ -29,15 +43,16 @@ class UnitSeeds:
     def __init__(self) -> None:
         self._begins: dict[tuple[int, int, int], Callable[[], Any]] = {}
 
-    def seed(self, trainer: Any, member: Member) -> Callable[[], Any]:
-        """Seed the generator of a member, and return what returns the states of the others."""
+    def generators(self, trainer: Any, member: Member) -> UnitGenerators:
+        """Seed the generator of a member, and return all of its trainer; the process has the seeds of the first one."""
         number = trainer.samples // trainer._unit_samples
-        if not self._begins:  # so that what nobody knows to draw is the same whenever the same pack trains
+        if not self._begins:
             trainer._seed("unit", number)
         seeds = trainer._seeds("unit", number)
         assert member.generator is not None
         member.generator.manual_seed(seeds[2])
-        return self._begins.setdefault(seeds, functools.cache(functools.partial(seeded_states, *seeds)))
+        begin = self._begins.setdefault(seeds, functools.cache(functools.partial(seeded_states, *seeds)))
+        return UnitGenerators(member.generator, begin, is_at_home=next(iter(self._begins)) == seeds)
 
 
 class PackedUnit:
@@ -47,13 +62,23 @@ class PackedUnit:
         self.trainer, self.member = trainer, member
         self.start, self.size = trainer.samples, trainer._unit_samples
         self.batch_size = trainer._checked_batch_size(trainer._size, self.size)
-        self.generators = UnitGenerators(type(trainer), member.generator, seeds.seed(trainer, member))
+        self.generators = seeds.generators(trainer, member)
         member.unit_generators = self.generators
-        self.steps, self.scaler = trainer.steps, trainer.scaler.state_dict()
+        self._beginning = UnitBeginning(trainer)
         self.is_moved = False
         """Whether the trainer's own model and optimizer are no longer as at the beginning of the unit."""
         self.error: Exception | None = None
         """Why it cannot be trained, not even by itself."""
+
+    def follow(self, fraction: float) -> str:
+        """Apply the values at a fraction of the unit to the trainer's optimizer while its weights are in a stack.
+
+        Returns:
+            Why it must be trained by itself; empty: it need not.
+        """
+        with Noticing() as noticing:
+            self.trainer._follow(fraction)
+        return "optimizer() computes with the model, inside a unit" if noticing.has_computed else ""
 
     @property
     def sizes(self) -> tuple[Any, ...]:
@@ -70,11 +95,9 @@ class PackedUnit:
     def train_alone(self) -> None:
         """Train the unit from its beginning as the trainer does without a pack; an error is its own."""
         trainer = self.trainer
-        trainer.steps = self.steps
-        trainer.scaler.load_state_dict(self.scaler)
+        self._beginning.restore()
         pack = vars(trainer).pop("_pack", None)  # which it would leave
         train_or_fail(trainer)
-        self.generators.take()
         if pack is not None:
             trainer._pack = pack
 
@@ -84,14 +107,20 @@ class PackedUnit:
 
     def read_drawing(self, indices: Indices) -> tuple[Any, bool]:
         """Return a batch, and whether reading it has drawn from the generators of this trainer."""
-        generator = self.member.generator
-        assert generator is not None
-        drawn = generator.get_state()
-        before = self.generators.states
+        before = self.generators.drawn
         with self.generators.in_use():
             batch = self.read(indices)
-        is_same = are_same_states(before, self.generators.states) and torch.equal(drawn, generator.get_state())
-        return batch, not is_same
+        return batch, self.generators.drawn != before
+
+
+class Noticing(TorchDispatchMode):  # type: ignore[misc]
+    """Notices whether anything is computed with tensors; new ones that an optimizer makes of constants do not count."""
+
+    has_computed = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.has_computed |= func.overloadpacket not in _NEW
+        return func(*args, **(kwargs or {}))
 
 
 class SampleLine:
@@ -125,7 +154,7 @@ class SampleLine:
 
 
 class EqualData:
-    """Gives data numbers, the same one to equal data. What was seen must stay alive."""
+    """Gives data numbers, the same one to equal data. What was seen must stay alive, and not change."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[Any, ...], int] = {}

@@ -31,16 +31,22 @@ class StackedModel:
         self.masks = DropoutMasks()
         self.take_losses(member)
         # Calls with other weights, and what forward may keep, must not reach the user's model.
-        self._template = copied(member.model, member.model)
-        self._whole = stacked_layers(self._template, "")
-        self._caller = _Caller(self._template)
+        self.template = copied(member.model, member.model)
+        self._whole = stacked_layers(self.template, "")
+        self._caller = _Caller(self.template)
         self._values: dict[str, Any] = {}
         self._index: Any = None
-        self._replace(self._template, "")
+        self._given: dict[str, Any] = {}
+        """Parameters and buffers by name, as the present call gives them to the model."""
+        self._replace(self.template, "")
 
     def take_losses(self, member: Member) -> None:
         """Compute the losses of a member from now on: that of one that has left may read values of its own."""
-        self._loss, self._sample_losses = member.loss, member.sample_losses
+        self._loss, self._sample_losses = member.watched_losses()
+
+    def runs_users_code(self, batch: Any) -> bool:
+        """Return whether the loss of a batch calls anything but known layers and the default loss."""
+        return self._loss is not cross_entropy or self._whole is None or not isinstance(batch[0], torch.Tensor)
 
     def losses(self, values: dict[str, Any], batch: Any, is_shared: bool, sizes: Sequence[int] | None) -> Any:
         """Return the loss of each member, (K,).
@@ -74,8 +80,8 @@ class StackedModel:
             The second is None where the loss is not the default one.
         """
         self._values, self.masks.sizes = values, None
-        modes = [(module, module.training) for module in self._template.modules()]
-        self._template.eval()
+        modes = [(module, module.training) for module in self.template.modules()]
+        self.template.eval()
         try:
             with torch.no_grad():
                 if self._loss is cross_entropy:
@@ -115,13 +121,21 @@ class StackedModel:
     def _mapped(self, function: LossFunction, batch: Any, is_shared: bool) -> Any:
         leaves, structure = _pytree.tree_flatten(batch)
         names = list(self._values)
-        buffers = [name for name, _ in self._template.named_buffers()]
+        buffers = [name for name, _ in self.template.named_buffers()]
+
+        held = frozenset(buffers)
 
         def one(index: Any, *parts: Any) -> Any:
             self._index = index
             inside = {f"model.{name}": value for name, value in zip(names, parts, strict=False)}
+            self._given = dict(zip(names, parts, strict=False))
             given = _pytree.tree_unflatten(parts[len(names) :], structure)
             result = functional_call(self._caller, inside, (function, given))
+            for name, value in zip(names, parts, strict=False):
+                if name not in held and inside[f"model.{name}"] is not value:
+                    raise UsageError(
+                        f"loss() or forward() replaces parameter {name!r}: change it in place, or train it"
+                    )
             return result, tuple(inside[f"model.{name}"] for name in buffers)
 
         dims = [None if is_shared or not isinstance(leaf, torch.Tensor) else 0 for leaf in leaves]
@@ -133,8 +147,11 @@ class StackedModel:
             warnings.filterwarnings("ignore", message="There is a performance drop because we have not yet impl")
             result, after = mapped(index, *values, *leaves)
         for name, value in zip(buffers, after, strict=True):
-            if value.data_ptr() != self._values[name].data_ptr():  # forward has put a new tensor in the buffer's place
-                self._values[name].copy_(value.detach())
+            own = self._values[name]
+            if value.data_ptr() != own.data_ptr():  # forward has put a new tensor in the buffer's place
+                if value.shape != own.shape or value.dtype != own.dtype:
+                    raise UsageError(f"loss() or forward() gives buffer {name!r} another shape or dtype: keep both")
+                own.copy_(value.detach())
         return result
 
     def _replace(self, module: Any, name: str) -> None:
@@ -145,16 +162,18 @@ class StackedModel:
         """
         layers = stacked_layers(module, name)
         if layers is not None and (len(layers) > 1 or type(module) in (*DROPOUTS, *NORMS)):
-            module.forward = self._stacked_forward(module.forward, layers, is_norm=type(module) in NORMS)
+            module.forward = self._stacked_forward(module.forward, layers, _Held(module, name), type(module) in NORMS)
             return
         for key, child in module.named_children():
             self._replace(child, f"{name}.{key}" if name else key)
 
     def _stacked_forward(
-        self, own: Callable[..., Any], layers: list[StackedLayer], *, is_norm: bool = False
+        self, own: Callable[..., Any], layers: list[StackedLayer], held: _Held, is_norm: bool
     ) -> Callable[..., Any]:
         def forward(x: Any) -> Any:
             if is_norm and not torch.is_autocast_enabled(x.device.type):
+                return own(x)
+            if not held.are(self._given):  # a loss calls it with other weights, as by functional_call
                 return own(x)
             try:
                 return _Rows.apply(x, self._index, lambda rows, is_shared: self._run(layers, rows, is_shared))
@@ -190,6 +209,23 @@ class _Caller(nn.Module):  # type: ignore[misc]
         return function(self.model, batch)
 
 
+class _Held:
+    """The parameters and buffers of a part of the model."""
+
+    def __init__(self, module: Any, name: str) -> None:
+        start = f"{name}." if name else ""
+        self._places = [
+            (part, kind, key, f"{start}{inner}.{key}" if inner else f"{start}{key}")
+            for inner, part in module.named_modules()
+            for kind in ("_parameters", "_buffers")
+            for key in vars(part)[kind]
+        ]
+
+    def are(self, given: dict[str, Any]) -> bool:
+        """Return whether they are tensors of these names; a name of a tensor with several is perhaps not among them."""
+        return all(vars(part)[kind].get(key) is given[name] for part, kind, key, name in self._places if name in given)
+
+
 class _Rows(torch.autograd.Function):  # type: ignore[misc]
     """A call inside ``vmap`` that computes the rows of all members by itself."""
 
@@ -205,6 +241,14 @@ class _Rows(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Any, index: Any, run: Callable[[Any, bool], Any]) -> tuple[Any, int]:
-        """Return the rows. The index of the member is an argument because this is called only where one is batched."""
+        """Return the rows. The index of the member is an argument because this is called only where one is batched.
+
+        Raises:
+            UsageError: this is another ``vmap``, of the loss itself.
+        """
         at = in_dims[0]
+        if in_dims[1] is None:
+            raise UsageError(
+                "its model or loss calls layers inside torch.func.vmap: call them once for all samples of a batch"
+            )
         return run(x if at is None else x.movedim(at, 0), at is None), 0

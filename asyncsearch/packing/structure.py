@@ -19,15 +19,22 @@ from asyncsearch.packing.update_rules import RULES
 _OWN = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
 """Attributes of a module that hold its parts, which are compared by themselves; hooks are refused elsewhere."""
 
+_layers: dict[int, str] = {}
+"""The layers of the two models that are being compared: their ids, and their names."""
+_compared: set[tuple[int, int]] = set()
+"""Modules that are being compared, by their ids."""
 _PROTOCOL = 4
 """The protocol of pickle that says what an object without a comparison of its own consists of."""
 
 
 def difference_between(one: Member, other: Member) -> str | None:
     """Return how two members differ where they may not: in all but weights, buffers and numbers of the optimizer."""
-    for words in _differences(one, other):
-        return words
-    return None
+    layers = {id(module): name for member in (one, other) for name, module in member.model.named_modules()}
+    _layers.update(layers)
+    try:
+        return next(_differences(one, other), None)
+    finally:
+        _layers.clear()
 
 
 def _differences(one: Member, other: Member) -> Iterator[str]:
@@ -127,8 +134,9 @@ def is_same(one: Any, other: Any) -> bool:
         return is_same(*parts)
     if isinstance(one, functools.partial):
         return is_same((one.func, one.args, one.keywords), (other.func, other.args, other.keywords))
-    if isinstance(one, torch.nn.Module):
-        return True  # a submodule, which is compared under its own name
+    if isinstance(one, torch.nn.Module):  # a layer, which is compared under its own name, or what a list hides
+        name = _layers.get(id(one))
+        return (name is not None and name == _layers.get(id(other))) or _is_equal_module(one, other)
     compares: Any = type(one).__eq__
     try:
         if isinstance(one, np.ndarray):
@@ -141,7 +149,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def is_equal(one: Any, other: Any) -> bool:
-    """Return whether two values mean the same: as ``is_same``, with all that is in modules."""
+    """Return whether two values mean the same, also where mappings and lists are no attributes of modules."""
     if one is other:
         return True
     if isinstance(one, torch.nn.Module) and isinstance(other, torch.nn.Module):
@@ -154,13 +162,20 @@ def is_equal(one: Any, other: Any) -> bool:
 
 
 def _is_equal_module(one: Any, other: Any) -> bool:
-    mine, theirs = dict(one.named_modules()), dict(other.named_modules())
-    if list(mine) != list(theirs):
-        return False
-    if any(True for name in mine for _ in _module_differences(name, mine[name], theirs[name])):
-        return False
-    tensors = [[*module.parameters(), *module.buffers()] for module in (one, other)]
-    return len(tensors[0]) == len(tensors[1]) and all(map(is_same, *tensors))
+    pair = id(one), id(other)
+    if pair in _compared:  # a layer that knows the one above it
+        return True
+    _compared.add(pair)
+    try:
+        mine, theirs = dict(one.named_modules()), dict(other.named_modules())
+        if list(mine) != list(theirs):
+            return False
+        if any(True for name in mine for _ in _module_differences(name, mine[name], theirs[name])):
+            return False
+        tensors = [[*module.parameters(), *module.buffers()] for module in (one, other)]
+        return len(tensors[0]) == len(tensors[1]) and all(map(is_same, *tensors))
+    finally:
+        _compared.discard(pair)
 
 
 def _captured(function: types.FunctionType) -> list[Any]:

@@ -20,16 +20,14 @@ from dataclasses import replace
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.events import PackCompiled
 from asyncsearch.packing.evaluation import metrics_together
-from asyncsearch.packing.graphed_passes import CudaGraphs
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
 from asyncsearch.packing.shared_samples import EqualData, PackedUnit, SampleLine, UnitSeeds, sample_lines
 from asyncsearch.packing.step_failures import FailedStep
-from asyncsearch.packing.trainer_refusals import member_of, why_not_together
-from asyncsearch.packing.unit_compiler import UnitCompiler
+from asyncsearch.packing.trainer_refusals import has_own_hooks, is_member_of, member_of, why_not_together
 from asyncsearch.packing.unit_terms import UnitTerms
+from asyncsearch.trainers.turns import end_turn, leave_states
 from asyncsearch.trainers.unit_errors import fail
 
 
@@ -50,9 +48,8 @@ class PackedTrainers:
             raise UsageError(f"These trainers cannot be packed: {words}.")
         self.trainers: list[Any] = []
         self._members: dict[int, Member] = {}
-        self._pack = Pack([], CudaGraphs())
+        self._pack = Pack([])
         self._equal = EqualData()
-        self._compiling = UnitCompiler()
         self._terms = UnitTerms(self._pack, type(trainers[0]))
         self.join(*trainers)
 
@@ -64,22 +61,22 @@ class PackedTrainers:
         self.trainers += trainers
 
     def leave(self, *trainers: Any) -> None:
-        """Let trainers out, as they are after their last unit."""
-        self._pack.leave_together([self._members.pop(id(trainer)) for trainer in trainers])
+        """Let trainers out, between two units: what counts is what each has."""
+        self._pack.forget([self._members.pop(id(trainer)) for trainer in trainers], is_between=True)
         self.trainers = [one for one in self.trainers if id(one) in self._members]
         self._equal = EqualData()  # it knows data by their ids, and those of the trainers that left may end
 
-    def load(self, trainer: Any) -> None:
-        """Take the state of a trainer anew, after its ``load``; its ``update`` needs nothing."""
-        self._pack.reload(self._members[id(trainer)])
-
     def train(self) -> None:
-        """Train each trainer by one unit; afterwards ``evaluate`` and ``save`` of each are as after its own unit."""
+        """Train each trainer by one unit; afterwards ``evaluate`` and ``save`` of each are as after its own unit.
+
+        Between units the trainers own their state, whatever code has changed it: it is taken anew.
+        """
+        end_turn()
+        self._retake()
         seeds = UnitSeeds()
         units = [PackedUnit(trainer, self._members[id(trainer)], seeds) for trainer in self.trainers]
         failed = self._step_through(units)
         self._pack.sync()
-        self._compiling.unit_over(self._pack, units)
         for unit in units:
             if unit in failed:
                 if unit.error is None:
@@ -89,14 +86,19 @@ class PackedTrainers:
                 self._pack.join(unit.member)
             else:
                 unit.trainer.samples = unit.start + unit.size
+                leave_states(unit.trainer, unit.generators.left)
 
     def evaluate(self) -> list[Mapping[str, Any]]:
         """Return the metrics of each trainer after a unit, as its own ``evaluate`` does, within rounding."""
-        return metrics_together(self.trainers, self._members, self._pack, self._equal, self._terms.has_loss_as_trained)
+        found = self.evaluated()
+        for one in found:
+            if isinstance(one, Exception):
+                raise one
+        return [one for one in found if not isinstance(one, Exception)]
 
-    def compiled(self) -> PackCompiled | None:
-        """Return the compiled step that the last unit used; None: it used none."""
-        return self._compiling.used(self._pack)
+    def evaluated(self) -> list[Mapping[str, Any] | Exception]:
+        """Return the metrics of each trainer after a unit, or the error of its ``evaluate``."""
+        return metrics_together(self.trainers, self._members, self._pack, self._equal, self._terms.has_loss_as_trained)
 
     def unfit(self) -> list[tuple[Any, str]]:
         """Return the trainers that train by themselves whomever they are with, and why; known after a unit."""
@@ -112,6 +114,18 @@ class PackedTrainers:
         """Return sentences about what trains as one computation, and why the rest does not."""
         return self._pack.describe()
 
+    def _retake(self) -> None:
+        """Take the trainers as they are: their own code may have changed anything since the last unit."""
+        for trainer in self.trainers:
+            member = self._members[id(trainer)]
+            if not is_member_of(member, trainer):
+                self._members[id(trainer)] = replace(member_of(trainer), by_itself=member.by_itself)
+            elif member.watch is not None:
+                member.watch.renew()
+        if any(map(has_own_hooks, self.trainers)):
+            self._equal = EqualData()
+        self._pack.retake([self._members[id(trainer)] for trainer in self.trainers])
+
     def _step_through(self, units: Sequence[PackedUnit]) -> list[PackedUnit]:
         """Make the steps of a unit; return the units of those that could not be computed together."""
         running, waiting, failed = sample_lines(units, self._equal), list[Member](), list[PackedUnit]()
@@ -122,7 +136,11 @@ class PackedTrainers:
             waiting += over
             running = left
             for line in running:
-                self._follow(line)
+                failed += self._follow(line)
+                line.units = [unit for unit in line.units if unit not in failed]
+            running = [line for line in running if line.units]
+            if not running:
+                break
             failed += self._step(running, units if is_first else ())
             is_first = False
             for line in running:
@@ -130,17 +148,27 @@ class PackedTrainers:
         self._pack.join(*waiting)
         return failed
 
-    def _follow(self, line: SampleLine) -> None:
-        """Apply the values at this fraction of the unit; only those that are sequences change after its beginning."""
+    def _follow(self, line: SampleLine) -> list[PackedUnit]:
+        """Apply the values at this fraction of the unit; return the units that must be trained by themselves.
+
+        Only values that are sequences change after its beginning.
+        """
+        failed = []
         for unit in line.units:
             trainer = unit.trainer
             if line.fraction and not trainer.trial.has_sequences:
                 continue
-            trainer._follow(line.fraction)
+            is_away = line.fraction > 0 and self._pack.is_in_stack(unit.member)
+            words = unit.follow(line.fraction) if is_away else trainer._follow(line.fraction)
             unit.member.clip_grad_norm = trainer._largest_norm()
-            if trainer.opt is not unit.member.optimizer:
-                # Another class of optimizer, which begins with an empty state.
+            has_other = trainer.opt is not unit.member.optimizer
+            if is_away and (words or has_other or not self._pack.is_current(unit.member)):
+                unit.member.by_itself = words or unit.member.by_itself
+                self._pack.forget([unit.member])
+                failed.append(unit)
+            elif has_other:  # of another class, which begins with an empty state
                 unit.member, unit.is_moved = self._replace(trainer), line.fraction > 0
+        return failed
 
     def _step(self, lines: Sequence[SampleLine], first: Sequence[PackedUnit]) -> list[PackedUnit]:
         """Make a step of the units of some lines, the first one of some units; return those that have failed."""
@@ -148,7 +176,6 @@ class PackedTrainers:
         batches = {unit.member: batch for unit, batch in found}
         if first:
             self._terms.begin(first, batches)
-            self._compiling.begin(self._pack, self.trainers)
         self.has_stepped = True
         failures = self._pack.step_possible([batches[member] for member in self._pack.members])
         for unit, _ in found:
@@ -166,9 +193,9 @@ class PackedTrainers:
         return found
 
     def _replace(self, trainer: Any) -> Member:
-        """Let a trainer go on with the optimizer that it has now, and the weights and generator of the pack."""
+        """Let a trainer go on with the optimizer that it has now; its own model has its weights."""
         former = self._members[id(trainer)]
-        self._pack.leave(former)
+        self._pack.forget([former])
         member = self._members[id(trainer)] = replace(
             member_of(trainer),
             generator=former.generator,

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.events import PackCompiled
 from asyncsearch.packing.torch_units import PackedTrainers
 from asyncsearch.packing.trainer_refusals import why_not_together
-from asyncsearch.trainers.unit_errors import train_or_fail
+from asyncsearch.trainers.unit_errors import evaluated, train_or_fail
 
 _refused: dict[type, str] = {}
 """Trainer classes that were last trained one after another, with the reason."""
@@ -18,8 +17,6 @@ _in_turn: dict[type, str] = {}
 """Trainer classes that have trained together in this process, with why not all of their last pack were alike."""
 _printed: set[tuple[type, str]] = set()
 """What was said in this process."""
-_compiled: dict[type, PackCompiled | None] = {}
-"""Trainer classes that have trained together in this process, with the compiled step that their last pack used."""
 
 
 def train_pack(trainers: Sequence[Any]) -> None:
@@ -53,7 +50,7 @@ def _train(pack: PackedTrainers, trainers: Sequence[Any]) -> None:
     pack.train()
     _note_refusals(pack)
     kind = type(trainers[0])
-    _compiled[kind], _in_turn[kind] = pack.compiled(), "" if _refused[kind] else pack.apart()
+    _in_turn[kind] = "" if _refused[kind] else pack.apart()
 
 
 def _train_in_turn(trainers: Sequence[Any]) -> None:
@@ -72,11 +69,6 @@ def in_turn_of(kind: type) -> str:
     return _in_turn.get(kind, "")
 
 
-def compiled_of(kind: type) -> PackCompiled | None:
-    """Return the compiled step that the last pack of a class used; None: it used none."""
-    return _compiled.get(kind)
-
-
 def let_out(trainer: Any, pack: PackedTrainers | None = None) -> None:
     """Let a trainer out of any pack but this one: what that has of its state would be older than what it trains now."""
     former = getattr(trainer, "_pack", None)
@@ -86,17 +78,17 @@ def let_out(trainer: Any, pack: PackedTrainers | None = None) -> None:
         del trainer._pack
 
 
-def evaluate_pack(trainers: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return the metrics of each trainer, all of whom ``train_pack`` has just trained."""
-    found: dict[int, Mapping[str, Any]] = {}
+def evaluate_pack(trainers: Sequence[Any]) -> list[Mapping[str, Any] | Exception]:
+    """Return the metrics of each trainer, all of whom ``train_pack`` has just trained, or its error."""
+    found: dict[int, Mapping[str, Any] | Exception] = {}
     for trainer in trainers:
         pack: PackedTrainers | None = getattr(trainer, "_pack", None)
         if id(trainer) in found:
             continue
         if pack is None:
-            found[id(trainer)] = trainer.evaluate()
+            found[id(trainer)] = evaluated(trainer)
         else:
-            found |= {id(one): metrics for one, metrics in zip(pack.trainers, pack.evaluate(), strict=True)}
+            found |= {id(one): metrics for one, metrics in zip(pack.trainers, pack.evaluated(), strict=True)}
     return [found[id(trainer)] for trainer in trainers]
 
 

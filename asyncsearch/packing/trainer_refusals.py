@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from asyncsearch.packing.loss_reads import has_default_loss
+from asyncsearch.packing.loss_reads import LossWatch, has_default_loss, reads_of
 from asyncsearch.packing.member import Member, cross_entropy
 from asyncsearch.packing.refusals import conflict
 from asyncsearch.trainers.torch import TorchTrainer
 
 _OWN_METHODS = ("step", "train", "autocast", "_train_batch", "_fetched", "_batch", "_moved")
 """What a pack does itself: an overridden one would not be called as its author expects."""
+_HOOKS = ("update", "evaluate", "metrics", "save", "load")
 _INSTEAD = {"autocast": "set precision to 'float16' or 'bfloat16', or enter torch.autocast in loss()"}
 """What to do in place of some of them."""
 
@@ -49,6 +50,25 @@ def _class_refusal(trainer: Any) -> str | None:
     return None
 
 
+def has_own_hooks(trainer: Any) -> bool:
+    """Return whether code of the user runs between the units of a trainer, other than that of its model and loss."""
+    kind = type(trainer)
+    return any(getattr(kind, name) is not getattr(TorchTrainer, name) or name in vars(trainer) for name in _HOOKS)
+
+
+def is_member_of(member: Member, trainer: Any) -> bool:
+    """Return whether a member is what ``member_of`` would return for a trainer now."""
+    is_loss = member.loss is cross_entropy if has_default_loss(trainer) else member.loss == trainer.loss
+    return (
+        is_loss
+        and member.model is trainer.net
+        and member.optimizer is trainer.opt
+        and member.precision == trainer.precision
+        and member.scaler is (trainer.scaler if trainer.scaler.is_enabled() else None)
+        and member.sample_losses == getattr(trainer, "sample_losses", None)
+    )
+
+
 def member_of(trainer: Any) -> Member:
     """Return a trainer's model and optimizer as a member of a pack."""
     is_default = has_default_loss(trainer)
@@ -62,6 +82,6 @@ def member_of(trainer: Any) -> Member:
         precision=trainer.precision,
         scaler=trainer.scaler if trainer.scaler.is_enabled() else None,
         hp=trainer.hp,
-        # A loss that reads a value which changes would go on with the first one.
-        may_be_recorded=trainer.cuda_graphs and (is_default or not trainer.trial.has_sequences),
+        keeps_grads=has_own_hooks(trainer),
+        watch=None if is_default else LossWatch(trainer, reads_of(type(trainer))),
     )

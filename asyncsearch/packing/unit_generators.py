@@ -1,18 +1,24 @@
-"""The global generators, in the states that they would have if a member of a pack trained alone."""
+"""The global generators, in the states that they would have if a member of a pack trained alone.
+
+Members that begin a unit with equal seeds find the generators of Python and numpy in equal states, and so do not have
+to set them: the process keeps the states of the beginning of the unit. Whoever draws from them gets states of its own,
+and the process its former ones again.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-_drawing: set[type] = set()
-"""Classes of trainers whose model or loss has drawn from another generator than torch's in this process."""
+_WORDS = 624
+"""Words of the state of the Mersenne Twister."""
 
 
 def states() -> Any:
@@ -37,67 +43,82 @@ def put_states(found: Any) -> None:
     torch.set_rng_state(cpu)
 
 
-def are_same_states(one: Any, other: Any) -> bool:
-    """Return whether nothing was drawn between two results of ``states``."""
-    (python, numpy, cpu), (python_after, numpy_after, cpu_after) = one, other
-    return python == python_after and all(map(np.array_equal, numpy, numpy_after)) and torch.equal(cpu, cpu_after)
+def outside_states() -> tuple[Any, ...]:
+    """Return what tells whether anything was drawn outside torch: ``states`` takes longer than many a step."""
+    return random.getstate(), _words_of_numpy()
 
 
-def draws_outside_torch(before: Any) -> bool:
-    """Return whether a generator of Python or of numpy was drawn from since ``states`` returned this."""
-    return not are_same_states(before, (*states()[:2], before[2]))
+def put_outside_states(found: tuple[Any, ...]) -> None:
+    """Set what ``outside_states`` has returned, where it is another one now."""
+    python, numpy = outside_states()
+    if python != found[0]:
+        random.setstate(found[0])
+    if numpy != found[1]:
+        words = np.frombuffer(found[1], dtype=np.uint32)
+        np.random.set_state(("MT19937", words[:_WORDS], int(words[_WORDS]), 0, 0.0))  # noqa: NPY002
+
+
+def _words_of_numpy() -> bytes:
+    """Return the state of numpy's generator, and its place in it."""
+    address = np.random.mtrand._rand._bit_generator.ctypes.state_address
+    return ctypes.string_at(address, 4 * (_WORDS + 1))
 
 
 class UnitGenerators:
     """Those of one trainer in one unit."""
 
-    def __init__(self, kind: type, generator: Any, begin: Callable[[], Any]) -> None:
+    def __init__(self, generator: Any, begin: Callable[[], Any], *, is_at_home: bool) -> None:
         """Begin a unit.
 
         Args:
-            kind: the class of the trainer.
             generator: of its member; it stands in for torch's on the device.
             begin: returns the states of the others at the beginning of the unit; called where they are needed.
+            is_at_home: whether the process has these states.
         """
-        self._begin = begin
-        self._kind, self._generator = kind, generator
-        self._steps = 0
+        self._begin, self._generator = begin, generator
+        self._is_at_home = is_at_home
 
     @functools.cached_property
     def states(self) -> Any:
         """Those of Python, of numpy, and of torch on the CPU, as this trainer has left them."""
         return self._begin()
 
-    def take(self) -> None:
-        """Take the present states of the process, after this trainer has trained by itself."""
-        self.states = states()
-        self._generator.set_state(_state_on(self._generator.device))
+    def left(self) -> Mapping[str, Any]:
+        """Return the states that the trainer has left, by the names of ``trainers.state.global_generators``."""
+        python, numpy, cpu = self.states
+        found = {"python generator": python, "numpy generator": numpy, "torch generator": cpu}
+        device, own = self._generator.device, self._generator.get_state()
+        if device.type == "cpu":
+            return found | {"torch generator": own}
+        index = torch.cuda.current_device() if device.index is None else device.index
+        every = torch.cuda.get_rng_state_all()
+        return found | {"cuda generator": [own if number == index else one for number, one in enumerate(every)]}
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Draw from those of this trainer."""
-        put_states(self.states)
-        with drawing_from(self._generator):
-            yield
-        self.states = states()
-
-    @contextlib.contextmanager
-    def in_use_for_step(self) -> Iterator[None]:
-        """Draw from those of this trainer in a step that computes it alone.
-
-        To set all takes longer than many a step. So that is done in the steps 1, 2, 4, 8 and so on of a unit, and in
-        all once trainers of this class have drawn; in the others, only torch's is set.
-        """
-        self._steps += 1
-        if self._kind not in _drawing and self._steps & (self._steps - 1):
+        """Draw from those of this trainer; the process has its own again afterwards."""
+        home = outside_states()
+        if not self._is_at_home:
+            put_states(self.states)
+        try:
             with drawing_from(self._generator):
                 yield
-            return
-        before = self.states
-        with self.in_use():
-            yield
-        if not are_same_states(before, self.states):
-            _drawing.add(self._kind)
+        finally:
+            if not self._is_at_home or outside_states() != home:
+                self._is_at_home = False
+                self.states = states()
+                put_outside_states(home)
+
+    @property
+    def drawn(self) -> tuple[Any, ...]:
+        """What tells whether this trainer has drawn anything between two calls."""
+        own = self._generator.get_state().numpy().tobytes()
+        return (own,) if self._is_at_home else (own, *_compared(self.states))
+
+
+def _compared(found: Any) -> tuple[Any, ...]:
+    python, numpy, cpu = found
+    return python, numpy[1].tobytes(), numpy[2:], cpu.numpy().tobytes()
 
 
 @contextlib.contextmanager

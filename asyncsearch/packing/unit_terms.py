@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.loss_reads import LossReads, LossTerms, as_before
+from asyncsearch.packing.loss_reads import LossTerms, ReadsDifferError, as_before, reads_of
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
 from asyncsearch.packing.probe import does_padding_count, why_not
@@ -29,8 +29,6 @@ from asyncsearch.trainers.unit_errors import is_of_all
 _MOST_TRIED = 4
 """Members of which copies are trained: more of them would find nothing else."""
 _MOST_KNOWN = 1024
-_reads: dict[type, LossReads] = {}
-"""What the losses of each class of trainers have read in this process."""
 _traps: dict[tuple[type, Hashable], str] = {}
 """Structures of which copies were trained in this process, with what prevents packing; empty: nothing."""
 _paddings: dict[tuple[type, Hashable], str | None] = {}
@@ -46,13 +44,14 @@ class UnitTerms:
 
     def __init__(self, pack: Pack, kind: type) -> None:
         self._pack, self._kind = pack, kind
-        self._losses = LossTerms(_reads.setdefault(kind, LossReads()))
+        self._losses = LossTerms(reads_of(kind))
 
     def begin(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> None:
         """Group members; ``batches`` has the first one of the unit for each."""
-        self._pack.regroup(anew=self._set(units, batches))
+        if self._set(units, batches):
+            self._pack.regroup()
         if [stack for stack in self._pack.stacks() if not self._can_train(stack, units[0].trainer, batches)]:
-            self._pack.regroup(anew=True)
+            self._pack.regroup()
 
     def has_loss_as_trained(self, trainer: Any) -> bool:
         """Return whether all that the loss of a trainer is known to read is as at the beginning of its unit."""
@@ -60,6 +59,8 @@ class UnitTerms:
 
     def note_trap(self, step: FailedStep) -> None:
         """Let members train by themselves, and those of their structure in later packs if it is due to that."""
+        if isinstance(step.error, ReadsDifferError):
+            return  # from the next unit on, they are no longer one computation
         for member in step.members:
             member.by_itself = step.words
         if isinstance(step.error, UsageError):

@@ -237,6 +237,8 @@ _KEYS = {
     kind: tuple(dict.fromkeys("betas" if name in ("beta1", "beta2") else name for name in rule.options))
     for kind, rule in RULES.items()
 }
+OPTION_KEYS = {kind: frozenset(keys) for kind, keys in _KEYS.items()}
+"""The settings of a parameter group that may differ from member to member, and that are read at each step."""
 _READERS: dict[type[Any], Callable[[Mapping[str, Any]], tuple[Any, ...]]] = {
     kind: operator.itemgetter(*keys) for kind, keys in _KEYS.items()
 }

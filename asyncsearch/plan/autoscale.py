@@ -2,8 +2,9 @@
 
 The higher a rung, the fewer trials train and the longer each, so that workers are free for those that are left (A
 System for Massively Parallel Hyperparameter Tuning, section 5.2). What k workers gain is measured on the study's own
-gangs, for each structure of a model apart. Until then an analytic prior says it, as in Paleo (Qi, Sparks, Talwalkar
-2017): a unit takes its computation, which the workers share, and the sums of its gradients in a ring.
+gangs, for each structure of a model apart: by trials that trained on k and on fewer, as trials differ in what a unit of
+them costs. Until then an analytic prior says it, as in Paleo (Qi, Sparks, Talwalkar 2017): a unit takes its
+computation, which the workers share, and the sums of its gradients in a ring.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _START_S = 2.0
 """Seconds to start a gang, before one was measured."""
 _KEPT = 15
 """So many of the last measures are kept of each number of workers; their median counts."""
+_OWN = 3
+"""The same for each trial that is not finished."""
 
 
 class Autoscale(msgspec.Struct, frozen=True):
@@ -69,6 +72,24 @@ class Volume(msgspec.Struct, frozen=True):
         return self.steps * (sent + 2 * (size - 1) * LATENCY_S)
 
 
+class OwnUnits(msgspec.Struct):
+    """How long the last units of one trial took, on one kind of device."""
+
+    device: str = ""
+    unit_s: dict[int, list[float]] = {}
+    """Workers -> seconds of the last units."""
+
+    def note(self, device: str, size: int, seconds: float) -> None:
+        """Take in the time of a unit; those on another device say nothing any more."""
+        if device != self.device:
+            self.device, self.unit_s = device, {}
+        self.unit_s[size] = [*self.unit_s.get(size, ()), seconds][-_OWN:]
+
+    def on(self, device: str) -> dict[int, float]:
+        """Return workers -> median seconds of a unit on a device."""
+        return {size: median(times) for size, times in self.unit_s.items()} if device == self.device else {}
+
+
 class KnownSpeed(msgspec.Struct):
     """How fast gangs train what has one structure on one kind of device: facts of the study's own trainings."""
 
@@ -78,10 +99,52 @@ class KnownSpeed(msgspec.Struct):
     """Workers -> seconds from the assignment to the end of the first unit, of the last trainings."""
     volume: Volume | None = None
     """What the workers tell each other; None: the trainer does not know."""
+    ratios: dict[int, list[float]] = {}
+    """Workers -> how many times as long as on ``workers_per_trial`` a unit of one and the same trial took."""
 
-    def note_unit(self, size: int, seconds: float) -> None:
-        """Take in the time of a unit."""
+    def note_unit(self, size: int, seconds: float, base: int, own: Mapping[int, float]) -> None:
+        """Take in the time of a unit.
+
+        Args:
+            size: workers of the trial.
+            seconds: that the unit took.
+            base: ``workers_per_trial``.
+            own: workers -> seconds of earlier units of the same trial.
+        """
         self.unit_s[size] = [*self.unit_s.get(size, ()), seconds][-_KEPT:]
+        if size == base:
+            for other, other_s in own.items():
+                self._note_ratio(other, other_s, seconds, base)
+            return
+        known = [other for other in sorted(own) if other < size and self.ratio(base, other) is not None]
+        if known:
+            self._note_ratio(size, seconds, own[known[0]] / (self.ratio(base, known[0]) or 1.0), base)
+
+    def _note_ratio(self, size: int, seconds: float, alone_s: float, base: int) -> None:
+        if size > base and alone_s > 0:
+            self.ratios[size] = [*self.ratios.get(size, ()), seconds / alone_s][-_KEPT:]
+
+    def ratio(self, base: int, size: int) -> float | None:
+        """Return how many times as long as on ``base`` workers a unit takes on others; None: no trial shows it."""
+        return 1.0 if size == base else median(self.ratios[size]) if size in self.ratios else None
+
+    def like(self, base: int) -> dict[int, float]:
+        """Return workers -> seconds of a unit of a trial in the middle; empty: none trained on ``base``."""
+        if base not in self.unit_s:
+            return {}
+        alone_s = median(self.unit_s[base])
+        return {base: alone_s} | {size: alone_s * median(found) for size, found in self.ratios.items()}
+
+    def pace(self, base: int, own: Mapping[int, float]) -> float | None:
+        """Return how many times as long as of a trial in the middle a unit of one takes; None: its own do not show it.
+
+        Args:
+            base: ``workers_per_trial``.
+            own: workers -> seconds of units of that trial.
+        """
+        like = self.like(base)
+        found = next((size for size in sorted(own) if like.get(size)), None)
+        return None if found is None else own[found] / like[found]
 
     def note_first(self, size: int, seconds: float) -> None:
         """Take in the time from an assignment to the end of its first unit."""
@@ -121,14 +184,19 @@ class Sized(NamedTuple):
 
 
 def seconds_at(known: KnownSpeed, base: int, size: int) -> float | None:
-    """Return the seconds of a unit on so many workers, measured or expected; None: none was measured on ``base``."""
-    measured = known.measured
-    if size in measured or base not in measured:
-        return measured.get(size)
-    return measured[base] * base / size + _overhead(known, measured, base, size)
+    """Return the seconds of a unit of a trial in the middle on so many workers, measured or expected.
+
+    None: none was measured on ``base``, nor on so many.
+    """
+    like = known.like(base)
+    if not like:
+        return known.measured.get(size)
+    return like[size] if size in like else like[base] * base / size + _overhead(known, like, base, size)
 
 
-def choose_size(scale: Autoscale, known: KnownSpeed, base: int, spare: int, units: int) -> Sized | None:
+def choose_size(
+    scale: Autoscale, known: KnownSpeed, base: int, spare: int, units: int, own: Mapping[int, float]
+) -> Sized | None:
     """Return how many workers a training gets; None: ``base``, since no more are free or worth it.
 
     Args:
@@ -137,13 +205,18 @@ def choose_size(scale: Autoscale, known: KnownSpeed, base: int, spare: int, unit
         base: workers that every training gets.
         spare: workers that it may have in all.
         units: units that it trains.
+        own: workers -> seconds of units that it has trained. While there are none, it gets no more workers than others
+            have shown what they gain by: else it would train on more, and never be compared with itself.
     """
-    alone = seconds_at(known, base, base)
-    if alone is None:
+    median_s, pace = seconds_at(known, base, base), known.pace(base, own)
+    if median_s is None:
         return None
+    alone = median_s * (pace or 1.0)
     for size in range(_most(scale, known, base, spare), base, -base):
-        unit_s = seconds_at(known, base, size)
-        if unit_s is None or efficiency(alone, unit_s, base, size) < scale.efficiency:
+        if pace is None and size > max(known.ratios, default=base):
+            continue
+        unit_s = (seconds_at(known, base, size) or 0.0) * (pace or 1.0)
+        if efficiency(alone, unit_s, base, size) < scale.efficiency:
             continue
         is_shorter = units * (alone - unit_s) > known.start_s(size)
         if is_shorter and _spent(known, size, units, unit_s) * scale.efficiency <= _spent(known, base, units, alone):
@@ -176,7 +249,7 @@ def _spent(known: KnownSpeed, size: int, units: int, unit_s: float) -> float:
 
 def _most(scale: Autoscale, known: KnownSpeed, base: int, spare: int) -> int:
     """Return the most workers to think of: where nothing is known of the volume, twice as many as were measured."""
-    tried = math.inf if known.volume is not None else 2 * max(known.measured, default=base)
+    tried = math.inf if known.volume is not None else 2 * max(known.ratios, default=base)
     most = int(min(spare, tried, math.inf if scale.max_size is None else scale.max_size))
     return most // base * base
 
@@ -199,7 +272,7 @@ def _overhead(known: KnownSpeed, measured: Mapping[int, float], base: int, size:
 def _reason(
     scale: Autoscale, known: KnownSpeed, alone: tuple[int, float], chosen: tuple[int, float], units: int
 ) -> str:
-    source = "measured" if chosen[0] in known.measured else "expected"
+    source = "measured" if chosen[0] in known.ratios else "expected"
     found = efficiency(alone[1], chosen[1], alone[0], chosen[0])
     words = "1 unit takes" if units == 1 else f"{units} units take"
     return (

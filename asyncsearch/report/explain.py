@@ -24,7 +24,7 @@ from asyncsearch.events import CheckpointFailed, LearnedPacked, PackMeasured, Pa
 from asyncsearch.ids import NodeKey, TrialId, trial_name, worker_name
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
-from asyncsearch.nonfinite import finite
+from asyncsearch.nonfinite import finite, unspell
 from asyncsearch.plan.pack_groups import Grouping, group_of
 from asyncsearch.report.formatting import cut, duration, many, number
 from asyncsearch.report.pack_sentences import of_others_packs, of_pack
@@ -33,6 +33,7 @@ from asyncsearch.trial import TrialState
 
 WIDTH = 100
 _LAST_LINES = 12
+_NAMED_METRICS = 6
 
 
 def explain(
@@ -76,6 +77,8 @@ class _Story:
         self._timed: dict[str, PacksTimed] = {}
         """What other studies have timed, by structure."""
         self._values: dict[TrialId, tuple[int, float | None]] = {}  # the last report of each trial
+        self._others: dict[str, float] = {}
+        """What the trial itself last reported besides the study's metric."""
         self._firsts: dict[TrialId, int | None] = {}  # the first target of each trial, which differs between brackets
         self._rungs: dict[tuple[int | None, int], dict[TrialId, float | None]] = {}
         """Values of the trials that paused or ended at a resource, by first target and resource."""
@@ -90,6 +93,9 @@ class _Story:
             self._began_s = record.t
         when = duration(record.t - self._began_s)
         for report in self._projection.add(record):
+            if report.trial == self._trial:
+                its = {name: unspell(value) for name, value in report.metrics.items()}
+                self._others |= {name: value for name, value in its.items() if name != self._metric}
             if self._metric in report.metrics:
                 self._values[report.trial] = (report.resource, finite(report.metrics[self._metric]))
         event = record.event
@@ -97,8 +103,8 @@ class _Story:
             self._packed.setdefault(event.node, set()).update(event.packed)
         if isinstance(event, PacksTimed):
             self._timed[event.group] = event
-        if isinstance(event, PackMeasured) and event.lease.number in self._packs:
-            self._add_sentence(when, of_pack(event))
+        if isinstance(event, PackMeasured) and event.lease.number in self._packs and (words := of_pack(event)):
+            self._add_sentence(when, words)
         if isinstance(event, CheckpointFailed) and event.lease.number + event.lane in self._leases:
             at = event.checkpoint.resource
             self._add_sentence(when, f"its checkpoint at {at} could not be stored: {event.error}")
@@ -191,12 +197,18 @@ class _Story:
         self._state = action.to
         reason = action.reason or "no reason was recorded"
         if action.to in (TrialState.PAUSED, TrialState.COMPLETED, TrialState.STOPPED):
-            reason += f"; its {self._metric} there: {number(value)}"
+            reason += f"; its {self._metric} there: {number(value)}{self._other_metrics()}"
         heading = _HEADINGS.get(action.to, "")
         self._add_sentence(when, reason if reason.startswith(heading.rstrip(": ") or " ") else f"{heading}{reason}")
         if action.detail.strip() not in ("", action.reason):
             for line in action.detail.rstrip().splitlines()[-_LAST_LINES:]:
                 self._lines.append(f"{'':12}| {''.join(char if char.isprintable() else ' ' for char in line)}")
+
+    def _other_metrics(self) -> str:
+        """Return ", accuracy 0.98, std 0.1 and 3 more": what the trial last reported besides the study's metric."""
+        named = [f", {name} {number(value)}" for name, value in self._others.items()]
+        more = len(named) - _NAMED_METRICS
+        return "".join(named[:_NAMED_METRICS]) + (f" and {more:,} more" if more > 0 else "")
 
     def _add_sentence(self, when: str, sentence: str) -> None:
         line = f"{when:>10}  {cut(sentence, 1000)}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
 
 from asyncsearch.actions import EndRun, MoveTrial
 from asyncsearch.events import DriverStarted, RunRequested
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.logs.reader import LogReader
 
 _SHORTEST_S, _LONGEST_S = 0.5, 5.0
 _LAST_LINES_S = 2.0
@@ -22,7 +22,7 @@ def follow(store: Store, trial: TrialId, wait: Callable[[float], None] = time.sl
     Polls twice a second while there are new lines, and ever less often, down to every 5 seconds, while there are none.
     """
     progress = _Progress(store, trial)
-    seen = 0
+    log = LogReader(store, trial_name(trial))
     pause_s = _SHORTEST_S
     while True:
         is_over = progress.is_over()
@@ -30,12 +30,13 @@ def follow(store: Store, trial: TrialId, wait: Callable[[float], None] = time.sl
             # The driver writes lines a moment later than it records that the trial has ended.
             wait(_LAST_LINES_S)
         new = 0
-        for line in islice(store.read_log(trial_name(trial)), seen, None):
+        for line in log.lines():
             new += 1
             yield line
         if is_over:
+            if log.unread:
+                yield f"... {log.unread} ..."
             return
-        seen += new
         pause_s = _SHORTEST_S if new else min(2 * pause_s, _LONGEST_S)
         wait(pause_s)
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from asyncsearch.events import PackCompiled, PackMeasured, PackMemory, PacksTimed
+from asyncsearch.events import PackMeasured, PackMemory, PacksTimed
 from asyncsearch.plan.packing import MAX_LANES
 from asyncsearch.report.cleaning_lines import size
 from asyncsearch.trainers.pack_probe import fastest, most_that_fit
 
 
 def of_pack(event: PackMeasured) -> str:
-    """Return what the runner of a pack has told."""
-    if not event.in_turn:
-        return _of_measures(event)
-    words = f"some of its pack step in turn, not as one computation: {event.in_turn}"
-    has_more = bool(event.seconds or event.refusal or event.memory or event.compiled)
-    return f"{_of_measures(event)}; {words}" if has_more else words
+    """Return what the runner of a pack has told; empty: nothing but what earlier versions told."""
+    words = f"some of its pack step in turn, not as one computation: {event.in_turn}" if event.in_turn else ""
+    has_more = bool(event.seconds or event.refusal or event.memory)
+    return "; ".join(filter(None, (_of_measures(event) if has_more else "", words)))
 
 
 def _of_measures(event: PackMeasured) -> str:
@@ -26,18 +24,8 @@ def _of_measures(event: PackMeasured) -> str:
             f"its pack asks for more memory than there is{_of_memory(event.memory)}; the others wait for these: write "
             f"pack={most}, or give the workers more memory"
         )
-    if event.compiled is not None and not event.seconds:
-        return of_compiled_step(event.compiled)
     times = ", ".join(f"{one.lanes} in {one.seconds:.3g} s" for one in event.seconds)
     return f"its pack was measured on {event.device}: a unit of {times}{_of_best(event)}{_of_memory(event.memory)}"
-
-
-def of_compiled_step(compiled: PackCompiled) -> str:
-    """Return what compiling the step of a pack has brought."""
-    return (
-        f"the step of its pack was compiled in {compiled.cost_s:.3g} s of CPU time, for up to {compiled.lanes} "
-        f"together: it takes {compiled.compiled_s * 1e3:.3g} ms in place of {compiled.eager_s * 1e3:.3g} ms"
-    )
 
 
 def _of_best(event: PackMeasured) -> str:

@@ -49,13 +49,12 @@ def log_lines(lines: Iterator[str]) -> Iterator[str]:
         yield f"{clock} {'!' if stream == 'E' else ' '} {printable(text, keep=chr(9))}"
 
 
-def csv_text(rows: Sequence[dict[str, Any]], default: str) -> str:
+def csv_text(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     r"""Return rows as CSV, one line each: a character that cannot be printed is written as ``\x1b``.
 
     Args:
-        default: heading of the only column if there is no row.
+        names: of the columns, in their order.
     """
-    names = list(dict.fromkeys(name for row in rows for name in row)) or [default]
     headings = {name: _escaped(name) for name in names}
     out = io.StringIO()
     writer = csv.DictWriter(out, list(headings.values()), lineterminator="\n")
@@ -64,9 +63,13 @@ def csv_text(rows: Sequence[dict[str, Any]], default: str) -> str:
     return out.getvalue().removesuffix("\n")
 
 
-def json_text(value: Any) -> str:
-    """Return JSON that is the same value for programs, and has no control characters for terminals."""
+def json_text(value: Any, encoding: str = "utf-8") -> str:
+    """Return JSON that is the same value for programs in an encoding, and has no control characters for terminals."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=2)
     if text.replace("\n", "").isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)

@@ -20,7 +20,6 @@ from asyncsearch.events import (
     CheckpointCommitted,
     CheckpointFailed,
     Outcome,
-    PackCompiled,
     PackMeasured,
     PackMemory,
     PackSeconds,
@@ -113,12 +112,6 @@ _PACK_MEMORY = messages(
     Codec(PackMemory, pb.PackMemory, "memory.", one=counts(), each=counts(), limit=counts(), limited_by=WORD),
     is_optional=True,
 )
-_PACK_COMPILED = messages(
-    Codec(
-        PackCompiled, pb.PackCompiled, "compiled.", lanes=counts(1, 2**16), eager_s=SPAN, compiled_s=SPAN, cost_s=SPAN
-    ),
-    is_optional=True,
-)
 _GANG = tuples(messages(Codec(GangMember, pb.GangMember, "gang.", worker=_WORKER, epoch=_EPOCH)), may_be_empty=True)
 _GANG_NOTE = Codec(GangNote, pb.GangNote, lease=_LEASE, rank=_LANE, key=NAME, value=TEXT)
 _LOG_LINE = Codec(LogLine, pb.LogLine, "lines.", time_s=TIME, text=LINE, is_stderr=PLAIN)
@@ -147,6 +140,7 @@ _FROM_WORKER = {
         checkpoint_resource=counts(is_optional=True),
         error=TEXT,
         error_kind=WORD,
+        unreported=METRICS,
     ),
     "pack_measured": Codec(
         PackMeasured,
@@ -156,7 +150,6 @@ _FROM_WORKER = {
         device=WORD,
         refusal=TEXT,
         memory=_PACK_MEMORY,
-        compiled=_PACK_COMPILED,
         in_turn=TEXT,
     ),
     "volume_measured": Codec(
@@ -205,7 +198,6 @@ class _AssignCodec(Codec):
         measured = tuple(_LANE.read("measured", count) for count in message.measured)
         gang = _GANG.read("gang", message.gang)
         more = {"measured": measured or UNSET, "is_open": message.is_open or UNSET, "gang": gang or UNSET}
-        more["units_to_come"] = message.units_to_come if message.HasField("units_to_come") else UNSET
         return Assign(msgspec.structs.replace(work, **more))
 
     def write(self, field: str, value: Any) -> pb.Assign:
@@ -213,8 +205,6 @@ class _AssignCodec(Codec):
         if not isinstance(value.work.measured, msgspec.UnsetType):
             written.measured.extend(value.work.measured)
         written.is_open = value.work.is_open is True
-        if not isinstance(value.work.units_to_come, msgspec.UnsetType):
-            written.units_to_come = value.work.units_to_come
         if not isinstance(value.work.gang, msgspec.UnsetType):
             written.gang.extend(_GANG.write("gang", value.work.gang))
         return written

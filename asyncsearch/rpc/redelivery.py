@@ -10,24 +10,28 @@ So every message arrives exactly once and in order, however often the stream bre
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Generic, TypeVar
 
 from asyncsearch.errors import ProtocolError
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Sized)
 
 
 class Outbox(Generic[T]):
     """Messages that the receiver has not acknowledged yet, sent or not."""
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, limit_bytes: int | None = None) -> None:
         """Start at number 1.
 
         Args:
-            limit: number of messages at which ``is_full`` becomes true; nothing is ever dropped. None: never full.
+            limit: number of messages at which ``is_full`` becomes true; nothing is ever dropped. None: any number.
+            limit_bytes: of all of them together, likewise.
         """
-        self._limit = limit
+        self._limit, self._limit_bytes = limit, limit_bytes
         self._messages: dict[int, T] = {}
+        self.size_bytes = 0
+        """Length of all messages together."""
         self.last = 0
         """Number of the newest message, 0 before the first one."""
         self.acknowledged = 0
@@ -39,12 +43,15 @@ class Outbox(Generic[T]):
     @property
     def is_full(self) -> bool:
         """Whether the receiver has left more messages unacknowledged than the limit allows."""
-        return self._limit is not None and len(self._messages) >= self._limit
+        if self._limit is not None and len(self._messages) >= self._limit:
+            return True
+        return self._limit_bytes is not None and self.size_bytes >= self._limit_bytes
 
     def add(self, message: T) -> int:
         """Keep a message until it is acknowledged, and return its number."""
         self.last += 1
         self._messages[self.last] = message
+        self.size_bytes += len(message)
         return self.last
 
     def acknowledge(self, number: int) -> None:
@@ -58,7 +65,7 @@ class Outbox(Generic[T]):
                 f"ack: message {number} was acknowledged, and {self.last} is the last one that was sent."
             )
         for acknowledged in range(self.acknowledged + 1, number + 1):
-            del self._messages[acknowledged]
+            self.size_bytes -= len(self._messages.pop(acknowledged))
         self.acknowledged = max(self.acknowledged, number)
 
     def pending(self, after: int) -> list[tuple[int, T]]:

@@ -18,7 +18,7 @@ from asyncsearch.rpc.auth import Gate, Identity, require_launch, server_credenti
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, require_size, server_options
 from asyncsearch.rpc.connection_limits import ConnectionLimits
 from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
-from asyncsearch.rpc.messages import DriverMessage, Hello, StoreTokens, WorkerMessage
+from asyncsearch.rpc.messages import DriverMessage, GangNote, Hello, StoreTokens, WorkerMessage
 from asyncsearch.rpc.quiet_grpc import aio, grpc
 from asyncsearch.rpc.refusal_log import RefusalLog
 from asyncsearch.rpc.reservation import cannot_listen
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from asyncsearch.rpc.worker_stream import Context
 
 logger = logging.getLogger(__name__)
+
+_NOTES_BYTES = 8 << 20
+"""Most bytes that may wait for a worker while other ranks of its gang tell it something."""
+_NOTES = 5_000
+"""Most messages, likewise: at twice as many it would be let go, for what others said."""
 
 
 class Handler(Protocol):
@@ -138,7 +143,8 @@ class SearchServer:
         """Send a message to a launch of a worker: it arrives once and in order as long as both processes live.
 
         Raises:
-            ProtocolError: the message does not match the contract, or is over the size limit.
+            ProtocolError: the message does not match the contract, or is over the size limit; or it is a note of
+                another rank, and so many bytes are unacknowledged already that it would be that rank's doing.
         """
         session = self._sessions.find(worker, epoch)
         if session is None:
@@ -146,6 +152,10 @@ class SearchServer:
             return
         body = encode_driver(message)
         require_size(len(body), self._max_message_bytes, type(message).__name__)
+        outbox = session.outbox
+        if isinstance(message, GangNote) and (outbox.size_bytes + len(body) > _NOTES_BYTES or len(outbox) >= _NOTES):
+            left = f"{len(outbox)} messages of {outbox.size_bytes} bytes"
+            raise ProtocolError(f"{worker_name(worker)} has left {left} unacknowledged.")
         session.outbox.add(body)
         if session.outbox.is_full:
             self.disconnect(worker, epoch, f"it left {len(session.outbox)} messages unacknowledged.")
@@ -166,7 +176,7 @@ class SearchServer:
             return
         if number > session.inbox.last:
             raise InternalError(f"{session}: {number} is acknowledged, the last that came is {session.inbox.last}.")
-        session.durable = number
+        session.settle(number)
         if session.stream is not None:
             session.stream.acknowledge()
 
@@ -255,7 +265,10 @@ class SearchServer:
                 raise ProtocolError("body: a second Hello came.")
             if number == 0:
                 stream.answer()
-            if number == 0 or session.inbox.accept(number):
+            is_new = number > 0 and session.inbox.accept(number)
+            if is_new:
+                session.take(number, len(data))
+            if number == 0 or is_new:
                 self._handle(lambda: self._handler.received(session.worker, session.epoch, number, message), session)
         except (ProtocolError, InternalError) as error:
             stream.close(error)

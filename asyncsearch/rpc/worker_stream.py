@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ and a write costs as much as reading two reports. A heartbeat is answered at onc
 _DRAIN_S = 2.0
 """Time that a closed stream has to write pending messages."""
 _OUTBOX_LIMIT = 10_000
+_OUTBOX_BYTES = 256 << 20
+_UNREAD_BYTES = 128 << 20
+"""Most bytes of a worker's messages that are not durable yet: no more are read until some are."""
 
 
 class Session:
@@ -35,12 +39,33 @@ class Session:
         self.worker = worker
         self.epoch = epoch
         self.agent = agent
-        self.outbox: Outbox[bytes] = Outbox(_OUTBOX_LIMIT)
+        self.outbox: Outbox[bytes] = Outbox(_OUTBOX_LIMIT, _OUTBOX_BYTES)
         self.inbox = Inbox()
         self.durable = 0
         """Highest message number of the worker that the driver may acknowledge."""
         self.stream: WorkerStream | None = None
         """None while the worker is away."""
+        self._taken: deque[tuple[int, int]] = deque()
+        """Number and bytes of each message of the worker that is not durable yet."""
+        self._taken_bytes = 0
+        self.has_room = asyncio.Event()
+        """Set while more messages may be read."""
+        self.has_room.set()
+
+    def take(self, number: int, size_bytes: int) -> None:
+        """Count a message that came."""
+        self._taken.append((number, size_bytes))
+        self._taken_bytes += size_bytes
+        if self._taken_bytes >= _UNREAD_BYTES:
+            self.has_room.clear()
+
+    def settle(self, number: int) -> None:
+        """Note that all messages up to a number are durable."""
+        self.durable = number
+        while self._taken and self._taken[0][0] <= number:
+            self._taken_bytes -= self._taken.popleft()[1]
+        if self._taken_bytes < _UNREAD_BYTES:
+            self.has_room.set()
 
     def __str__(self) -> str:
         return f"{worker_name(self.worker)}, epoch {self.epoch}"
@@ -104,6 +129,7 @@ class WorkerStream:
 
     async def _read(self, receive: Callable[[bytes], None]) -> None:
         while not self._is_closed:
+            await self._session.has_room.wait()
             try:
                 data: Any = await self._context.read()
             except Exception as error:

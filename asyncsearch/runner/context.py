@@ -6,6 +6,7 @@ lane on its stages; a ``Link`` transports the results.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,10 +18,10 @@ from asyncsearch.runner import misfits
 from asyncsearch.runner.current_values import CurrentValues, changed
 from asyncsearch.runner.hooks import HOW_TO_PAUSE, check_hooks
 from asyncsearch.runner.link import Link
-from asyncsearch.runner.metrics import as_metrics
+from asyncsearch.runner.metrics import as_metrics, is_same, shortened
 from asyncsearch.runner.once_cache import once
-from asyncsearch.runner.saving import hooks_of, write
-from asyncsearch.runner.timeline import LaneTimeline, TrainingOutlook, as_fraction, as_resource
+from asyncsearch.runner.saving import hooks_of, read, write
+from asyncsearch.runner.timeline import LaneTimeline, as_fraction, as_resource
 from asyncsearch.runner.trial_folder import FolderPlace, TrialFolder
 from asyncsearch.trainable import (
     Evaluate,
@@ -72,7 +73,8 @@ class SearchContext(TrialContext):
         """Whether the trial has reached its target, and saved there if requested."""
         self.uses_epochs = False
         """Whether the function has called ``epochs``."""
-        self.units_to_come: int | None = None
+        self._has_ended = False
+        self._pid = os.getpid()
         self._timeline = LaneTimeline(stages)
         self._values = CurrentValues(self._timeline)
         self._link, self._load = link, load
@@ -81,6 +83,10 @@ class SearchContext(TrialContext):
         self._folder = TrialFolder(place or FolderPlace(), load, self._name)
         self._done = first.start
         self._reported = first.start - 1 if self._timeline.is_evaluation else first.start
+        self._last: Mapping[str, float] = {}
+        """The last report of this attempt."""
+        self.unreported: dict[str, float] = {}
+        """What the function returned beside its reports."""
         self._present: int | None = None
         self._has_read = False
         """Whether the values were read since the current unit began."""
@@ -114,6 +120,7 @@ class SearchContext(TrialContext):
 
     @property
     def dir(self) -> Path:
+        self._require_training("trial.dir", is_allowed_in_child=self._folder.is_made)
         return self._folder.path
 
     def require_small_folder(self) -> None:
@@ -123,11 +130,6 @@ class SearchContext(TrialContext):
     @property
     def resource(self) -> int:
         return self._done
-
-    @property
-    def outlook(self) -> TrainingOutlook:
-        """What is left to train, as far as this process was told."""
-        return TrainingOutlook(self._timeline.units_left(self._done), self.units_to_come, self._folder.scratch)
 
     @property
     def max_resource(self) -> int | None:
@@ -140,9 +142,35 @@ class SearchContext(TrialContext):
 
     @property
     def should_stop(self) -> bool:
+        if self._has_ended:  # so that a thread that looks here ends, too
+            return True
+        self._require_training("should_stop")
         return self._link.stop_reason() is not None
 
+    def close(self) -> None:
+        """End the training: what still holds this trial, such as a thread or a callback, can change nothing more."""
+        self._has_ended = True
+        self._link.close(self._words_of_end("trial"))
+
+    def _words_of_end(self, what: str) -> str:
+        return (
+            f"{self.name} has ended, and something that it left behind uses its {what}, such as a thread or a callback "
+            "that it registered: use the trial that the function is called with now, and undo in the function what it "
+            "registers."
+        )
+
+    def _require_training(self, what: str, *, is_allowed_in_child: bool = False) -> None:
+        """Refuse what only this trial may do, in this process, while it trains."""
+        if self._has_ended:
+            raise UsageError(self._words_of_end(what))
+        if not is_allowed_in_child and os.getpid() != self._pid:
+            raise UsageError(
+                f"{self.name} trains in process {self._pid}, and its {what} is used in {os.getpid()}, which was forked "
+                "from it: send the value back, as by a queue or by what the process returns, and use the trial there."
+            )
+
     def process_group(self, backend: str | None = None) -> Any:
+        self._require_training("process_group()")
         # Imported here: a runner whose trials train without torch needs none of it.
         from asyncsearch.trainers.process_groups import open_lone_group
 
@@ -154,6 +182,7 @@ class SearchContext(TrialContext):
     def report(
         self, metrics: Mapping[str, Any] | None = None, /, *more: Any, resource: int | None = None, **named: Any
     ) -> None:
+        self._require_training("report()")
         if more:
             raise ReportError(misfits.of_report((metrics, *more), self._metric))
         if not self.uses_epochs:
@@ -164,23 +193,24 @@ class SearchContext(TrialContext):
         self._check_resource(at)
         self._link.report(at, values)
         self.has_reported = True
-        self._reported = at
+        self._reported, self._last = at, values
         self._done = max(self._done, at)
         if not self.uses_epochs and self._timeline.is_cut(self._done):
             self._pause()
 
-    def report_last(self, metrics: Mapping[str, float]) -> bool:
-        """Report the function's return value, unless the current resource has its report already.
+    def report_last(self, metrics: Mapping[str, float]) -> None:
+        """Report the function's return value, unless it is the last report once more.
 
-        Returns:
-            Whether the value was reported.
+        If there is no unit left that it could be the report of, it is kept as ``unreported``.
         """
+        if all(name in self._last and is_same(self._last[name], value) for name, value in metrics.items()):
+            return
         at = self._default_resource()
         limit = max(self._done, 1) if self.uses_epochs else self.max_resource
-        if limit is not None and at > limit:
-            return False
-        self.report(metrics, resource=at)
-        return True
+        if limit is None or at <= limit:
+            self.report(metrics, resource=at)
+        else:
+            self.unreported = shortened(metrics, self._metric)
 
     def epochs(
         self,
@@ -192,6 +222,7 @@ class SearchContext(TrialContext):
         evaluate: Evaluate | None = None,
         **unknown: Any,
     ) -> Iterator[int]:
+        self._require_training("epochs()")
         if given or unknown:
             raise UsageError(misfits.of_epochs(given, unknown, state))
         misfits.require_functions(self._metric, save=save, load=load, update=update, evaluate=evaluate)
@@ -212,7 +243,7 @@ class SearchContext(TrialContext):
         self._agree()
         self._raise_if_interrupted()
         if self._load is not None and load is not None:
-            load(self._load)
+            read(load, self._load)
         if not self._timeline.is_evaluation or (evaluate is None and self.may_be_done):
             return self._units(save, update)
         if evaluate is None:
@@ -243,6 +274,7 @@ class SearchContext(TrialContext):
                     known = self._pass_changes(update, known)
                 self._has_read = False
                 yield self._present
+                self._require_training("epochs()")
                 self._done = self._present
                 self._agree()
                 self._raise_if_interrupted()

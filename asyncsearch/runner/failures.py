@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asyncsearch.errors import AsyncSearchError, CannotPauseError
+from asyncsearch.errors import AsyncSearchError, CannotPauseError, CheckpointError, is_bug
 from asyncsearch.trainable import ReportError
 
 if TYPE_CHECKING:
@@ -22,8 +22,13 @@ class NoReportError(ReportError):
     """A trial ended without any report."""
 
 
+class UnreadableCheckpointError(CheckpointError):
+    """The checkpoint that a training goes on from is not whole: it falls back, as on one that cannot be fetched."""
+
+
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (CannotPauseError, "cannot_pause"),
+    (UnreadableCheckpointError, "checkpoint"),
     (NoReportError, "no_report"),
     (ReportError, "bad_report"),
     (SystemExit, "exit"),
@@ -43,8 +48,10 @@ def exception_text(error: BaseException) -> str:
 
         found = traceback.TracebackException.from_exception(error)
         # An answer to the user's own call, such as state= with what cannot be saved, belongs to the line of that call.
-        _drop_own_frames(found, (str(_PACKAGE),) if isinstance(error, AsyncSearchError) else _OWN)
-        text = "".join(found.format()).rstrip()
+        is_answer = isinstance(error, AsyncSearchError)
+        _drop_own_frames(found, (str(_PACKAGE),) if is_answer else _OWN)
+        is_on_return = is_answer and not is_bug(error) and _is_own(found, str(_PACKAGE))
+        text = "".join(found.format_exception_only() if is_on_return else found.format()).rstrip()
     except Exception as second:  # no memory is left, or the exception's own __str__ fails
         text = f"{type(error).__name__} (its traceback could not be written: {type(second).__name__})"
     if isinstance(error, SystemExit):
@@ -72,6 +79,11 @@ def shortened(text: str) -> str:
 def sendable(text: str) -> str:
     """Return the text with lone surrogates, which a message cannot hold, as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _is_own(found: TracebackException, own: str) -> bool:
+    """Return whether no frame of an error is the user's: it is about what the function returned."""
+    return all(frame.filename.startswith(own) for frame in found.stack)
 
 
 def _drop_own_frames(found: TracebackException | None, own: tuple[str, ...]) -> None:

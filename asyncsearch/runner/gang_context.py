@@ -43,12 +43,14 @@ class GangContext(SearchContext):
         # Imported here: a runner whose trials train alone, or without torch, needs none of it.
         from asyncsearch.trainers.process_groups import open_group
 
+        self._require_training("process_group()")
         return open_group(self._gang, backend)
 
     def ring(self) -> Ring:
         """Return what sums arrays over the ranks; the first call in a training makes it, and every rank makes it."""
         from asyncsearch.trainers.rings import open_ring
 
+        self._require_training("ring()")
         return open_ring(self._gang)
 
     def note_volume(self, steps: int, gradient_bytes: int) -> None:

@@ -101,3 +101,6 @@ class GangLink:
 
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
         self._link.save_failed(stage, resource, error)
+
+    def close(self, refusal: str) -> None:
+        self._link.close(refusal)

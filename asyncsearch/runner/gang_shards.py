@@ -19,6 +19,8 @@ from typing import Protocol
 import msgspec
 
 from asyncsearch.errors import StoreError, UsageError
+from asyncsearch.files.plain import is_folder
+from asyncsearch.files.trees import walk
 from asyncsearch.runner.protocol import GangSeat, WrittenShards
 
 
@@ -90,10 +92,10 @@ class GangShards:
         Raises:
             UsageError: there is no shard.
         """
-        files = [path] if path.is_file() else [one for one in path.rglob("*") if not one.is_dir()]
+        files = [path / entry.name for entry in walk(path) if not entry.is_folder] if is_folder(path) else [path]
         for file in files:
             if file.name != self._file:
-                file.unlink()
+                file.unlink(missing_ok=True)
         if not any(file.name == self._file for file in files):
             raise UsageError(
                 f"save() wrote no shard of this rank: with strategy={self._strategy!r} call super().save(path) in it,"

@@ -31,6 +31,11 @@ def hint_on(error: BaseException, line: str, params: Mapping[str, Any]) -> str:
     """
     if isinstance(error, KeyError) and "params[" in line:
         return _on_key(error.args[0] if error.args else None, params)
+    if type(error).__name__ == "TrialPruned" and type(error).__module__.startswith("optuna"):
+        return (
+            "which counts as a failure: leave it out, the scheduler ends trials that are not worth finishing at their "
+            "next trial.report(...); to give one up, report what it has and return"
+        )
     if isinstance(error, AttributeError) and "params." in line and error.name in params:
         return f"write trial.params[{error.name!r}]"
     if (

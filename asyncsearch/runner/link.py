@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -68,6 +70,9 @@ class Link(Protocol):
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
         """Record that there is no checkpoint, and that training continues."""
 
+    def close(self, refusal: str) -> None:
+        """End the training: from now on every call raises a ``UsageError`` of these words, and sends nothing."""
+
 
 def shown_failure(stage: int, resource: int, error: Exception, lane: int = 0) -> SaveFailed:
     """Print that a checkpoint could not be saved, and return the message for the agent."""
@@ -82,6 +87,8 @@ class PackLinks(dict[int, "AgentLink"]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.lock = threading.Lock()
+        """Held while the channel is used: a trial's threads may report, and outlive it."""
         self.joining: list[Train] = []
         """In the order of their coming; their links are known already."""
 
@@ -117,6 +124,8 @@ class AgentLink:
         self._channel = channel
         self._interrupts = interrupts
         self._reason: str | None = None
+        self._refusal = ""
+        """Why nothing may be sent and received any more; empty: the training goes on."""
         self._amendments = list(amendments)
         self._lane = lane
         self._lanes = PackLinks() if lanes is None else lanes
@@ -131,8 +140,7 @@ class AgentLink:
 
     def stop_reason(self) -> str | None:
         if self._reason is None:
-            with self._interrupts.shield():
-                self._take(self._channel.receive_now())
+            self._receive()
         return self._reason
 
     def tell_gang(self, rank: int, key: str, value: str) -> None:
@@ -148,8 +156,12 @@ class AgentLink:
     def wait(self) -> str | None:
         """Wait for a message, and return the reason of a stop request; None: there is none."""
         with self._interrupts.shield():
-            message = self._channel.receive()
-            self._take([] if message is None else [message])
+            if not self._receive():
+                # Without the lock: a thread that waits and outlives its training must hold up nobody.
+                poll = select.poll()
+                poll.register(self._channel.socket, select.POLLIN)
+                poll.poll()
+                self._receive()
         return self._reason
 
     def amendments(self) -> list[Amendment]:
@@ -183,6 +195,10 @@ class AgentLink:
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
         self._send(shown_failure(stage, resource, error, self._lane))
 
+    def close(self, refusal: str) -> None:
+        with self._interrupts.shield(), self._lanes.lock:
+            self._refusal = refusal
+
     def _await_folder(self) -> Folder:
         self._folder = None
         return self._await(lambda: self._folder)
@@ -202,11 +218,24 @@ class AgentLink:
         return found
 
     def _send(self, message: FromRunner) -> None:
-        with self._interrupts.shield():
+        with self._interrupts.shield(), self._lanes.lock:
+            self._require_open()
             try:
                 self._channel.send(message)
             except OSError:
                 os._exit(1)  # the agent is gone, so nobody wants the result
+
+    def _receive(self) -> bool:
+        """Read what is there, and return whether there was a message."""
+        with self._interrupts.shield(), self._lanes.lock:
+            self._require_open()
+            messages = self._channel.receive_now()
+            self._take(messages)
+        return bool(messages)
+
+    def _require_open(self) -> None:
+        if self._refusal:
+            raise UsageError(self._refusal)
 
     def _take(self, messages: list[ToRunner]) -> None:
         for message in messages:

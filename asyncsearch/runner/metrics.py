@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from asyncsearch.arguments import is_unicode, metric_in_call
 from asyncsearch.trainable import ReportError
 
+_FEW, _SHORT_NAME = 3, 100
 _RULE = "one number for each name: Python, numpy, or a 0-dimensional tensor"
 
 
@@ -27,6 +29,17 @@ def as_metrics(metrics: Mapping[str, Any] | None, named: Mapping[str, Any], metr
         line = f"trial.report({metric_in_call(metric, 0.5)})"
         raise ReportError(f"report() was called without metrics; it takes {_RULE}: write {line}.")
     return {_checked(name): as_number(name, value) for name, value in both.items()}
+
+
+def is_same(one: float, other: float) -> bool:
+    """Return whether two values of a metric are equal, two NaN included."""
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+def shortened(metrics: Mapping[str, float], metric: str) -> dict[str, float]:
+    """Return a few metrics for a message, that of the study first."""
+    names = sorted((name for name in metrics if len(name) <= _SHORT_NAME), key=lambda name: name != metric)
+    return {name: metrics[name] for name in names[:_FEW]}
 
 
 def _unnamed(value: Any, metric: str) -> str:
@@ -61,7 +74,19 @@ def _single(value: Any) -> Any:
         return value
     if not hasattr(value, "item") and hasattr(value, "numpy"):
         value = value.numpy()
+    if getattr(getattr(value, "dtype", None), "kind", "") in ("m", "M"):
+        raise TypeError("it is a time, whose number depends on its unit")
+    if _is_masked(value):
+        return math.nan  # there is no value, and ``item`` gives what lies behind the mask, often 0
     return value.item() if hasattr(value, "item") else value
+
+
+def _is_masked(value: Any) -> bool:
+    """Return whether numpy or torch say that a number of one element is not there."""
+    if hasattr(value, "filled") and hasattr(value, "mask"):
+        return bool(value.mask.all()) and value.size == 1
+    get_mask = getattr(value, "get_mask", None)  # torch.masked: true where there is a value
+    return get_mask is not None and value.numel() == 1 and not get_mask().item()
 
 
 def _checked(name: object) -> str:

@@ -28,10 +28,13 @@ def of_epochs(given: Sequence[Any], unknown: Mapping[str, Any], state: Mapping[s
     """Return the answer to ``epochs`` with arguments that it does not take; ``state`` is what it was given to save."""
     numbers = [value for value in (*given, *unknown.values()) if isinstance(value, int)]
     if numbers and (given or _EPOCHS & set(unknown)):
+        begin = "epochs() does not take their number, which is the scheduler's: write Study(..., scheduler="
+        if state:
+            return f"{begin}ASHA(max_resource={max(numbers)})) and `for epoch in trial.epochs(state={_named(state)}):`."
         return (
-            f"epochs() does not take their number, which is the scheduler's: write "
-            f"Study(..., scheduler=ASHA(max_resource={max(numbers)})) and "
-            f"`for epoch in trial.epochs({f'state={_named(state)}' if state else ''}):`."
+            f"{begin}FIFO(max_resource={max(numbers)})) and `for epoch in trial.epochs():`; or, to stop bad trials "
+            f"early, scheduler=ASHA(max_resource={max(numbers)}) and "
+            '`for epoch in trial.epochs(state={"net": net, "opt": opt}):`.'
         )
     if len(given) == 1 and isinstance(given[0], Mapping):
         return f"epochs() takes its arguments by name: write trial.epochs(state={_named(given[0])})."

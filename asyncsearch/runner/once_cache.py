@@ -2,52 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import sys
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from asyncsearch.errors import UsageError
+from asyncsearch.runner.once_identity import CallIdentity, identity_of, on_end
 
 T = TypeVar("T")
 
-_values: dict[Hashable, Any] = {}
+MOST_KEPT = 8
+"""How many values of one function with the same arguments are kept: those that depend on what else it reads."""
+
+
+class _Value:
+    """A computed value, and the calls that it answers."""
+
+    def __init__(self, value: Any, objects: tuple[int, ...]) -> None:
+        self.value = value
+        self.objects = frozenset(objects)
+
+
+class OnceCache:
+    """Values by what their calls depend on, the last used ones of each function."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[str, _Value]] = {}
+        """``head`` of an identity -> its ``digest`` -> the value, the last used one last."""
+        self._computed: Counter[str] = Counter()
+        """How often each function was computed that depends on objects that count as themselves."""
+
+    def get(self, identity: CallIdentity) -> _Value | None:
+        """Return the value of an equal call."""
+        values = self._values.get(identity.head, {})
+        found = values.pop(identity.digest, None)
+        if found is not None:
+            values[identity.digest] = found
+        return found
+
+    def put(self, identities: tuple[CallIdentity, ...], value: Any, name: str) -> None:
+        """Keep a value for calls with these identities: before the computation, and after it."""
+        made = _Value(value, tuple(number for identity in identities for number in identity.objects))
+        before = identities[0]
+        if before.kinds:
+            self._computed[name] += 1
+            if self._computed[name] == 2:
+                _note(name, ", ".join(before.kinds))
+        for identity in identities:
+            values = self._values.setdefault(identity.head, {})
+            values[identity.digest] = made
+            while len({id(one) for one in values.values()}) > MOST_KEPT:
+                del values[next(iter(values))]
+
+    def forget(self, number: int) -> None:
+        """Drop the values of calls that depend on an object that has ended."""
+        for head, values in list(self._values.items()):
+            for digest in [digest for digest, one in list(values.items()) if number in one.objects]:
+                values.pop(digest, None)
+            if not values:
+                self._values.pop(head, None)
+
+
+_cache = OnceCache()
+on_end.append(_cache.forget)
 
 
 def once(function: Callable[..., T], *args: Any) -> T:
-    """Return ``function(*args)``, computed by the first call with an equal function and equal arguments.
+    """Return ``function(*args)``, computed by the first of several equal calls in this process.
 
-    Two functions are equal if they have the same name, the same code and the same captured values. Exceptions are not
-    cached.
+    Calls are equal if the functions have the same code, arguments, defaults and captured values, and if the globals,
+    helpers and attributes of objects that they read are equal. Of a value without comparable content, such as a
+    connection, only the same object is equal. Exceptions are not cached.
 
     Raises:
-        UsageError: it is not a function, or an argument or a captured value cannot be hashed.
+        UsageError: it is not a function.
     """
     if not callable(function):
         raise UsageError(
             f"once() is given {type(function).__name__}, the result of a call: pass the function itself, write "
             "trial.once(load_data) or trial.once(load_data, argument)."
         )
-    try:
-        key = (_identity(function), args)
-        hash(key)
-    except TypeError as error:
-        name = getattr(function, "__qualname__", repr(function))
-        raise UsageError(
-            f"once({name}, ...) cannot tell its calls apart: {error}. Pass what it depends on as arguments that can be "
-            "hashed: numbers, text, tuples of them."
-        ) from None
-    if key not in _values:
-        _values[key] = function(*args)
-    value: T = _values[key]
+    before = identity_of(function, args)
+    if (found := _cache.get(before)) is not None:
+        value: T = found.value
+        return value
+    value = function(*args)
+    # It may have changed what it reads: a list of its calls, an attribute in which it keeps the result.
+    _cache.put((before, identity_of(function, args)), value, getattr(function, "__qualname__", repr(function)))
     return value
 
 
-def _identity(function: Callable[..., Any]) -> Hashable:
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return function
-    cells = getattr(function, "__closure__", None) or ()
-    # A lambda in a trainable is a new object for each trial: its code identifies it, and its captured values
-    # distinguish two lambdas of one line.
-    captured = tuple(cell.cell_contents for cell in cells)
-    defaults = getattr(function, "__defaults__", None)
-    return (function.__module__, function.__qualname__, code, captured, defaults)
+def _note(name: str, kinds: str) -> None:
+    sys.stderr.write(
+        f"asyncsearch: once({name}) is computed again: it depends on an object of type {kinds}, which is another one "
+        "than before. Pass it what it depends on as arguments: numbers, texts, tuples of them.\n"
+    )

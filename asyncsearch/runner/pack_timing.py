@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from asyncsearch.events import PackCompiled, PackSeconds
+from asyncsearch.events import PackSeconds
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.pack_memory import PackMemoryProbe
 from asyncsearch.runner.protocol import PackFindings
@@ -49,8 +49,6 @@ class PackTiming:
         self._together: int | None = None
         """How many lanes train together at most; None: all."""
         self._has_begun = False
-        self._compiled: PackCompiled | None = None
-        """What was told last."""
         self._in_turn = ""
         """Why some step in turn, as was told."""
         self._watches: bool | None = None
@@ -79,19 +77,10 @@ class PackTiming:
         if not self._measured and memory is not None and most_that_fit(memory) >= lanes:
             memory = None
         device = device_name(os.environ.get("CUDA_VISIBLE_DEVICES")) if found or memory else ""
-        compiled = self._newly_compiled()
         in_turn = self._newly_in_turn()
-        if not (found or refusal or memory or compiled or in_turn):
+        if not (found or refusal or memory or in_turn):
             return None
-        return PackFindings(tuple(found), device, refusal, memory, compiled, in_turn)
-
-    def _newly_compiled(self) -> PackCompiled | None:
-        """Return the compiled step that was used in this unit, unless it was told before."""
-        found = self._class.pack_compiled()
-        if found is None or found == self._compiled:
-            return None
-        self._compiled = found
-        return found
+        return PackFindings(tuple(found), device, refusal, memory, in_turn)
 
     def _newly_in_turn(self) -> str:
         """Return why some lanes have stepped in turn in this unit; empty: none has, or a reason was told before."""

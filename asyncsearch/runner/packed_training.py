@@ -22,6 +22,7 @@ from asyncsearch.runner.protocol import Ended, PackFindings
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import ended_by, report_returned
 from asyncsearch.trainable import Trainer, TrialStopped, begin_trainer
+from asyncsearch.trainers.turns import begin_turn, end_turn, keep_turn, turn_between_units, turn_of
 
 
 class PackedTrainer:
@@ -36,21 +37,41 @@ class PackedTrainer:
         """Build the trainer, and load its checkpoint."""
         if self.context.should_stop:
             raise TrialStopped("it was stopped before it began")
+        end_turn()
         self.trainer, self._units = begin_trainer(trainer_class, self.context)
+        keep_turn(self.trainer)
 
     def advance(self) -> None:
-        """Begin the next unit.
+        """Begin the next unit: save, and take over changed values.
 
         Raises:
             StopIteration: there is none.
         """
         assert self._units is not None
-        next(self._units)
-
-    def report(self, metrics: Mapping[str, Any] | None) -> None:
-        """Report the metrics at the end of a unit; None: evaluate first."""
         assert self.trainer is not None
-        self.context.report(self.trainer.evaluate() if metrics is None else metrics)
+        with turn_between_units(self.trainer):
+            next(self._units)
+
+    def train(self) -> None:
+        """Train a unit as without a pack."""
+        if self.trainer is not None:
+            begin_turn(self.trainer)
+            self.trainer.train()
+            keep_turn(self.trainer)
+
+    def report(self, metrics: Mapping[str, Any] | Exception | None) -> None:
+        """Report the metrics at the end of a unit; None: evaluate first.
+
+        Raises:
+            Exception: the evaluation has raised it.
+        """
+        assert self.trainer is not None
+        if metrics is None:
+            with turn_of(self.trainer):
+                metrics = self.trainer.evaluate()
+        if isinstance(metrics, Exception):
+            raise metrics
+        self.context.report(metrics)
 
 
 class PackRun:
@@ -65,10 +86,9 @@ class PackRun:
         tell: Callable[[PackFindings | Ended], None],
         measured: Sequence[int] = (),
         joining: Callable[[], Mapping[int, SearchContext]] = dict,
-        units_to_come: int | None = None,
     ) -> None:
         self._trainer_class, self._interrupts, self._metric = trainer_class, interrupts, metric
-        self._joining, self._units_to_come = joining, units_to_come
+        self._joining = joining
         self._memory = PackMemoryProbe()
         self._tell, self._timing = tell, PackTiming(trainer_class, measured, self._memory)
         self._lanes: list[PackedTrainer] = []
@@ -98,7 +118,6 @@ class PackRun:
                 self._end(lane, ended_by(error, lane.context, self._interrupts))
 
     def _begin(self, lane: PackedTrainer) -> None:
-        lane.context.units_to_come = self._units_to_come
         lane.begin(self._trainer_class)
         self._memory.lane_built()
 
@@ -164,7 +183,7 @@ class PackRun:
         """Train a unit of each lane; one that is left alone trains as it would without a pack."""
         trainers = [lane.trainer for lane in self._lanes if lane.trainer is not None]
         if len(trainers) < 2 and not (self._waiting and self._timing.builds_in_turns(len(trainers))):
-            self._each(lambda lane: lane.trainer.train() if lane.trainer is not None else None)
+            self._each(PackedTrainer.train)
             return
         try:
             found = self._timing.train(trainers, self._build_for_unit, len(self._waiting))
@@ -182,7 +201,7 @@ class PackRun:
     def _report(self) -> None:
         """Evaluate all lanes at once, or one after another where that fails, and report."""
         trainers = [lane.trainer for lane in self._lanes if lane.trainer is not None]
-        found: dict[int, Mapping[str, Any]] = {}
+        found: dict[int, Mapping[str, Any] | Exception] = {}
         if len(trainers) > 1:
             try:
                 metrics = self._trainer_class.evaluate_pack(trainers)
@@ -203,6 +222,7 @@ class PackRun:
     def _end(self, lane: PackedTrainer, ended: Ended) -> None:
         self._lanes.remove(lane)
         self._ended += 1
+        lane.context.close()
         lane.trainer = lane._units = None  # its model needs no memory any more
         self._tell(msgspec.structs.replace(ended, lane=lane.number))
 
@@ -215,7 +235,6 @@ def run_pack(
     tell: Callable[[PackFindings | Ended], None],
     measured: Sequence[int] = (),
     joining: Callable[[], Mapping[int, SearchContext]] = dict,
-    units_to_come: int | None = None,
 ) -> None:
     """Train several trials together.
 
@@ -227,9 +246,8 @@ def run_pack(
         tell: called with the end of each lane, as soon as it has ended, and with what is found out about the pack.
         measured: how many lanes to time together in their first unit, group after group.
         joining: returns the trials that came since its last call, by the numbers of their lanes; called between units.
-        units_to_come: as in ``Work``.
     """
-    PackRun(trainer_class, contexts, interrupts, metric, tell, measured, joining, units_to_come).run()
+    PackRun(trainer_class, contexts, interrupts, metric, tell, measured, joining).run()
 
 
 def _ended_together(error: BaseException, context: SearchContext, lanes: int) -> Ended:

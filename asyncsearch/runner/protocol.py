@@ -23,7 +23,7 @@ import msgspec
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError
-from asyncsearch.events import Outcome, PackCompiled, PackMeasured, PackMemory, PackSeconds
+from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds
 from asyncsearch.ids import Lease
 from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.work import Stage
@@ -90,8 +90,6 @@ class TrainPack(_Message, frozen=True, tag="train_pack"):
 
     lanes: tuple[Train, ...]
     measured: tuple[int, ...] = ()
-    """As in ``Work``."""
-    units_to_come: int | None = None
     """As in ``Work``."""
 
 
@@ -225,12 +223,11 @@ class PackFindings(_Message, frozen=True, tag="pack_findings"):
     device: str = ""
     refusal: str = ""
     memory: PackMemory | None = None
-    compiled: PackCompiled | None = None
     in_turn: str = ""
 
     def under(self, lease: Lease) -> PackMeasured:
         """Return the event of the lease whose pack it is."""
-        return PackMeasured(lease, self.seconds, self.device, self.refusal, self.memory, self.compiled, self.in_turn)
+        return PackMeasured(lease, self.seconds, self.device, self.refusal, self.memory, self.in_turn)
 
 
 class UnitVolume(_Message, frozen=True, tag="unit_volume"):
@@ -251,6 +248,8 @@ class Ended(_Message, frozen=True, tag="ended"):
     error: str = ""
     error_kind: str = ""
     lane: int = 0
+    unreported: dict[str, float] = {}
+    """What the function returned beside its reports, and is not recorded as one."""
     is_last: bool = True
     """Whether the runner trains no other lane, so that both outputs hold the marker."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
 
 _OF_THE_DISK = frozenset(
@@ -57,5 +58,18 @@ def _probe(folder: Path) -> str:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
     except OSError as error:
+        if _is_closed(folder):
+            return ""
         return f"Cannot write in {str(folder)!r}: {error.strerror}."
     return ""
+
+
+def _is_closed(folder: Path) -> bool:
+    """Return whether ``save`` has removed, replaced or closed the folder that it got, which is no fault of the disk."""
+    try:
+        mode = os.lstat(folder).st_mode
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return not stat.S_ISDIR(mode) or mode & 0o700 != 0o700

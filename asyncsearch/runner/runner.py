@@ -24,7 +24,9 @@ from asyncsearch.runner.lifeline import end_with_agent
 from asyncsearch.runner.link import AgentLink, PackLinks
 from asyncsearch.runner.main_module import adopt
 from asyncsearch.runner.memory_limits import limit_memory
+from asyncsearch.runner.own_modules import take_modules_over
 from asyncsearch.runner.packed_training import run_pack
+from asyncsearch.runner.process_state import ProcessState
 from asyncsearch.runner.protocol import (
     Channel,
     Ended,
@@ -40,6 +42,7 @@ from asyncsearch.runner.protocol import (
 )
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.sources import show_received_sources
+from asyncsearch.runner.spawned_children import send_by_value
 from asyncsearch.runner.stdio import Stdio
 from asyncsearch.runner.training import context_of, run_training
 from asyncsearch.trainable import TrainFunction, as_function, trainer_class_of
@@ -56,7 +59,10 @@ class Runner:
         self._untrusted = load.untrusted
         self._stdio = Stdio(load.marker)
         self._interrupts = SigtermGuard()
-        self._folder = os.getcwd()
+        self._folder: str | None = None
+        """The working directory; None: it was removed."""
+        with contextlib.suppress(OSError):
+            self._folder = os.getcwd()
         self._pid = os.getpid()
         self._collect_s = 0.005
         self._left = 0
@@ -65,14 +71,17 @@ class Runner:
         self._trainable = self._load(load.bundle)
         # What lives as long as the runner: to look through it after each trial takes as long as a short trial's unit.
         gc.freeze()
+        self._state = ProcessState()
 
     def _load(self, bundle: bytes) -> TrainFunction | Ended:
         """Unpickle the trainable. If a dependency is missing on this machine, every training fails with that error."""
         try:
+            take_modules_over()
             # The bytes are from the launcher's closure, never from the network.
             trainable = loads(bundle)
             show_received_sources()
             adopt(trainable)
+            send_by_value()
             return as_function(trainable)
         except BaseException as error:
             text = f"{exception_text(error)}\nThe trainable could not be loaded on this worker: {_in_short(error)}"
@@ -84,13 +93,13 @@ class Runner:
         waiting = list(lanes)
         while waiting:
             lane = waiting.pop(0)
-            self._tell_end(self._run(lane, self._links[lane.lane]))
+            ended = self._run(lane, self._links[lane.lane])
+            self._clean_up()
+            self._tell_end(ended)
             waiting += self._joined()
         self._collect(time.monotonic() - began)
 
-    def train_together(
-        self, lanes: Sequence[Train], measured: Sequence[int] = (), units_to_come: int | None = None
-    ) -> None:
+    def train_together(self, lanes: Sequence[Train], measured: Sequence[int] = ()) -> None:
         """Train lanes, and others that join them, and report the end of each; one after another if need be."""
         trainer_class = trainer_class_of(self._trainable)
         if trainer_class is None or not trainer_class.can_pack():
@@ -98,7 +107,8 @@ class Runner:
             return
         began = self._begin(lanes)
         pack, joining = self._contexts(lanes), lambda: self._contexts(self._joined())
-        run_pack(trainer_class, pack, self._interrupts, self._metric, self._tell, measured, joining, units_to_come)
+        run_pack(trainer_class, pack, self._interrupts, self._metric, self._tell, measured, joining)
+        self._clean_up()
         self._collect(time.monotonic() - began)
 
     def _begin(self, lanes: Sequence[Train]) -> float:
@@ -125,17 +135,33 @@ class Runner:
             return msgspec.structs.replace(self._trainable, lane=message.lane)
         return run_training(self._trainable, message, link, self._interrupts, self._metric, self._untrusted)
 
+    def _clean_up(self) -> None:
+        """Undo what a training has changed of this process, and say what it has left."""
+        if os.getpid() != self._pid:
+            return
+        self._state.restore()
+        for thread in self._state.new_threads():
+            sys.stderr.write(
+                f"asyncsearch: the thread {thread.name!r} goes on in the process of later trials, whose logs have what "
+                "it prints: end it in the function, or give each trial a process, "
+                "WorkerOptions(fresh_process=True).\n"
+            )
+
     def _tell(self, message: PackFindings | Ended) -> None:
+        self._require_own_process()
         if isinstance(message, Ended):
             self._tell_end(message)
         else:
             with self._interrupts.shield():
                 self._channel.send(message)
 
-    def _tell_end(self, ended: Ended) -> None:
-        """Tell the end of a lane, the last one after the marker."""
+    def _require_own_process(self) -> None:
         if os.getpid() != self._pid:
             os._exit(0)  # a child forked by the user's code returned here, and the channel belongs to its parent
+
+    def _tell_end(self, ended: Ended) -> None:
+        """Tell the end of a lane, the last one after the marker."""
+        self._require_own_process()
         self._left -= 1
         is_last = not self._left and not self._links.joining
         with self._interrupts.shield():
@@ -147,8 +173,9 @@ class Runner:
         with contextlib.suppress(OSError):
             if os.getcwd() == self._folder:
                 return
-        with contextlib.suppress(OSError):
-            os.chdir(self._folder)
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                os.chdir(self._folder)
 
     def _collect(self, trained_s: float) -> None:
         """Free the reference cycles that hold a trial's model, on host and device, if that costs little."""
@@ -190,7 +217,7 @@ def main(control: int, lifeline: int, parent: int) -> None:
             case Train() if runner is not None:
                 runner.train([message])
             case TrainPack() if runner is not None:
-                runner.train_together(message.lanes, message.measured, message.units_to_come)
+                runner.train_together(message.lanes, message.measured)
             case Join() if runner is not None:
                 runner.train_together([message.lane])  # those that it was to join have ended
             case _:

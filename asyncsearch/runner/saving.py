@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.errors import StoreError, UsageError
+from asyncsearch.errors import CheckpointError, StoreError, UsageError
+from asyncsearch.files.contents import is_changed
+from asyncsearch.files.plain import is_folder
+from asyncsearch.runner.failures import UnreadableCheckpointError
 from asyncsearch.runner.refusing_disk import refusal_of
 from asyncsearch.trainable import LoadFunction, SaveFunction
 
@@ -35,6 +39,23 @@ def hooks_of(
 
     saved = SavedState(state, untrusted)
     return saved.save, saved.load
+
+
+def read(load: LoadFunction, checkpoint: Path) -> None:
+    """Load a checkpoint.
+
+    Raises:
+        UnreadableCheckpointError: it is not whole, or has been damaged since it was fetched.
+        Exception: by ``load``.
+    """
+    try:
+        load(checkpoint)
+    except Exception as error:
+        if not isinstance(error, CheckpointError) and not is_changed(checkpoint.parent):
+            raise
+        raise UnreadableCheckpointError(
+            f"The checkpoint to go on from cannot be read whole ({type(error).__name__}: {error})."
+        ) from error
 
 
 def write(save: SaveFunction, place: Callable[[bool, str], Path], is_needed: Callable[[], bool], where: str) -> None:
@@ -69,8 +90,18 @@ def write(save: SaveFunction, place: Callable[[bool, str], Path], is_needed: Cal
 
 
 def _require_written(path: Path, where: str) -> None:
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+    if _is_nothing(path):
         raise UsageError(
             f"save wrote nothing for {where}: it must write a file at the given path ({path}), or make a folder there"
             " and write into it."
         )
+
+
+def _is_nothing(path: Path) -> bool:
+    """Return whether nothing lies at a path, or an empty folder; what cannot be read is refused at its commit."""
+    if not is_folder(path):
+        return not os.path.lexists(path)
+    try:
+        return not os.listdir(path)
+    except OSError:
+        return False

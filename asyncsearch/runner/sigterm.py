@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from asyncsearch.runner.fork_signals import handle
 from asyncsearch.trainable import TrialStopped
 
 
@@ -18,12 +19,13 @@ class SigtermGuard:
         self.is_received = False
         """Whether SIGTERM arrived during this training."""
         self._is_armed = self._is_shielded = False
-        self._pid = os.getpid()
+        self._thread = threading.get_ident()
 
     def arm(self) -> None:
         """Begin a training. Set the handlers again, because the previous trial may have replaced them."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the driver handles Ctrl-C
-        signal.signal(signal.SIGTERM, self._on_sigterm)
+        # Only the driver handles Ctrl-C. Not SIG_IGN, which programs inherit: none could be ended by SIGINT.
+        handle(signal.SIGINT, lambda number, frame: None, signal.default_int_handler)
+        handle(signal.SIGTERM, self._on_sigterm, signal.SIG_DFL)
         self.is_received = False
         self._is_armed = True
 
@@ -34,6 +36,9 @@ class SigtermGuard:
     @contextmanager
     def shield(self) -> Iterator[None]:
         """Let the block finish: half a message on the channel would make all later ones unreadable."""
+        if threading.get_ident() != self._thread:  # no other thread is interrupted
+            yield
+            return
         self._is_shielded = True
         try:
             yield
@@ -47,11 +52,7 @@ class SigtermGuard:
             raise TrialStopped("the agent sent SIGTERM")
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if os.getpid() != self._pid:  # a forked child, such as a DataLoader's, must end as any process does
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-            return
+        del number, frame
         self.is_received = True
         if not self._is_shielded:
             self.raise_if_received()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from asyncsearch.arguments import answering
 from asyncsearch.errors import StoreError, UsageError
+from asyncsearch.files.trees import remove_tree
 from asyncsearch.ids import NodeKey
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.protocol import Amendment
@@ -52,7 +53,7 @@ class StandaloneTrial(SearchContext):
         node, save = NodeKey("standalone"), folder is not None
         stage = Stage(
             node,
-            dict(params),
+            {key: _own(value) for key, value in params.items()},
             (),
             seed_of(dict(params), 0) if seed is None else seed,
             start,
@@ -63,6 +64,13 @@ class StandaloneTrial(SearchContext):
         super().__init__([stage], link, link.checkpoint(start) if start else None, name)
         self.reports: list[tuple[int, dict[str, float]]] = link.reports
         """Reports as (resource, metrics), in order."""
+
+
+def _own(value: Any) -> Any:
+    """Return a parameter that the trial may change: lists and mappings are copied, other objects are the caller's."""
+    if isinstance(value, dict):
+        return {key: _own(one) for key, one in value.items()}
+    return [_own(one) for one in value] if isinstance(value, list) else value
 
 
 class Recorder:
@@ -81,6 +89,9 @@ class Recorder:
     def amendments(self) -> list[Amendment]:
         return []
 
+    def close(self, refusal: str) -> None:
+        """Do nothing: a trial outside a search has no end of its own."""
+
     def newest(self) -> int:
         """Return the resource of the newest checkpoint; 0: there is none."""
         if self._root is None or not self._root.is_dir():
@@ -97,7 +108,7 @@ class Recorder:
         del stage
         saving = self._folder / f".saving-{resource}"
         try:
-            shutil.rmtree(saving, ignore_errors=True)
+            remove_tree(saving)
             saving.mkdir(parents=True)
         except OSError as error:
             raise StoreError(f"Cannot make {saving} for a checkpoint: {error}. Take another folder.") from error
@@ -110,7 +121,7 @@ class Recorder:
     def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
         del stage, is_last
         final = self._folder / str(resource)
-        shutil.rmtree(final, ignore_errors=True)
+        remove_tree(final)
         (self._folder / f".saving-{resource}").rename(final)
 
     @property

@@ -10,8 +10,7 @@ import math
 import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from asyncsearch.actions import CutWork, SaveAt
 from asyncsearch.errors import UsageError
@@ -22,17 +21,6 @@ from asyncsearch.work import Stage
 
 _RESOURCES_END = 2**53
 """Upper bound (exclusive) of resources, as in the contract in ``rpc/``."""
-
-
-class TrainingOutlook(NamedTuple):
-    """What is left to train in a process."""
-
-    units_left: int
-    """Of the lane; 0 where that is not known."""
-    units_to_come: int | None
-    """As in ``Work``."""
-    scratch: Path | None
-    """A folder of the process, which is removed after it; None: there is none but that of the system."""
 
 
 class LaneTimeline:
@@ -51,10 +39,6 @@ class LaneTimeline:
     def end(self) -> int | None:
         """Resource at which the last stage ends; None: when the user's function returns."""
         return _end_of(self.stages[-1])
-
-    def units_left(self, done: int) -> int:
-        """Return how many units are left; 0: that is not known."""
-        return 0 if self.end is None else max(0, self.end - done)
 
     @property
     def is_evaluation(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +27,10 @@ def run_training(
 ) -> Ended:
     """Train a batch of stages, whatever the user's function does except ending the process."""
     context = context_of(train, link, metric, untrusted)
-    return msgspec.structs.replace(_run(function, context, interrupts, metric), lane=train.lane)
+    try:
+        return msgspec.structs.replace(_run(function, context, interrupts, metric), lane=train.lane)
+    finally:
+        context.close()
 
 
 def context_of(train: Train, link: Link, metric: str, untrusted: str = "") -> SearchContext:
@@ -54,7 +58,7 @@ def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGua
         try:
             interrupts.arm()
             if not context.should_stop:
-                report_returned(context, function(context), metric)
+                report_returned(context, function(context), metric, name_and_line(function))
         finally:
             interrupts.disarm()
     except BaseException as caught:  # a trial that exits or interrupts itself must not end the runner
@@ -68,7 +72,7 @@ def ended_by(error: BaseException | None, context: SearchContext, interrupts: Si
     if context.is_paused:
         return Ended(Outcome.REACHED, context.resource)
     if error is None and not context.should_stop:
-        return Ended(Outcome.RETURNED, context.resource)
+        return Ended(Outcome.RETURNED, context.resource, unreported=context.unreported)
     _note_large_folder(context)
     if context.should_stop:
         return Ended(Outcome.STOPPED, context.resource)
@@ -101,16 +105,36 @@ def _text_of(error: BaseException, context: SearchContext) -> str:
     return hinted(exception_text(error), error, context.params)
 
 
-def report_returned(context: SearchContext, returned: Any, metric: str) -> None:
-    """Report the function's return value: a mapping, or a number, which is the study's metric."""
+def name_and_line(function: object) -> str:
+    """Return the name of the user's function, its file and its line, for messages."""
+    inner: object = function
+    while inner is not None:
+        function = inner
+        inner = function.func if isinstance(function, functools.partial) else getattr(function, "__wrapped__", None)
+    function = getattr(function, "trainer_class", function)
+    plain = getattr(function, "__func__", function)
+    code = getattr(plain, "__code__", None) or getattr(vars(type(plain)).get("__call__"), "__code__", None)
+    name = getattr(plain, "__qualname__", type(plain).__qualname__)
+    return name if code is None else f"{name} ({code.co_filename}, line {code.co_firstlineno})"
+
+
+def report_returned(context: SearchContext, returned: Any, metric: str, who: str = "the trainable") -> None:
+    """Report the function's return value: a mapping, or a number, which is the study's metric.
+
+    Args:
+        context: the trial.
+        returned: the value.
+        metric: the study's own.
+        who: the function, for messages.
+    """
     if context.is_paused:  # the function swallowed the pause
         return
     context.require_small_folder()
     if returned is None:
         if not context.has_reported and not context.is_resumed:
             raise NoReportError(
-                f"{context.name} ended without a report: call trial.report({metric_in_call(metric)}) in the "
-                f"training, or return the value of {metric!r}."
+                f"{context.name} ended without a report, since {who} reported nothing and returned None: call "
+                f"trial.report({metric_in_call(metric)}) in it, or let it return the value of {metric!r}."
             )
         return
     try:
@@ -119,11 +143,17 @@ def report_returned(context: SearchContext, returned: Any, metric: str) -> None:
         )
     except ReportError as error:
         if not context.has_reported:
-            raise ReportError(f"{context.name} reported nothing and returned something else: {error}") from None
+            raise ReportError(
+                f"{context.name} reported nothing, and {who} returned {_in_short(returned)}: {error}"
+            ) from None
         _note(f"the function's return value is not reported: {error}")
         return
-    if not context.report_last(values):
-        _note(f"the function's return value is not reported: resource {context.resource} has its report already.")
+    context.report_last(values)
+
+
+def _in_short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _note(text: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator
@@ -15,12 +14,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from asyncsearch.errors import UsageError
+from asyncsearch.files.contents import is_of_the_writer
+from asyncsearch.files.plain import NotPlainError, is_folder, open_to_read
+from asyncsearch.files.trees import Entry, TargetError, copy_tree, remove_tree, walk
 
 NAME = "dir"
 """Its name in a checkpoint, beside ``checkpoint``."""
 MOST_BYTES = 100_000_000
 """What all its files may take, if the study does not say otherwise."""
 MOST_FILES = 10_000
+MOST_NAME_BYTES = 900
+"""The longest path in it; that of a checkpoint may be a little longer."""
 
 
 class FolderPlace(NamedTuple):
@@ -58,56 +62,67 @@ class TrialFolder:
         return self._path
 
     @property
-    def scratch(self) -> Path | None:
-        """The folder in which the folders of trials are made; None: that of the system."""
-        return Path(self._place.path).parent if self._place.path else None
+    def is_made(self) -> bool:
+        """Whether the folder is there."""
+        return self._path is not None
 
     def copy_beside(self, checkpoint: Path) -> None:
         """Copy the folder into a new checkpoint, if there is one.
 
         Raises:
-            UsageError: it holds too much.
-            OSError: it cannot be copied.
+            UsageError: it holds too much, or what cannot be copied.
+            OSError: the disk takes no copy.
         """
         self.require_small()
-        _copy_if_any(self._found(), checkpoint.parent / NAME)
+        self._copy_if_any(checkpoint.parent / NAME)
 
     def require_small(self) -> None:
         """Check that the folder may be stored.
 
         Raises:
-            UsageError: it holds too much.
+            UsageError: it holds too much, or is no folder any more.
         """
-        if self._path is not None and self._path.is_dir():
+        if self._path is not None and os.path.lexists(self._path):
             require_small(self._path, self._place.most_bytes, self._trial)
 
     def _made(self) -> Path:
         path = Path(self._place.path) if self._place.path else self._temporary()
         path.mkdir(parents=True, exist_ok=True)
-        _copy_if_any(self._found(), path)
+        self._copy_if_any(path)
         return path
 
     def _temporary(self) -> Path:
         path = Path(tempfile.mkdtemp(prefix="asyncsearch-trial-"))
-        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+        weakref.finalize(self, _remove, path, os.getpid())
         return path
 
     def _found(self) -> Path | None:
         """Return the folder as it is now; None: there is none."""
         path = self._earlier if self._path is None else self._path
-        return path if path is not None and path.is_dir() else None
+        return path if path is not None and is_folder(path) else None
+
+    def _copy_if_any(self, target: Path) -> None:
+        if (source := self._found()) is not None:
+            copy(source, target, self._trial)
+
+
+def _remove(folder: Path, pid: int) -> None:
+    if os.getpid() == pid:  # else a forked child ends, and the folder is its parent's
+        remove_tree(folder)
 
 
 def require_small(folder: Path, most_bytes: int, trial: str) -> None:
     """Check that a trial's folder may be stored.
 
     Raises:
-        UsageError: it holds too much, or a name that no store takes.
+        UsageError: it holds too much, a name that no store takes, or what cannot be read; or it is no folder any more.
+        OSError: the disk cannot be read.
     """
-    entries = list(_entries(folder))
-    _require_text([name for name, _ in entries], trial)
-    files = [entry for _, entry in entries if not entry.is_dir(follow_symlinks=False)]
-    size = sum(map(_size, files))
+    with _its_own_doing(folder, trial):
+        entries = list(_plain(folder))
+    _require_names([entry.name for entry in entries], trial)
+    files = [entry for entry in entries if entry.is_file]
+    size = sum(entry.status.st_size for entry in files)
     if len(files) > MOST_FILES:
         raise UsageError(
             f"trial.dir of {trial} holds {len(files):,} files, and {MOST_FILES:,} are allowed: write fewer, or put them"
@@ -120,63 +135,56 @@ def require_small(folder: Path, most_bytes: int, trial: str) -> None:
         )
 
 
-def _require_text(names: Iterable[str], trial: str) -> None:
+def _plain(folder: Path) -> Iterator[Entry]:
+    """Yield the plain files and folders in a folder, all of which can be read."""
+    for entry in walk(folder):
+        if entry.is_file:
+            with contextlib.suppress(FileNotFoundError, NotPlainError):  # a thread of the trial has just replaced it
+                open_to_read(entry.base, at=entry.at).close()
+                yield entry
+        elif entry.is_folder:
+            yield entry
+
+
+def _require_names(names: Iterable[str], trial: str) -> None:
     for name in names:
         try:
-            name.encode()
+            size = len(name.encode())
         except UnicodeEncodeError:
             raise UsageError(
                 f"trial.dir of {trial} holds a name that is not UTF-8, {os.fsencode(name)!r}: give it one that is text."
             ) from None
+        if size > MOST_NAME_BYTES:
+            raise UsageError(
+                f"trial.dir of {trial} holds a path of {size:,} bytes, and {MOST_NAME_BYTES:,} are allowed,"
+                f" {name[:60]!r}...: nest fewer folders in it, or give shorter names."
+            )
 
 
-def copy(source: Path, target: Path) -> None:
-    """Copy a folder with its plain files and folders; links, pipes and sockets are left out.
-
-    Raises:
-        OSError: it cannot be copied.
-    """
-    target.mkdir(parents=True, exist_ok=True)
-    for name, entry in _entries(source):
-        if entry.is_dir(follow_symlinks=False):
-            (target / name).mkdir(exist_ok=True)
-        else:
-            _copy_file(entry.path, target / name)
-
-
-def _copy_if_any(source: Path | None, target: Path) -> None:
-    if source is not None:
-        copy(source, target)
-
-
-def _copy_file(source: str, target: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):  # a thread of the user's has just removed it
-        shutil.copy2(source, target, follow_symlinks=False)
-
-
-def _size(entry: os.DirEntry[str]) -> int:
+@contextlib.contextmanager
+def _its_own_doing(folder: Path, trial: str) -> Iterator[None]:
+    """Tell what a trial has left in its folder and cannot be read from a disk that does not answer."""
     try:
-        return entry.stat(follow_symlinks=False).st_size
-    except FileNotFoundError:
-        return 0
+        yield
+    except OSError as error:
+        if isinstance(error, TargetError) or not is_of_the_writer(error) or not os.path.lexists(folder):
+            raise
+        what = f"{error.filename!r} in trial.dir of {trial}" if is_folder(folder) else f"trial.dir of {trial}"
+        raise UsageError(
+            f"{what} cannot be read ({error.strerror}): leave plain files and folders there that this user may read,"
+            " and the folder itself where it is."
+        ) from error
 
 
-def _entries(folder: Path, inside: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield the plain files and folders in a folder at any depth, by their names in it, each folder before its files.
+def copy(source: Path, target: Path, trial: str) -> None:
+    """Copy a trial's folder with its plain files and folders; links, pipes, sockets and devices are left out.
 
     Raises:
-        OSError: it cannot be read.
+        UsageError: something in it cannot be read.
+        OSError: it cannot be copied: one of the disks does not answer, or takes no more.
     """
-    with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
-        name = inside + entry.name
-        if entry.is_dir(follow_symlinks=False):
-            yield name, entry
-            with contextlib.suppress(FileNotFoundError):
-                yield from _entries(Path(entry.path), f"{name}/")
-        elif entry.is_file(follow_symlinks=False):
-            yield name, entry
+    with _its_own_doing(source, trial):
+        copy_tree(source, target)
 
 
 def _round_up(size: int) -> int:

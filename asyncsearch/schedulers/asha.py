@@ -116,6 +116,7 @@ class ASHA(Scheduler):
             note = f"No trial will go on from the first rung: each rung passes one of {eta}, and {what} fewer."
             return [f"{note} Use num_trials >= {eta}."]
         notes = reasons.one_rung(self.levels, self.min_resource, self.reduction_factor)
+        notes += reasons.not_at_min(self.levels, self.min_resource, self.reduction_factor)
         # The stopping variant trains the first trial to the end, finish_best the best one.
         if num_trials is None or self.variant == "stopping" or self.finish_best:
             return notes

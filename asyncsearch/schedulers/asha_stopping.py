@@ -5,6 +5,9 @@ if it is among the best max(⌊n/η⌋, 1) of the n trials, including itself, th
 In a tie the trials that trained on are ahead and those that were stopped are not, so that a constant metric passes
 exactly that many; if every older trial were ahead, it would pass one in all.
 
+A trial that has no value at or before the rung counts there once it has one, with its first: a metric that is not
+there yet is not a bad one.
+
 ``reported`` decides: it ranks the trial and keeps the rank. After all trials that read the report were ranked, the
 engine asks ``judge``, which returns the reason to stop, if there is one. The engine then ends the trial.
 """
@@ -35,7 +38,7 @@ class Crossing(msgspec.Struct, frozen=True):
     resource: int
     rung: int
     rank: int | None
-    """Its rank at the rung; None if no finite value was reported at or before it."""
+    """Its rank at the rung; None if its value there is not finite."""
     size: int
     """How many trials were at the rung then, including itself."""
     quota: int
@@ -55,6 +58,8 @@ class StoppingState(SchedulerState):
         self._progress = Progress()
         self._rungs = [Rung() for _ in levels]
         self._crossings: dict[TrialId, Crossing] = {}
+        self._with_value: set[TrialId] = set()
+        """Trials that train and have a value, be it one that is not finite."""
 
     def first_target(self, trial: TrialId) -> int | None:
         return None if self._is_endless else self._levels[-1]
@@ -68,8 +73,8 @@ class StoppingState(SchedulerState):
             return f"stopped at resource {resource}: its value there is not finite, which counts as the worst of {size}"
         if rank is None:
             return (
-                f"stopped at resource {resource}: no finite value was reported at or before the rung of {level}, which "
-                f"counts as the worst of {size} (report at every rung, or use min_resource={resource} or more)"
+                f"stopped at resource {resource}: its value at the rung of {level} is not finite, which counts as the "
+                f"worst of {size}"
             )
         if rank <= crossing.quota:
             return None
@@ -95,7 +100,8 @@ class StoppingState(SchedulerState):
         # A report that was in flight when the trial was stopped must not count at the next rung.
         if self._progress.has_ended(trial):
             return
-        before = self._progress.value(trial)
+        before = self._progress.value(trial) if trial in self._with_value else score
+        self._with_value.add(trial)
         self._progress.set_value(trial, score)
         self._crossings.pop(trial, None)
         if self._is_endless:
@@ -103,12 +109,13 @@ class StoppingState(SchedulerState):
         index = bisect_right(self._levels, resource) - 1
         # A skipped rung is never filled in later: a late value there would be unfair to trials that were in time.
         if index >= self._progress.next_rung(trial):
-            value = finite(score) if resource == self._levels[index] else before
+            value = finite(score if resource == self._levels[index] else before)
             rank, rung = self._record(trial, index, value), self._rungs[index]
             self._crossings[trial] = Crossing(trial, resource, index, rank, rung.size, self._quota(rung))
 
     def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
         self._crossings.pop(trial, None)
+        self._with_value.discard(trial)
         self._progress.end(trial)
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
@@ -117,6 +124,7 @@ class StoppingState(SchedulerState):
         if index < len(self._levels) and not self._progress.has_ended(trial):
             self._record(trial, index, finite(score))
         self._crossings.pop(trial, None)
+        self._with_value.discard(trial)
         self._progress.end(trial)
 
     def _record(self, trial: TrialId, index: int, value: float | None) -> int | None:
@@ -140,7 +148,8 @@ class StoppingState(SchedulerState):
     def snapshot(self) -> dict[str, Any]:
         rungs = [rung.snapshot() for rung in self._rungs]
         crossings = [msgspec.to_builtins(crossing) for _, crossing in sorted(self._crossings.items())]
-        return {"progress": self._progress.snapshot(), "rungs": rungs, "crossings": crossings}
+        with_value = sorted(self._with_value)
+        return {"progress": self._progress.snapshot(), "rungs": rungs, "crossings": crossings, "with_value": with_value}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._progress = Progress.restored(snapshot["progress"])
@@ -149,3 +158,7 @@ class StoppingState(SchedulerState):
             self._levels = levels_up_to(self._levels, self._levels[-1], self._reduction_factor)
         crossings = [Crossing(**crossing) for crossing in snapshot.get("crossings", [])]
         self._crossings = {crossing.trial: crossing for crossing in crossings}
+        # An earlier version did not keep them: a value that is not finite was like none then.
+        progress = self._progress
+        known = [trial for trial in snapshot["progress"]["trials"] if progress.value(trial) is not None]
+        self._with_value = {TrialId(t) for t in snapshot.get("with_value", known) if not progress.has_ended(t)}

@@ -37,6 +37,14 @@ _OF_STUDY: dict[str, Replacement] = {
     **dict.fromkeys(("num_trials", "n_trials"), "study.run(num_trials={value})"),
 }
 
+_MUTATIONS = ("hyperparam_mutations", "hyperparam_bounds", "mutations", "custom_explore_fn")
+
+
+def _perturbed(value: object) -> str:
+    names = [str(name) for name in value] if isinstance(value, Mapping) else ["lr"]
+    space = ", ".join(f"{name!r}: loguniform(1e-4, 1e-1)" for name in names[:1]) + (", ..." if names[1:] else "")
+    return f"perturb={names!r}, and their values into Study(..., space={{{space}}})"
+
 
 class Promotion(msgspec.Struct, frozen=True):
     """An answer of ``next_promotion``: this paused trial should train on."""
@@ -138,7 +146,8 @@ class Scheduler(metaclass=CheckedCalls):
     @classmethod
     def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
         """Return what to write instead of arguments that the class does not take; ``known`` are those that it does."""
-        return _OF_STUDY | {name: f"{ours}={{value}}" for name, ours in _FOREIGN_NAMES.items() if ours in known}
+        names = {name: f"{ours}={{value}}" for name, ours in _FOREIGN_NAMES.items() if ours in known}
+        return _OF_STUDY | names | (dict.fromkeys(_MUTATIONS, _perturbed) if "perturb" in known else {})
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

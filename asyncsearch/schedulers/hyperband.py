@@ -159,8 +159,9 @@ class Hyperband(Scheduler):
                 return reasons.one_rung(levels, self.min_resource, self.reduction_factor)
             note = f"The only bracket has one rung, at max_resource={self.max_resource}, so that no trial is stopped"
             return [f"{note} early. Use brackets with more rungs, or FIFO."]
+        notes = reasons.not_at_min(levels, self.min_resource, self.reduction_factor)
         if num_trials is None:
-            return []
+            return notes
         small = [
             f"1 rung takes 1 and gets {size}" if rungs == 1 else f"{rungs} rungs take {need} and get {size}"
             for rungs, groups in zip(self.rung_counts, self._groups(num_trials), strict=True)
@@ -169,10 +170,10 @@ class Hyperband(Scheduler):
             if size < need
         ]
         if not small:
-            return []
+            return notes
         what = "1 bracket has" if len(small) == 1 else f"{len(small)} brackets have"
         note = f"{what} too few trials to bring one to max_resource={self.max_resource}: {', '.join(small)}."
-        return [f"{note} Use {self._enough()}, or other brackets."]
+        return [*notes, f"{note} Use {self._enough()}, or other brackets."]
 
     def _groups(self, num_trials: int) -> list[list[tuple[int, int]]]:
         """Return for each bracket (how many groups of trials that compete with each other, their size)."""

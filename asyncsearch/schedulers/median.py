@@ -163,10 +163,10 @@ class MedianState(SchedulerState):
             return None
         point, others = comparison.point, comparison.others
         if not comparison.has_value:
-            where = "there" if point == resource else f"at or before {point}"
+            where = "there" if point == resource else f"at {point}"
             return (
-                f"stopped at resource {resource}: its last value {where} is missing or not finite, which counts as "
-                f"worse than the median of {_trials(others)}"
+                f"stopped at resource {resource}: its last value {where} is not finite, which counts as worse than the "
+                f"median of {_trials(others)}"
             )
         where = "there" if point == resource else f"at {point}"
         return (
@@ -199,13 +199,12 @@ class MedianState(SchedulerState):
             running.add(score)
             return
         running.index, point = index, self._scheduler.point(index)
-        # Of skipped points the last one counts, without the report beyond it.
-        if resource == point:
+        # Of skipped points the last one counts, without the report beyond it, unless that is its first.
+        if resource == point or running.is_finite is None:
             running.add(score)
             self._compare(running, resource, point)
         else:
-            if running.is_finite is not None:
-                self._compare(running, resource, point)
+            self._compare(running, resource, point)
             running.add(score)
 
     def _compare(self, running: RunningAverage, resource: int, point: int) -> None:

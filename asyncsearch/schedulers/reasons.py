@@ -57,6 +57,22 @@ def one_rung(levels: Sequence[int], min_resource: int, reduction_factor: int) ->
     return [f"{note}: {ratio} lies beyond it. Use {' or '.join(remedies)}."]
 
 
+def not_at_min(levels: Sequence[int], min_resource: int, reduction_factor: int) -> list[str]:
+    """Say that no rung lies at the ``min_resource`` that was asked for, 1 apart, which is the default."""
+    if min_resource == 1 or levels[0] == min_resource or len(levels) == 1:
+        return []
+    ending = [min_resource]
+    while ending[-1] <= levels[-1]:
+        ending.append(ending[-1] * reduction_factor)
+    near = [top for top in ending[-2:] if top > min_resource]
+    note = (
+        f"No rung lies at min_resource={min_resource}: the first is at {levels[0]}, since rungs are counted from "
+        f"max_resource={levels[-1]}, divided by {reduction_factor} each time. For a rung at {min_resource} use "
+        f"max_resource={' or '.join(map(str, near))}."
+    )
+    return [note]
+
+
 def too_few(
     num_trials: int,
     what: str,

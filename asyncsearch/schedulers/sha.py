@@ -72,6 +72,7 @@ class SHA(Scheduler):
 
     def warnings(self, num_trials: int | None) -> list[str]:
         notes = reasons.one_rung(self.levels, self.min_resource, self.reduction_factor)
+        notes += reasons.not_at_min(self.levels, self.min_resource, self.reduction_factor)
         sizes = [size for _, size in self._groups(self.bracket_size or 0 if num_trials is None else num_trials)]
         return notes + [note for number, size in enumerate(sizes) for note in self._too_few(size, is_rest=number > 0)]
 

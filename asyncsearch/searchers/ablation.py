@@ -17,6 +17,7 @@ from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.sequences.function_code import code_digest
 from asyncsearch.space import Space, choice
+from asyncsearch.space.domains import Domain
 from asyncsearch.space.dotted_names import did_you_mean
 from asyncsearch.space.parameter_values import copy_plain
 from asyncsearch.trial import Params
@@ -159,10 +160,18 @@ class Ablation(Searcher):
         ]
         if missing:
             raise SpaceError(
-                f"{', '.join(missing)}: Ablation(...) compares variants of one configuration. Write constants in the "
-                "space, or the values: Ablation(..., base=study.best_params)."
+                f"{', '.join(missing)}: Ablation(...) compares variants of one configuration, and a range has many. "
+                f"Write a constant in the space, as in {{{missing[0]!r}: {_example(space, missing[0])}}}, or take the "
+                "values of an earlier search: Ablation(..., base=Study.open('studies/digits').best_params)."
             )
         return space.plain(space.nest({**flat, PARAMETER: NOTHING, SEED: self._seeds[0]}))
+
+
+def _example(space: Space, name: str) -> str:
+    """Return a value of a parameter, as one would write it."""
+    domain = space.parameters.get(name)
+    examples = list(domain.examples()) if isinstance(domain, Domain) else []
+    return repr(examples[0]) if examples else "..."
 
 
 class AblationState(SearcherState):

@@ -48,7 +48,7 @@ def searcher_of(given: object) -> Searcher:
     if is_sampler(given):
         return OptunaSearch(given)
     if isinstance(given, type):
-        call = f"{given.__name__}()"
+        call = "GridSearch(points=5)" if given.__name__ == "GridSearch" else f"{given.__name__}()"
         raise UsageError(f"searcher={given.__name__} is a class, not a searcher: write searcher={call}.")
     _refuse_scheduler(type(given).__name__, repr(given))
     raise UsageError(f"searcher={given!r} is not a Searcher: write one of {_shown()}, or RandomSearch().")

@@ -19,6 +19,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import templates
 from asyncsearch.sequences.formulas import Formula, Piece, UnknownFunctionError
 from asyncsearch.sequences.json_values import is_numpy_scalar
+from asyncsearch.sequences.notebook_svg import notebook_html
 from asyncsearch.sequences.picture import draw
 
 Parser = Callable[[Any], Any]
@@ -168,6 +169,9 @@ class Sequence(abc.ABC):
 
     def _repr_svg_(self) -> str | None:
         return None if self.is_template else self.plot()
+
+    def _repr_html_(self) -> str | None:
+        return None if self.is_template else notebook_html(self.plot())
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -35,9 +35,9 @@ _NOT_CONTENT = frozenset(
 
 def code_digest(function: Callable[..., Any]) -> str:
     """Return the digest of a function with everything that it uses."""
-    walk = _Walk(with_data=True)
+    walk = ContentWalk(with_data=True)
     text = walk.describe(function)
-    return _hash([text, *(f"{name}={code}" for name, code in sorted(walk.found().items()))])
+    return digest_of([text, *(f"{name}={code}" for name, code in sorted(walk.found().items()))])
 
 
 def parts_digests(trainable: object) -> dict[str, str]:
@@ -45,12 +45,12 @@ def parts_digests(trainable: object) -> dict[str, str]:
 
     Data that it captures, such as arrays, counts by its type only.
     """
-    walk = _Walk(with_data=False)
+    walk = ContentWalk(with_data=False)
     walk.describe(trainable)
     return walk.found()
 
 
-class _Walk:
+class ContentWalk:
     """Describes values, and collects each function, class and global constant of the user's own on the way."""
 
     def __init__(self, *, with_data: bool) -> None:
@@ -62,7 +62,7 @@ class _Walk:
 
     def found(self) -> dict[str, str]:
         """Return name -> digest; definitions of one name have one digest together."""
-        return {name: _hash(sorted(codes)) for name, codes in self._found.items()}
+        return {name: digest_of(sorted(codes)) for name, codes in self._found.items()}
 
     def describe(self, value: Any) -> str:
         """Return a text that is equal for values of equal content."""
@@ -117,9 +117,9 @@ class _Walk:
         if name is not None and not hasattr(value, "__dict__"):  # built in
             return f"{getattr(value, '__module__', '')}.{name}"
         kind = self._name(type(value))
-        if not _is_own(type(value).__module__) and not hasattr(value, "__wrapped__"):
+        if not is_own(type(value).__module__) and not hasattr(value, "__wrapped__"):
             return f"{kind} {self._pickled(value) if self._with_data else ''}"
-        state = {**_slots(value), **getattr(value, "__dict__", {})}
+        state = {**slots_of(value), **getattr(value, "__dict__", {})}
         return f"{kind} {self.describe(state)}"
 
     def _pickled(self, value: Any) -> str:
@@ -133,12 +133,12 @@ class _Walk:
         """Return the name of a function or class, and collect it if it is the user's own."""
         name = str(value.__qualname__)
         module = str(getattr(value, "__module__", None) or "")
-        if not _is_own(module):
+        if not is_own(module):
             return f"{module}.{name}"
         if id(value) not in self._named:
             self._named[id(value)] = value
             text = self._function(value) if isinstance(value, types.FunctionType) else self._class(value)
-            self._found.setdefault(name, set()).add(_hash([text]))
+            self._found.setdefault(name, set()).add(digest_of([text]))
         return name
 
     def _function(self, function: types.FunctionType) -> str:
@@ -146,7 +146,7 @@ class _Walk:
         attributes = {name: value for name, value in vars(function).items() if name != "__wrapped__"}
         wrapped = vars(function).get("__wrapped__")
         return self._all(
-            (function.__code__, function.__defaults__, function.__kwdefaults__, list(_captured(function)), wrapped)
+            (function.__code__, function.__defaults__, function.__kwdefaults__, list(captured_by(function)), wrapped)
         ) + self.describe(attributes)
 
     def _class(self, kind: type) -> str:
@@ -164,11 +164,11 @@ class _Walk:
         counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & _KIND)
         table = getattr(code, "co_exceptiontable", b"")
         constants = self._all(_without_docstring(code))
-        return f"code {_hash([code.co_code.hex(), table.hex(), repr(names), repr(counts), constants])}"
+        return f"code {digest_of([code.co_code.hex(), table.hex(), repr(names), repr(counts), constants])}"
 
     def _globals(self, code: types.CodeType, known: Mapping[str, Any]) -> None:
         """Collect what the names in a function's code stand for, among the user's own things."""
-        names = sorted(set(_names(code)))
+        names = sorted(set(names_in(code)))
         modules = []
         for name in names:
             value = known.get(name, sys.modules.get(name) if name not in known else None)
@@ -177,10 +177,14 @@ class _Walk:
             elif name in known:
                 self._global(name, value)
         for module in modules:
-            if _is_own(module.__name__):
+            if is_own(module.__name__):
                 for name in names:
                     if name in vars(module):
-                        self._global(name, vars(module)[name])
+                        self._attribute(name, vars(module)[name])
+
+    def _attribute(self, name: str, value: Any) -> None:
+        """Collect a global of another module, which a code reads as an attribute of it."""
+        self._global(name, value)
 
     def _global(self, name: str, value: Any) -> None:
         # A list or dictionary of a trainable may collect what happens while it trains.
@@ -188,23 +192,25 @@ class _Walk:
             return
         text = self.describe(value)
         if not text.startswith("uses "):
-            self._found.setdefault(name, set()).add(_hash([text]))
+            self._found.setdefault(name, set()).add(digest_of([text]))
 
     def _all(self, values: Iterable[Any]) -> str:
         return repr([self.describe(value) for value in list(values)])
 
 
-def _hash(texts: Iterable[str]) -> str:
+def digest_of(texts: Iterable[str]) -> str:
+    """Return the hash of a list of texts."""
     # The length of each part stands before it, so that no two lists of texts are hashed as the same bytes.
     data = "".join(f"{len(text)}:{text}" for text in texts).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=12).hexdigest()
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def names_in(code: types.CodeType) -> Iterator[str]:
+    """Yield the names of globals and attributes in a code, and in the functions that it defines."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
-            yield from _names(inner)
+            yield from names_in(inner)
 
 
 def _without_docstring(code: types.CodeType) -> tuple[Any, ...]:
@@ -218,7 +224,8 @@ def _without_docstring(code: types.CodeType) -> tuple[Any, ...]:
     return constants
 
 
-def _captured(function: types.FunctionType) -> Iterator[Any]:
+def captured_by(function: types.FunctionType) -> Iterator[Any]:
+    """Yield the values of the closure variables of a function."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -226,7 +233,8 @@ def _captured(function: types.FunctionType) -> Iterator[Any]:
             yield Ellipsis
 
 
-def _slots(value: Any) -> dict[str, Any]:
+def slots_of(value: Any) -> dict[str, Any]:
+    """Return the attributes that an object keeps in slots."""
     names = (name for kind in type(value).__mro__ for name in _slot_names(kind))
     return {name: getattr(value, name) for name in names if hasattr(value, name)}
 
@@ -236,7 +244,7 @@ def _slot_names(kind: type) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-def _is_own(module: str) -> bool:
+def is_own(module: str) -> bool:
     """Return whether a module is the user's own: one of a script or notebook, or a source that is not installed."""
     if module.partition(".")[0] in _EVERYWHERE or module in sys.builtin_module_names:
         return False

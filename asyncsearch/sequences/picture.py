@@ -8,13 +8,14 @@ from typing import Any
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences.json_values import identity
 from asyncsearch.sequences.markup import escape
+from asyncsearch.sequences.notebook_svg import FAINT, INK, PAPER
 from asyncsearch.sequences.text_width import shortened, text_width
 
 _WIDTH, _HEIGHT, _TOP, _BOTTOM = 360, 130, 30, 22
 _NARROWEST_LEFT, _WIDEST_LEFT = 62, 130
 _SIZE = 11
 _POINTS = 240
-_INK, _FAINT, _COLOUR = "#24292f", "#6e7781", "#0969da"
+_COLOUR = "#0969da"
 
 
 def draw(title: str, at: Callable[[float], Any], until: int) -> str:
@@ -60,17 +61,17 @@ def _svg(title: str, times: list[float], levels: list[float], labels: dict[float
     beside = {level: shortened(words, left - 10, _SIZE) for level, words in labels.items()}
     bottom = _HEIGHT - _BOTTOM + 3
     shapes = [
-        _text(10, 18, shortened(title, _WIDTH - 20, _SIZE), _INK, "start"),
-        f"<line x1='{left:.1f}' y1='{bottom}' x2='{_WIDTH - 14}' y2='{bottom}' stroke='{_FAINT}'/>",
-        _text(left, _HEIGHT - 5, "0", _FAINT, "middle"),
-        _text(_WIDTH - 14, _HEIGHT - 5, str(until), _FAINT, "end"),
-        *(_text(left - 6, y(level) + 4, words, _FAINT, "end") for level, words in beside.items()),
+        _text(10, 18, shortened(title, _WIDTH - 20, _SIZE), INK, "start"),
+        f"<line x1='{left:.1f}' y1='{bottom}' x2='{_WIDTH - 14}' y2='{bottom}' stroke='{FAINT}'/>",
+        _text(left, _HEIGHT - 5, "0", FAINT, "middle"),
+        _text(_WIDTH - 14, _HEIGHT - 5, str(until), FAINT, "end"),
+        *(_text(left - 6, y(level) + 4, words, FAINT, "end") for level, words in beside.items()),
         f"<polyline points='{points}' fill='none' stroke='{_COLOUR}' stroke-width='1.6' stroke-linejoin='round'/>",
     ]
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {_WIDTH} {_HEIGHT}' width='{_WIDTH}' height='{_HEIGHT}' "
         f"role='img' font-family='system-ui,sans-serif'><title>{escape(title)}</title>"
-        f"<rect width='{_WIDTH}' height='{_HEIGHT}' rx='6' fill='#ffffff'/>{''.join(shapes)}</svg>"
+        f"<rect width='{_WIDTH}' height='{_HEIGHT}' rx='6' fill='{PAPER}'/>{''.join(shapes)}</svg>"
     )
 
 

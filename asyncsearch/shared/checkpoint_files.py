@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store.base_store import FileInfo, Store
-from asyncsearch.store.layout import MANIFEST, Version, parse_versions
+from asyncsearch.store.layout import MANIFEST, Version, is_node, parse_versions
 
 
 class Survey(NamedTuple):
@@ -28,7 +28,7 @@ def survey(store: Store) -> Survey:
     for name, entry in store.walk("checkpoints").items():
         node, _, rest = name.partition("/")
         folder, _, inside = rest.partition("/")
-        for version in parse_versions([folder] if inside else []):
+        for version in parse_versions([folder] if inside and is_node(node) else []):
             folders[node, version] = _both(folders.get((node, version)), entry)
             if inside == MANIFEST:
                 whole[node, version.resource].append(version)

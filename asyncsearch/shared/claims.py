@@ -245,7 +245,9 @@ class Claims:
         if mine is not None:
             return None if mine.owner == owner else f"study {mine.owner!r} in this same driver"
         suffix = "" if self._files.store.is_exclusive else f"-{self.token}"
-        found = self._right(node).acquire(self._record(owner), self._record(owner, released=True), suffix)
+        found = self._right(node).acquire(
+            lambda name: self._record(owner, name), lambda name: self._record(owner, name, released=True), suffix
+        )
         if isinstance(found, str):
             return found
         self._mine[node] = OwnClaim(owner, found)
@@ -253,7 +255,7 @@ class Claims:
 
     def _renew(self) -> None:
         name = driver_file(self.token)
-        doubtful = self._age() > 0.75 * self._lease_s or self._files.store.read(name) is None
+        doubtful = self._age() > 0.75 * self._lease_s or not self._files.content(name)
         begun = time.monotonic(), time.time()
         holder = LockRecord.here(self.token)
         self._files.write(name, ClaimHolder(study=self._study, since=self._since, lease_s=self._lease_s, holder=holder))
@@ -279,9 +281,9 @@ class Claims:
         return max(time.monotonic() - self._fresh[0], time.time() - self._fresh[1])
 
     def _withdraw(self, claim: OwnClaim) -> None:
-        self._files.store.write(claim.entry.name, self._record(claim.owner, released=True))
+        self._files.put(claim.entry.name, self._record(claim.owner, claim.entry.name, released=True))
 
-    def _record(self, owner: str, released: bool = False) -> bytes:
+    def _record(self, owner: str, name: str, released: bool = False) -> bytes:
         return encode(
             Claim(
                 study=owner,
@@ -291,7 +293,8 @@ class Claims:
                 since=time.strftime("%Y-%m-%d %H:%M:%S %z"),
                 claimed_s=time.time(),
                 released=released,
-            )
+            ),
+            name,
         )
 
 

@@ -7,7 +7,7 @@ run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -57,7 +57,12 @@ class Cleaning(NamedTuple):
 
 
 def clean(
-    store: Store, limits: Limits | None = None, *, dry_run: bool = False, notify: Callable[[Item], None] | None = None
+    store: Store,
+    limits: Limits | None = None,
+    *,
+    dry_run: bool = False,
+    notify: Callable[[Item], None] | None = None,
+    roots: Sequence[str] = (),
 ) -> Cleaning:
     """Clean the store of a study, or a folder that studies share.
 
@@ -66,6 +71,7 @@ def clean(
         limits: Which of the unreachable checkpoints are removed.
         dry_run: Change nothing, and return the items that would be removed.
         notify: Called with each item after its removal, or for each item of a dry run.
+        roots: Of a shared folder: where else than beside it the stores of its studies lie, folders or URLs.
 
     Raises:
         StudyNotFoundError: the store is neither.
@@ -75,7 +81,7 @@ def clean(
     limits = limits or Limits()
     with ExitStack() as stack:
         if store.read(SHARED_FILE) is not None:
-            folder = SharedFolder(store)
+            folder = SharedFolder(store, roots=roots)
             if not dry_run:
                 stack.callback(folder.close)
             items, kept = _of_shared(folder, limits)
@@ -229,14 +235,14 @@ def _of_shared(folder: SharedFolder, limits: Limits) -> tuple[list[Item], list[S
 
 def _small_files(folder: SharedFolder, kind: str, names: dict[str, str]) -> Iterator[Item]:
     for name, why in names.items():
-        data = folder.store.read(name)
+        data = folder.files.content(name)
         if data is None:
             continue
 
         def remove(name: str = name, data: bytes = data) -> bool:
-            if folder.store.read(name) != data:
+            if folder.files.content(name) != data:
                 return False  # its owner has returned
-            folder.store.remove(name)
+            folder.store.remove_tree(name)  # something else than a file may lie in its place
             folder.store.remove_if_empty(name.rpartition("/")[0])
             return True
 

@@ -18,6 +18,8 @@ from asyncsearch.store.file_clock import FileClock, age_s
 from asyncsearch.store.lease_lock import LockRecord
 
 FOLDER = "drivers"
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+_FILE = re.compile(r"[0-9a-f]{32}\.json")
 _PROBE_COUNTS_S = 15.0
 
 
@@ -58,15 +60,23 @@ class Drivers:
 
     def tokens(self) -> Sequence[str]:
         """Return the tokens of all known drivers."""
-        return [name.removesuffix(".json") for name in self._files.store.list(FOLDER) if name.endswith(".json")]
+        return [name.removesuffix(".json") for name in self._files.store.list(FOLDER) if _FILE.fullmatch(name)]
 
     def look(self, token: str) -> ClaimHolder | Unreadable | None:
         """Return the record of a driver, ``Unreadable`` if it is damaged, or None if there is none."""
-        return self._files.look(driver_file(token), DRIVER)
+        if _TOKEN.fullmatch(token) is None:
+            return Unreadable(f"{FOLDER}/{token}.json")
+        found = self._files.look(driver_file(token), DRIVER)
+        is_another = isinstance(found, ClaimHolder) and found.holder.token != token
+        return Unreadable(driver_file(token)) if is_another else found
 
     def read(self, token: str) -> ClaimHolder | None:
         """Return the record of a driver, or None if there is none, or a damaged one."""
-        return self._files.read(driver_file(token), DRIVER)
+        found = self.look(token)
+        if isinstance(found, Unreadable):
+            self._files.warn_damaged(found.name)
+            return None
+        return found
 
     def now_s(self, may_only_read: bool = False) -> float | None:
         """Return the Unix time of the folder's file system; None: it does not tell.
@@ -95,7 +105,7 @@ class Drivers:
     def files(self) -> Mapping[str, FileInfo]:
         """Return the files of the drivers, without probes, by their names."""
         found = self._files.store.walk(FOLDER)
-        return {name: file for name, file in found.items() if name.endswith(".json")}
+        return {name: file for name, file in found.items() if _FILE.fullmatch(name)}
 
 
 def driver_file(token: str) -> str:
@@ -104,6 +114,6 @@ def driver_file(token: str) -> str:
     Raises:
         StoreError: the token is none.
     """
-    if re.fullmatch(r"[0-9a-f]{32}", token) is None:
+    if _TOKEN.fullmatch(token) is None:
         raise StoreError(f"{token!r} in a shared folder does not name a driver: remove that file from {FOLDER!r}.")
     return f"{FOLDER}/{token}.json"

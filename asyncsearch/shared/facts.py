@@ -102,7 +102,7 @@ class FactsFolder:
     def begun(self, nodes: Iterable[NodeKey]) -> list[NodeKey]:
         """Return those of some nodes that are marked; one small file is read where no node ever was."""
         store = self._files.store
-        if store.read(f"{self._name}/{_BEGUN}") is None:
+        if self._files.content(f"{self._name}/{_BEGUN}") is None:
             return []
         return [node for node in nodes if _BEGUN in store.list(self._folder(node))]
 
@@ -119,7 +119,7 @@ class FactsFolder:
             facts = [one for one in found if one is not None]
             # A vanished file was merged into a newer one, which a second listing shows.
             lacking = [name for name, one in zip(names, found, strict=True) if one is None]
-            if not any(self._files.store.read(name) is None for name in lacking):
+            if not any(self._files.content(name) is None for name in lacking):
                 return sorted(facts, key=lambda one: (one.published_s, one.name))
 
     def _read(self, name: str) -> Facts | None:
@@ -127,9 +127,9 @@ class FactsFolder:
             known = self._known.get(name)
         if known is None:
             known = self._files.read(name, _FACTS)
-            if known is not None and known.name != name.rpartition("/")[2]:
+            if known is not None and not _belongs(known, name):
                 self._files.warn_once(
-                    name, f"{name!r} in {self._files.store.shown!r} was changed and counts as absent."
+                    name, f"{name!r} in {self._files.store.shown!r} is not what was written there: it counts as absent."
                 )
                 known = None
             if known is not None:
@@ -172,6 +172,12 @@ class FactsFolder:
             f"Two studies that share {self._files.store.shown!r} report differently of node {node}: {what}; the older"
             " counts. Training differs from machine to machine, or code or data changed: then name a new version=...",
         )
+
+
+def _belongs(facts: Facts, name: str) -> bool:
+    """Return whether facts are those of the node and the content that the name of their file says."""
+    _, node, file = name.split("/")
+    return (facts.node, facts.name) == (node, file)
 
 
 def _check(node: NodeKey, reports: Sequence[tuple[int, Metrics]], ended: int | None) -> None:

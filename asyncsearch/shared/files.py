@@ -1,19 +1,23 @@
 """The files of a shared folder: small JSON that a person can read.
 
 Every file has a ``format``. A file of a newer format is refused, since its meaning is unknown; a damaged file counts as
-absent, and is logged once.
+absent, and is logged once. Each ends with its own name (``at``) and a checksum of all before it (``sum``), so that one
+that was renamed, copied, exchanged with another or changed is found. Those of earlier versions have neither.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import NotAFileError, StoreError
+from asyncsearch.files.decoding import decoded
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.layout import is_name
 
 FORMAT = 1
 """Version of the format of all files in a shared folder."""
@@ -28,6 +32,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _WRITTEN = msgspec.json.Decoder(Written)
+_ANY = msgspec.json.Decoder()
+_AT, _SUM = "at", "sum"
 
 
 class Unreadable(NamedTuple):
@@ -53,36 +59,55 @@ class SharedFiles:
         Raises:
             StoreError: the file was written by a newer version.
         """
-        data = self.store.read(name)
+        data = self.content(name)
         if data is None:
             return None
+        written = decoded(_WRITTEN, data)
+        if written is not None and written.format > FORMAT and is_as_written(name, data):
+            raise StoreError(
+                f"{name!r} in the shared folder {self.store.shown!r} has format {written.format}, and this version of"
+                f" asyncsearch knows formats up to {FORMAT}: another study there runs a newer version. Update"
+                " asyncsearch here, or give this study another folder: Sharing(shared=...)."
+            )
+        found = decoded(kind, data) if is_as_written(name, data) else None
+        return Unreadable(name) if found is None else found
+
+    def content(self, name: str) -> bytes | None:
+        """Return what a file holds; empty: something else lies in its place; None: nothing does."""
+        if not is_name(name):
+            return b""  # planted: no file of this folder is called so
         try:
-            version = _WRITTEN.decode(data).format
-            if version > FORMAT:
-                raise StoreError(
-                    f"{name!r} in the shared folder {self.store.shown!r} has format {version}, and this version of"
-                    f" asyncsearch knows formats up to {FORMAT}: another study there runs a newer version. Update"
-                    " asyncsearch here, or give this study another folder: Sharing(shared=...)."
-                )
-            return kind.decode(data)
-        except msgspec.DecodeError:
-            return Unreadable(name)
+            return self.store.read(name)
+        except NotAFileError:
+            return b""
 
     def read(self, name: str, kind: msgspec.json.Decoder[W]) -> W | None:
         """Return a file's content, or None if it is missing or damaged; damage is logged once."""
         found = self.look(name, kind)
         if isinstance(found, Unreadable):
-            self.warn_once(name, f"{name!r} in the shared folder {self.store.shown!r} is damaged and counts as absent.")
+            self.warn_damaged(name)
             return None
         return found
 
     def write(self, name: str, value: Written) -> None:
-        """Write a file atomically."""
-        self.store.write(name, encode(value))
+        """Write a file atomically, also where something else lies in its place."""
+        self.put(name, encode(value, name))
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write what ``encode`` has made of a value; see ``write``."""
+        try:
+            self.store.write(name, data)
+        except NotAFileError:  # a folder, which no file replaces; what lies in the place of one counts as absent
+            self.store.remove_tree(name)
+            self.store.write(name, data)
 
     def create(self, name: str, value: Written) -> bool:
         """Write a file that does not exist yet; return False if it does."""
-        return self.store.create(name, encode(value))
+        return self.store.create(name, encode(value, name))
+
+    def warn_damaged(self, name: str) -> None:
+        """Log once that a file is damaged."""
+        self.warn_once(name, f"{name!r} in the shared folder {self.store.shown!r} is damaged and counts as absent.")
 
     def warn_once(self, about: str, message: str) -> None:
         """Log a warning, once for each value of ``about``."""
@@ -93,6 +118,22 @@ class SharedFiles:
         logger.warning("%s", message)
 
 
-def encode(value: Written) -> bytes:
-    """Return a file's content, indented for people."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+def encode(value: Written, name: str) -> bytes:
+    """Return a file's content, indented for people, bound to the name of the file."""
+    content = msgspec.to_builtins(value, str_keys=True) | {_AT: name}
+    return msgspec.json.format(msgspec.json.encode(content | {_SUM: _sum_of(content)}), indent=2) + b"\n"
+
+
+def is_as_written(name: str, data: bytes) -> bool:
+    """Return whether the content of a file is what was written under its name, as far as the file says."""
+    content = decoded(_ANY, data)
+    if not isinstance(content, dict):
+        return False
+    if _AT not in content and _SUM not in content:
+        return True  # of an earlier version
+    checksum = content.pop(_SUM, None)
+    return content.get(_AT) == name and checksum == _sum_of(content)
+
+
+def _sum_of(content: dict[str, Any]) -> str:
+    return hashlib.blake2b(msgspec.json.encode(content), digest_size=16).hexdigest()

@@ -26,6 +26,7 @@ from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.facts import FactsFolder, NodeFacts
 from asyncsearch.shared.files import SharedFiles, Written
 from asyncsearch.shared.holds import Holds
+from asyncsearch.shared.homes import root_of
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.layout import MANIFEST, node_folder, versions_of
 from asyncsearch.store.manifest import packed_with_in
@@ -72,6 +73,8 @@ class SharedFolder:
         retention_s: Seconds for which a study's hold counts after its last write, if the store of the study is gone;
             while that store exists, the hold always counts.
         takes_packed: Whether facts include what was trained in packs, for a study that packs or tolerates it.
+        roots: Folders and URLs that the user has named: only of studies whose stores lie below them, or below the
+            parent of the shared folder, is asked whether they still exist.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class SharedFolder:
         lease_s: float = LEASE_S,
         retention_s: float = RETENTION_S,
         takes_packed: bool = False,
+        roots: Sequence[str] = (),
     ) -> None:
         self.store = store
         self._takes_packed = takes_packed
@@ -90,7 +94,7 @@ class SharedFolder:
         self.claims = claims = Claims(self.files, lease_s)
         self.claim, self.renew, self.release = claims.claim, claims.renew, claims.release
         self.take_over, self.holder, self.close = claims.take_over, claims.holder, claims.close
-        self._holds = holds = Holds(self.files, claims, retention_s)
+        self._holds = holds = Holds(self.files, claims, retention_s, (root_of(store.shown), *roots))
         self.hold, self.let_go, self.current_holds, self.needed = holds.hold, holds.let_go, holds.current, holds.needed
         self.delete, self.abandoned, self.finish_one = holds.delete, holds.abandoned, holds.finish_one
 
@@ -179,7 +183,7 @@ class SharedFolder:
         """Return what the manifest of the newest version says that can be read."""
         folder = node_folder(checkpoint)
         versions = versions_of(checkpoint.resource, self.store.list(folder))
-        manifests = (self.store.read(f"{folder}/{version}/{MANIFEST}") for version in reversed(versions))
+        manifests = (self.files.content(f"{folder}/{version}/{MANIFEST}") for version in reversed(versions))
         return packed_with_in(next(filter(None, manifests), None)) is not None
 
     # What is needed

@@ -14,7 +14,7 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -23,6 +23,8 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written
+from asyncsearch.shared.homes import is_below
+from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.file_clock import age_s
 from asyncsearch.store.layout import node_folder, versions_of
 from asyncsearch.store.passwords import lacks_password
@@ -76,8 +78,9 @@ class CurrentHolds(NamedTuple):
 class Holds:
     """Holds and deletions in a shared folder. Safe from any thread."""
 
-    def __init__(self, files: SharedFiles, claims: Claims, retention_s: float) -> None:
+    def __init__(self, files: SharedFiles, claims: Claims, retention_s: float, roots: Sequence[str]) -> None:
         self._files = files
+        self._roots = roots
         self._claims = claims
         self._retention_s = retention_s
         self._last: dict[str, Hold] = {}
@@ -124,9 +127,12 @@ class Holds:
         gone: dict[str, str] = {}
         unreadable: list[str] = []
         now_s = self._claims.now_s()
-        for entry, file in sorted(self._files.store.walk("holds").items()):
-            name = f"holds/{entry}"
+        files = self._files.store.walk("holds")
+        for entry in self._files.store.list("holds"):
+            name, file = f"holds/{entry}", files.get(entry, FileInfo(0, None))
             hold = self._files.look(name, _HOLD) if entry.endswith(".json") else None
+            if isinstance(hold, Hold) and study_file("holds", hold.study) != name:
+                hold = Unreadable(name)  # that of another study
             if isinstance(hold, Unreadable):
                 unreadable.append(name)
                 self._files.warn_once(
@@ -158,8 +164,8 @@ class Holds:
             return ""
         if not hold.home:
             return f"study {hold.study!r} gave no sign of life for {unwritten_s / 86400:.0f} days"
-        if lacks_password(hold.home):
-            return ""  # a store that cannot be opened may exist
+        if lacks_password(hold.home) or not is_below(hold.home, self._roots):
+            return ""  # a store that cannot be asked may exist
         from asyncsearch.store import open_store
 
         try:
@@ -225,8 +231,10 @@ class Holds:
         """Return the deletions whose drivers have died, and their files."""
         found = []
         for entry in self._files.store.list("deleting"):
-            ref, token = _marked(entry), entry.split(".")[-2]
-            if ref is not None and (token == self._claims.token or not self._claims.is_alive(token)):
+            if (ref := _marked(entry)) is None:
+                continue
+            token = entry.split(".")[-2]
+            if token == self._claims.token or not self._claims.is_alive(token):
                 found.append((ref, f"deleting/{entry}"))
         return found
 

@@ -35,6 +35,8 @@ class FolderMembership:
         self._folder, self._study = folder, study
         self.lease_s = folder.lease_s
         self.close = folder.close
+        self.store = folder.store
+        """Where the checkpoints are."""
         self._users: dict[NodeKey, set[int]] = {}
         """The attempts that train in each claimed node."""
         self._forbidden: set[tuple[int, NodeKey]] = set()

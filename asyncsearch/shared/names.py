@@ -44,7 +44,9 @@ def compare_names(files: SharedFiles, study: str, root: NodeKey, names: Iterable
     for entry in files.store.list("parameters"):
         name = f"parameters/{entry}"
         other = files.read(name, _NAMES) if name != own_file else None
-        if other is not None and other.root == root and other.names != mine:
+        if other is None or study_file("parameters", other.study) != name:
+            continue
+        if other.root == root and other.names != mine:
             warnings.append(_describe(other, set(mine)))
     if len(warnings) > _SHOWN:
         warnings[_SHOWN:] = [f"{len(warnings) - _SHOWN} more studies of this version have other parameters."]

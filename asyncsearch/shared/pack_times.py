@@ -69,6 +69,11 @@ class KeptTimes(Written, frozen=True, kw_only=True):
     seconds: list[PackSeconds]
     fits: int | None = None
 
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return f"{_digest(self.structure, self.device)}.json"
+
 
 _KEPT = msgspec.json.Decoder(KeptTimes)
 
@@ -79,8 +84,8 @@ class TimesInFolder(PackTimes):
     def __init__(self, files: SharedFiles, code: str) -> None:
         """Read what is known of a code."""
         self._files, self._folder = files, f"packs/{code}"
-        found = (files.read(f"{self._folder}/{name}", _KEPT) for name in files.store.list(self._folder))
-        self._known = [one for one in found if one is not None]
+        names = {name: files.read(f"{self._folder}/{name}", _KEPT) for name in files.store.list(self._folder)}
+        self._known = [one for name, one in names.items() if one is not None and one.name == name]
 
     def known_on(self, device: str) -> Iterable[PacksTimed]:
         found = [one for one in self._known if one.device == device]
@@ -94,7 +99,7 @@ class TimesInFolder(PackTimes):
             seconds=[*timed.seconds],
             fits=timed.fits,
         )
-        self._files.write(f"{self._folder}/{_digest(timed.group, timed.device)}.json", kept)
+        self._files.write(f"{self._folder}/{kept.name}", kept)
 
 
 def code_key(trainable: str, parts: Mapping[str, str], defaults: Mapping[str, object]) -> str:

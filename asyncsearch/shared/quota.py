@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.layout import is_name
 
 EVALUATIONS = "evals"
 """Folder in a study's store for the searches that ``Study.eval`` made, each a study in the shared folder."""
@@ -46,7 +47,8 @@ def _give_up_evaluations(folder: SharedFolder, home: Store) -> bool:
     inner = f"{home.shown}/"
     held = [hold.study for hold in folder.current_holds().holds.values()]
     names = [study for study in held if study.startswith(f"{inner}{EVALUATIONS}/")]
-    over = [name for name in names if not home.child(name.removeprefix(inner)).is_locked()]
+    inside = {name: name.removeprefix(inner) for name in names}
+    over = [name for name, place in inside.items() if is_name(place) and not home.child(place).is_locked()]
     for name in over:
         folder.let_go(name)
     return bool(over)

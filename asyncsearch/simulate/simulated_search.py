@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from asyncsearch.arguments import answering, checked, grouped, positive, yes_or_no
+from asyncsearch.arguments import answering, checked, grouped, positive, workers_of, yes_or_no
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_target
 from asyncsearch.engine.state import StudyState
@@ -99,7 +99,7 @@ def simulate(
     for (name, kind), value in zip(_GROUPS.items(), (until, delays, faults, training), strict=True):
         checked(value, kind, name)
     _require_workload(workload)
-    workers = positive("workers", workers)
+    workers = workers_of("workers", workers)
     num_trials = None if num_trials is None else positive("num_trials", num_trials)
     scheduler = FIFO() if scheduler is None else require_scheduler(scheduler)
     searcher = searcher_of(searcher)

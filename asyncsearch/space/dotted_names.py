@@ -14,6 +14,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import Sequence as ValueSequence
 from asyncsearch.sequences import from_json, is_sequence
 from asyncsearch.space.domains import Constant, Domain
+from asyncsearch.space.foreign_domains import meant_by_grid, meant_by_object
 from asyncsearch.space.foreign_forms import meant_by_mapping, meant_by_text
 from asyncsearch.space.parameter_values import a_type, copy_plain, integer, is_numpy_array, number, plain, show
 from asyncsearch.trial import Params
@@ -77,7 +78,7 @@ def _leaves(prefix: str, parameters: Mapping[Any, Any]) -> Iterable[tuple[str, D
         if isinstance(value, Mapping) and not is_sequence(value):
             if not value:
                 raise SpaceError(f"{path}: {{}} is an empty group: drop it, or write constant({{}}).")
-            if meant := meant_by_mapping(value):
+            if meant := meant_by_mapping(value) or meant_by_grid(value):
                 raise SpaceError(
                     f"{path}: {show(value)} is no domain: write {meant}; if it is a constant, constant(...)."
                 )
@@ -123,6 +124,8 @@ def _domain(path: str, value: Any) -> Domain | ValueSequence:
             f"{path}: {show(value)} is text, not a domain: write {meant} without quotes; for this very text, "
             f"constant({show(value)})."
         )
+    if meant := meant_by_object(value):
+        raise SpaceError(f"{path}: {show(value)} is a domain of another library: write {meant}.")
     try:
         return Constant(plain(value))
     except SpaceError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import urllib.parse
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -20,6 +21,8 @@ __all__ = ["LocalStore", "Segment", "Store", "open_store", "register_store"]
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 _BUILT_IN = ("file", "local")
+DATABASE = re.compile(r"(?i:sqlite|mysql|mariadb|postgres|redis|mongo|mssql|oracle|duckdb|cockroach)[a-zA-Z0-9+]*://")
+"""How the URL of a database begins, in which other tuners keep their studies."""
 _EXTRAS = {"s3": "s3", "s3a": "s3", "az": "azure", "abfs": "azure", "abfss": "azure"}
 _factories: dict[str, Callable[[str], Store]] = {}
 
@@ -101,7 +104,13 @@ def _open_local(path: str) -> LocalStore:
         raise StoreError(f"{path!r} is no path: a store needs the name of a folder, such as './studies/digits'.")
     try:
         path.encode()
+        os.fsencode(path)
     except UnicodeEncodeError as error:
+        if (encoding := sys.getfilesystemencoding()) != "utf-8":
+            raise StoreError(
+                f"The path {path!a} cannot be used, as this Python reads and writes names of files as {encoding}: start"
+                " it with PYTHONUTF8=1, or with LC_ALL=C.UTF-8."
+            ) from error
         shown = os.fsencode(path)
         raise StoreError(f"The path {shown!r} is not UTF-8, in which a study writes its names. Rename it.") from error
     try:
@@ -152,10 +161,16 @@ def _open_fsspec(url: str, protocol: str) -> Store:
     import fsspec
 
     if protocol not in _protocols():
+        if DATABASE.match(url):
+            raise StoreError(
+                f"The store's URL begins with '{protocol}://', which is a database, and a study is kept in a folder:"
+                " write store='studies/digits'."
+            )
         raise StoreError(
-            f"The store's URL begins with '{protocol}://', which neither asyncsearch nor fsspec knows. Choose a path,"
-            f" or one of {', '.join(_protocols())}; or install the fsspec file system that registers it; or"
-            f" register a store of your own: asyncsearch.store.register_store({protocol!r}, ...)."
+            f"The store's URL begins with '{protocol}://', which neither asyncsearch nor fsspec knows. Write a path,"
+            " such as store='studies/digits', or a URL such as hdfs://..., s3://..., gs://... or abfs://...; or install"
+            " the fsspec file system that registers it; or register a store of your own:"
+            f" asyncsearch.store.register_store({protocol!r}, ...)."
         )
     try:
         fsspec.get_filesystem_class(protocol)

@@ -1,25 +1,21 @@
 """A store whose journal and logs are files that grow by each append, or folders of numbered objects.
 
-* A journal segment or a log is one file where appending is cheap (tried once), else a folder with one numbered object
-  for each append. An append is as durable as the file system makes a closed file.
-* One process appends to a log at a time.
+* A journal segment is one file where appending is cheap (tried once), else a folder with one numbered object for each
+  append; a segment of the logs is one file, or one object. An append is as durable as the file system makes a closed
+  file.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol
 
 from asyncsearch.errors import StoreError
 from asyncsearch.store import layout
-from asyncsearch.store.far_store import FarFiles, FarStore, split_lines
+from asyncsearch.store.far_store import FarFiles, FarStore
 from asyncsearch.store.lease_lock import LeaseLock
-
-_chunk_guard = threading.Lock()
-_last_chunk = 0
+from asyncsearch.store.split_lines import split_lines
 
 
 class AppendingFiles(FarFiles, Protocol):
@@ -30,7 +26,7 @@ class AppendingFiles(FarFiles, Protocol):
     def put(self, name: str, data: bytes) -> None: ...
     def append(self, name: str, data: bytes) -> None: ...
     def blocks(self, name: str) -> Iterator[bytes]: ...
-    def guard(self, name: str) -> threading.Lock: ...
+    def read_part(self, name: str, start: int, end: int | None) -> bytes | None: ...
 
 
 class AppendedSegment:
@@ -74,6 +70,23 @@ class AppendedSegment:
         self._closed = True
 
 
+class AppendedLog:
+    """A file that grows by each append; see ``LogFile``."""
+
+    def __init__(self, remote: AppendingFiles, name: str) -> None:
+        """Take over an empty file."""
+        self._remote, self._name = remote, name
+
+    def append(self, data: bytes) -> None:
+        self._remote.append(self._name, data)
+
+    def finish(self, data: bytes) -> None:
+        self._remote.append(self._name, data)
+
+    def give_up(self) -> None:
+        """Nothing is open between two appends."""
+
+
 class AppendingStore(FarStore):
     """What such stores have in common."""
 
@@ -105,16 +118,25 @@ class AppendingStore(FarStore):
 
     # Logs
 
-    def append_log(self, name: str, lines: Sequence[str]) -> None:
-        path = layout.log_file(name)
-        data = "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
-        with self._remote.guard(path):
-            if self._can_append():
-                self._remote.append(path, data)
-            else:
-                self._remote.put(f"{path}/{_next_chunk()}", data)
+    @property
+    def log_interval_s(self) -> float:
+        return 5.0
 
-    def read_log(self, name: str) -> Iterator[str]:
+    @property
+    def log_open_s(self) -> float:
+        return 60.0  # it can be read meanwhile, but only block by block
+
+    @property
+    def log_appends(self) -> bool:
+        return self._can_append()
+
+    def begin_log(self, name: str) -> AppendedLog | None:
+        return AppendedLog(self._remote, name) if self._remote.create(layout.check_name(name), b"") else None
+
+    def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None:
+        return self._remote.read_part(layout.check_name(name), start, end)
+
+    def _old_log(self, name: str) -> Iterator[str]:
         path = layout.log_file(name)
         lines = self._lines(path) if path.removeprefix("logs/") in self._remote.list("logs") else iter(())
         return (line.decode(errors="replace").removesuffix("\n") for line in lines)
@@ -139,11 +161,3 @@ class AppendingStore(FarStore):
             yield from split_lines(self._remote.blocks(name))
         for chunk in chunks:
             yield from split_lines([self._remote.read(f"{name}/{chunk}") or b""])
-
-
-def _next_chunk() -> str:
-    """Return a name that sorts after all earlier ones of this process."""
-    global _last_chunk  # noqa: PLW0603
-    with _chunk_guard:
-        _last_chunk = max(time.time_ns(), _last_chunk + 1)
-        return f"{_last_chunk:020d}-{uuid.uuid4().hex[:8]}"

@@ -8,21 +8,23 @@ A store is a folder: on local disk, on HDFS, or wherever fsspec reaches. Its lay
     head.json                      the last durable record; see asyncsearch.journal.head
     snapshots/000000012345.json    the state after record 12345; an optional shortcut
     checkpoints/<node>/<resource>/ one folder for each checkpoint: files/ and manifest.json; complete or absent
-    logs/trial-7.log               output and log of a trial
+    logs/segments/000001.log ...   what all trials print, with an index by trial; see asyncsearch.store.logs
     dirs/checkpoints/<node>/...    the last folder of each trial that made one, stored as checkpoints are
-    lock                           the driver that may write
+    lock, driver.json              the driver that may write; the latter for those who may only read
     tmp/                           unfinished files; ``sweep`` may remove any of them
 
-Where a file system cannot append or rename, a backend uses folders in place of a segment, a log and the lock, and
-documents it. A store can be pickled to a worker: it holds no connection, descriptor or lock. Every method is safe to
+Where a file system cannot append or rename, a backend uses folders in place of a segment and the lock, and documents
+it. A store can be pickled to a worker: it holds no connection, descriptor or lock. Every method is safe to
 call from any thread, and raises StoreError when the store cannot be read or written. Stores make no decisions.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -30,6 +32,9 @@ from asyncsearch.errors import CheckpointError, InternalError, StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout
 from asyncsearch.store.head_file import HeadFile, SmallHeadFile
+from asyncsearch.store.logs.log_store import LogFile
+from asyncsearch.store.logs.reader import LogReader
+from asyncsearch.store.logs.writer import AppendedLogs, LogWriter
 from asyncsearch.store.manifest import PackedWith, Shards, StoredFile
 from asyncsearch.store.passwords import without_password
 
@@ -138,6 +143,15 @@ class Store(abc.ABC):
         Raises:
             StoreError: the store cannot be written; the message names the path and the operation.
         """
+
+    def begin_to_wait(self, timeout_s: float, say: Callable[[str], None]) -> None:
+        """Wait from now on, in each call, up to ``timeout_s`` seconds for servers that are away for the moment.
+
+        ``say`` takes sentences for the user. It is for the start of a run: later, the driver decides what waits.
+        """
+
+    def wait_no_longer(self) -> None:
+        """End what ``begin_to_wait`` has begun; nothing if it was not called."""
 
     @abc.abstractmethod
     def lock(self) -> AbstractContextManager[None]:
@@ -294,15 +308,65 @@ class Store(abc.ABC):
         commit would fail.
         """
 
+    # Logs
+
     @property
     def log_interval_s(self) -> float:
-        """Seconds for which a driver collects the lines of a log before it appends them; an append may be costly."""
+        """Seconds for which a driver collects the lines of all trials before it appends them; it may be costly."""
         return 0.5
 
-    @abc.abstractmethod
-    def append_log(self, name: str, lines: Sequence[str]) -> None:
-        """Append lines (without newlines) to ``logs/<name>.log``, without a sync; only one process writes a log."""
+    @property
+    def log_open_s(self) -> float:
+        """Least time, in seconds, after which a segment of the logs is closed so that others can read it."""
+        return math.inf
 
-    @abc.abstractmethod
+    @property
+    def log_appends(self) -> bool:
+        """Whether ``begin_log`` can be used; if not, a log is written by ``create``, a file for each append."""
+        return False
+
+    def begin_log(self, name: str) -> LogFile | None:
+        """Begin a file to which this driver appends; return None if it exists. The name is one of ``read``.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        raise InternalError(f"{type(self).__name__} does not append to logs")
+
+    def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None:
+        """Return what a file has from byte ``start`` to before ``end``, as a slice does; None: there is no such file.
+
+        Args:
+            name: of a file, as for ``read``.
+            start: from 0; negative: counted from the end.
+            end: None: to the end; what is behind the end of the file is left out.
+
+        Raises:
+            BeingWrittenError: it is open for writing and cannot be read now.
+        """
+        data = self.read(name)
+        return None if data is None else data[start:end]
+
+    def open_log(self) -> LogWriter | AppendedLogs:
+        """Return what writes the lines of all trials, for one driver at a time."""
+        return LogWriter(self) if type(self).append_log is Store.append_log else AppendedLogs(self)
+
+    def append_log(self, name: str, lines: Sequence[str]) -> None:
+        """Append lines (without newlines) to the log of one trial, durably; a driver uses ``open_log``."""
+        layout.log_file(name)
+        writer = LogWriter(self)
+        writer.write({name: lines})
+        writer.close()
+
     def read_log(self, name: str) -> Iterator[str]:
-        """Yield the lines of ``logs/<name>.log`` without newlines; nothing if there is none."""
+        """Yield the lines of a trial's log, ``trial-7``, without newlines; nothing if there is none."""
+        lines = LogReader(self, name).lines()
+        return chain(list(islice(lines, 1)), lines)  # what cannot be read is an error now, not later
+
+    def read_old_log(self, name: str, skip: int) -> Iterator[str]:
+        """Yield the lines of a log but the first ``skip`` as earlier versions wrote it, a file or a folder for each."""
+        is_own = type(self).read_log is not Store.read_log  # of a store that writes its logs by itself
+        return islice(self.read_log(name) if is_own else self._old_log(name), skip, None)
+
+    def _old_log(self, name: str) -> Iterator[str]:
+        return iter(())

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
-import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import NotAFileError, StoreError
+from asyncsearch.files.plain import NotPlainError
+from asyncsearch.files.trees import remove_tree
 
+_log = logging.getLogger(__name__)
 _NEXT_STEP = {
     errno.ENOSPC: "Free some space there, or choose a store on another disk",
     errno.EDQUOT: "Free some of this user's quota there, or choose a store on another disk",
@@ -24,12 +27,14 @@ _NEXT_STEP = {
     errno.ENOTDIR: "A store and all its parents must be folders: choose another path, or move that file away",
     errno.EEXIST: "A store and all its parents must be folders: choose another path, or move that file away",
     errno.EISDIR: "A folder lies where the store keeps a file: move it away, or choose another store",
+    errno.EINVAL: "Move it away, or choose another store",
     errno.ELOOP: "A link lies where the store keeps something of its own: remove the link, or choose another store",
     errno.ENAMETOOLONG: "Choose a shorter path",
     errno.ENOENT: "Something on that path is missing: call prepare() first, or choose a folder that can be made",
     errno.ESTALE: "The shared disk was mounted anew: start this process again",
 }
 
+_OTHER_THINGS = (errno.EISDIR, errno.ELOOP)
 _OF_THE_PATH = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
 
 
@@ -50,7 +55,9 @@ def explained(doing: str, path: object, choose: str = "") -> Iterator[None]:
         step = next_step(error, "Check that disk, then try again")
         if choose and error.errno in _OF_THE_PATH:
             step = choose
-        raise StoreError(f"Cannot {doing} at {str(path)!r}: {error.strerror or error}. {step}.") from error
+        words = f"Cannot {doing} at {str(path)!r}: {error.strerror or error}. {step}."
+        is_other = isinstance(error, NotPlainError) or error.errno in _OTHER_THINGS
+        raise (NotAFileError if is_other else StoreError)(words) from error
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -101,6 +108,15 @@ def write_new(path: Path, data: bytes) -> None:
         os.close(descriptor)
 
 
+def sweep_away(path: Path, bin_: Path) -> None:
+    """Discard a leftover; one that cannot be moved or removed stays, and what comes behind it is swept all the same."""
+    try:
+        discard(path, bin_)
+    except OSError as error:
+        if not remove_tree(path):
+            _log.warning("%s is a leftover and cannot be removed: %s", path, error)
+
+
 class FileIdentity(NamedTuple):
     """What tells an open file from another one that takes its place."""
 
@@ -144,8 +160,4 @@ def discard(path: Path, bin_: Path) -> None:
         os.rename(path, taken)
     except FileNotFoundError:
         return
-    if taken.is_dir() and not taken.is_symlink():
-        # A remaining folder (an open file on NFS keeps it) is swept later.
-        shutil.rmtree(taken, ignore_errors=True)
-    else:
-        taken.unlink(missing_ok=True)
+    remove_tree(taken)  # what remains (an open file on NFS keeps its folder) is swept later

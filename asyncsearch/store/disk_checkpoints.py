@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
-import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import CheckpointError, StoreError
+from asyncsearch.files.plain import is_folder, read_file
+from asyncsearch.files.trees import remove_tree
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.store import layout
-from asyncsearch.store.disk import discard, explained, make_folders, sync_folder, write_new
+from asyncsearch.store import layout, scratch
+from asyncsearch.store.disk import discard, explained, make_folders, sweep_away, sync_folder, write_new
 from asyncsearch.store.disk_files import names_in
 from asyncsearch.store.manifest import (
     Manifest,
@@ -26,13 +28,17 @@ from asyncsearch.store.manifest import (
     Shards,
     StoredFile,
     check,
+    copy_files,
     damaged,
+    holds_more,
     missing,
     require_damage,
     survey,
 )
-from asyncsearch.store.no_follow import inside, read_file
+from asyncsearch.store.no_follow import inside
 from asyncsearch.store.shards import gone, require_shards, written_twice
+
+_log = logging.getLogger(__name__)
 
 
 class DiskCheckpoints:
@@ -66,10 +72,11 @@ class DiskCheckpoints:
                     f" that stage() of the store at {str(self._root)!r} gave. A staged folder is committed once, and"
                     " lost when a new driver opens the study; stage and write it again."
                 )
+            _require_folder(staged)
             manifest = survey(staged, os.fsync, sync_folder, {} if shards is None else shards.by_name)
             require_shards(shards, manifest, checkpoint)
             described = whole / layout.MANIFEST
-            described.unlink(missing_ok=True)  # an earlier attempt to commit this folder may have left it
+            remove_tree(described)  # an earlier attempt to commit this folder may have left it, or the worker
             write_new(described, manifest.encode(checkpoint, packed_with, shards))
             sync_folder(whole)
             number = self._publish(whole, node, checkpoint.resource)
@@ -82,13 +89,14 @@ class DiskCheckpoints:
         """Move the files of a staged folder into another one; see ``Store.add_shard``."""
         target = self._folder("tmp") / layout.check_place(place) / layout.FILES
         with explained(f"add a shard to checkpoint {checkpoint}", target):
-            if not self._is_staged(staged) or not target.is_dir():
+            if not self._is_staged(staged) or not is_folder(target):
                 raise gone(checkpoint, target)
+            _require_folder(staged)
             shard = survey(staged, os.fsync, sync_folder)
             for name in shard.folders:
                 (target / name).mkdir(exist_ok=True)
             for file in shard.files:
-                if (target / file.name).exists():
+                if os.path.lexists(target / file.name):
                     raise written_twice(checkpoint, file.name)
                 os.rename(staged / file.name, target / file.name)
             for name in (*reversed(shard.folders), ""):
@@ -100,15 +108,27 @@ class DiskCheckpoints:
         with contextlib.suppress(OSError, StoreError):
             if not self._is_staged(staged):
                 return
-            shutil.rmtree(staged.parent, ignore_errors=True)
+            remove_tree(staged.parent)
 
-    def find(self, checkpoint: CheckpointRef) -> Path:
-        """Return the folder with the files of a checkpoint, which were compared with its manifest."""
+    @contextlib.contextmanager
+    def opened(self, checkpoint: CheckpointRef) -> Iterator[Path]:
+        """Provide the files of a checkpoint, which were compared with its manifest: its own folder.
+
+        Where there is more in it than the manifest names, which is no part of the checkpoint, a copy without that.
+        """
         with explained(f"find checkpoint {checkpoint}", self._root):
             folder, manifest = self._find(checkpoint)
-        with explained(f"read checkpoint {checkpoint}", folder):
-            check(manifest, folder / layout.FILES, checkpoint)
-        return folder / layout.FILES
+        files = folder / layout.FILES
+        with contextlib.ExitStack() as stack:
+            with explained(f"read checkpoint {checkpoint}", folder):
+                if not is_folder(files):
+                    raise damaged(checkpoint, folder, f"the folder {layout.FILES!r} is missing")
+                check(manifest, files, checkpoint)
+                if holds_more(manifest, files):
+                    _log.warning("%s holds more than was committed; the rest is left out.", files)
+                    place = stack.enter_context(scratch.temporary_folder("fetch"))
+                    files = copy_files(manifest, files, place, checkpoint)
+            yield files
 
     def delete(self, checkpoint: CheckpointRef) -> None:
         self._folder("tmp")
@@ -124,17 +144,17 @@ class DiskCheckpoints:
         folder = self._folder("checkpoints")
         found: set[CheckpointRef] = set()
         with explained("list the checkpoints", folder):
-            for name in names_in(folder) if node is None else [node]:
+            for name in filter(layout.is_node, names_in(folder) if node is None else [node]):
                 found |= layout.references(name, layout.parse_versions(names_in(folder / name)))
         return sorted(found, key=lambda checkpoint: (checkpoint.node, checkpoint.resource))
 
     def sweep(self) -> None:
         with explained("sweep", self._root):
             for name in filter(layout.is_temporary, names_in(self._folder("tmp"))):
-                discard(self._tmp / name, self._tmp)
+                sweep_away(self._tmp / name, self._tmp)
             for checkpoint in self.list(None):
                 for version in self._versions(checkpoint)[:-1]:
-                    discard(self._folder(layout.node_folder(checkpoint)) / str(version), self._tmp)
+                    sweep_away(self._folder(layout.node_folder(checkpoint)) / str(version), self._tmp)
 
     def _folder(self, name: str) -> Path:
         return inside(self._root, name, is_folder=True)
@@ -156,7 +176,7 @@ class DiskCheckpoints:
         raise missing(checkpoint, str(self._root))
 
     def _is_staged(self, folder: Path) -> bool:
-        is_named_so = folder.is_dir() and folder.name == layout.FILES
+        is_named_so = os.path.lexists(folder) and folder.name == layout.FILES
         return is_named_so and os.path.samefile(folder.parent.parent, self._folder("tmp"))
 
     def _publish(self, whole: Path, node: Path, resource: int) -> int:
@@ -175,3 +195,16 @@ class DiskCheckpoints:
                     raise  # otherwise a delete has just removed the node's empty folder
         sync_folder(node)
         return taken + 1
+
+
+def _require_folder(staged: Path) -> None:
+    """Check that a worker has left the folder that it got, and open it again if it has closed it."""
+    if not is_folder(staged):
+        raise CheckpointError(
+            f"{str(staged)!r} is no folder any more: save() put something else in the place of the folder that it wrote"
+            " to. Let it write at the path that it gets."
+        )
+    for folder in (staged.parent, staged):
+        with contextlib.suppress(OSError):
+            if (mode := folder.stat().st_mode & 0o777) & 0o700 != 0o700:
+                folder.chmod(mode | 0o700)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from asyncsearch.files.plain import open_file, open_to_read, read_file
+from asyncsearch.files.trees import remove_tree, walk
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.disk import explained, make_folders, sync_folder, write_new
-from asyncsearch.store.no_follow import inside, open_file, read_file
+from asyncsearch.store.no_follow import inside
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -30,6 +31,18 @@ class DiskFiles:
         with explained("read", path), contextlib.suppress(FileNotFoundError):
             return read_file(path)
         return None
+
+    def read_part(self, name: str, start: int, end: int | None) -> bytes | None:
+        path = self._path(name)
+        with explained("read", path):
+            try:
+                file = open_to_read(path)
+            except FileNotFoundError:
+                return None
+            with file:
+                first, stop, _ = slice(start, end).indices(os.fstat(file.fileno()).st_size)
+                file.seek(first)
+                return file.read(max(0, stop - first))
 
     def write(self, name: str, data: bytes) -> None:
         path = self._path(name)
@@ -49,7 +62,7 @@ class DiskFiles:
         path, staged = self._path(name), self._tmp / f"file-{uuid.uuid4().hex}"
         with explained("create", path):
             make_folders(self._folder("tmp"))
-            staged.write_bytes(data)
+            write_new(staged, data)
             try:
                 while True:
                     make_folders(path.parent)
@@ -74,15 +87,12 @@ class DiskFiles:
     def walk(self, folder: str) -> Mapping[str, FileInfo]:
         path = self._folder(layout.check_name(folder, ())) if folder else self._root
         with explained("list", path):
-            return dict(_walk(path, ""))
+            return files_in(path)
 
     def remove_tree(self, folder: str) -> None:
         path = inside(self._root, layout.check_name(folder, ()))
         with explained("remove", path):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            remove_tree(path)
 
     def remove_if_empty(self, folder: str) -> None:
         with contextlib.suppress(OSError):
@@ -117,22 +127,17 @@ def lines_of(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file, or of the numbered chunks that other kinds of store write instead."""
     with explained("read", path):
         for part in sorted(path.iterdir()) if path.is_dir() and not path.is_symlink() else [path]:
-            with open(open_file(part, os.O_RDONLY), "rb") as file:
+            with open_to_read(part) as file:
                 yield from file
 
 
-def _walk(folder: Path, inside: str) -> Iterator[tuple[str, FileInfo]]:
+def files_in(folder: Path) -> dict[str, FileInfo]:
+    """Return what is in a folder and no folder itself, without the folders in it that may not be read."""
     try:
-        entries = list(os.scandir(folder))
+        found = [entry for entry in walk(folder, follow=True, failed=lambda name, error: None) if not entry.is_folder]
+        return {entry.name: FileInfo(entry.status.st_size, entry.status.st_mtime) for entry in found}
     except (FileNotFoundError, NotADirectoryError):
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(folder / entry.name, f"{inside}{entry.name}/")
-            continue
-        with contextlib.suppress(FileNotFoundError):
-            status = entry.stat(follow_symlinks=False)
-            yield inside + entry.name, FileInfo(status.st_size, status.st_mtime)
+        return {}
 
 
 def _link(staged: Path, path: Path, data: bytes) -> bool:
@@ -145,7 +150,7 @@ def _link(staged: Path, path: Path, data: bytes) -> bool:
         if error.errno not in _NO_LINKS:
             raise
         try:
-            with open(path, "xb") as file:
+            with os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
                 file.write(data)
         except FileExistsError:
             return False

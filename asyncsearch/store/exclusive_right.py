@@ -10,13 +10,20 @@ cannot use the number again.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from asyncsearch.errors import NotAFileError
+
 AT_THIS_MOMENT = "a driver that takes it at this moment"
 
 _NUMBERED = re.compile(r"(\d{6,})(?:-[0-9a-f]{32})?\.json")
+
+
+MakesContent = Callable[[str], bytes]
+"""The content of a file, given its name."""
 
 
 class Files(Protocol):
@@ -59,12 +66,12 @@ class ExclusiveRight:
         """Describe the other process that holds the right, or return None."""
         return self._first(self.entries())
 
-    def acquire(self, content: bytes, released: bytes, suffix: str = "") -> NumberedFile | str:
+    def acquire(self, content: MakesContent, released: MakesContent, suffix: str = "") -> NumberedFile | str:
         """Return the file by which we now hold the right, or a description of the other holder.
 
         Args:
-            content: of the new file.
-            released: its content if a rival turns out to hold the right.
+            content: of the new file, given its name.
+            released: its content, given its name, if a rival turns out to hold the right.
             suffix: of its name; distinguishes drivers where files are not created exclusively.
         """
         before = self.entries()
@@ -73,14 +80,15 @@ class ExclusiveRight:
             return who
         number = max((entry.number for entry in before), default=0) + 1
         own = NumberedFile(number, f"{self._folder}/{number:06d}{suffix}.json")
-        if not self._files.create(own.name, content):
+        if not self._files.create(own.name, content(own.name)):
             return self._holder(own) or AT_THIS_MOMENT
         who = self.rival(own)
         if who is not None:
-            self._files.write(own.name, released)
+            self._files.write(own.name, released(own.name))
             return who
         for old in before:
-            self._files.remove(old.name)
+            with contextlib.suppress(NotAFileError):  # what somebody has put in its place is void as well
+                self._files.remove(old.name)
         return own
 
     def rival(self, own: NumberedFile) -> str | None:

@@ -11,32 +11,38 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import shutil
+import logging
+import os
 import tempfile
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import NotAFileError, StoreError
+from asyncsearch.files.contents import Content
+from asyncsearch.files.plain import is_folder
+from asyncsearch.files.trees import remove_tree
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout, scratch
 from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.lease_lock import LeaseLock
 from asyncsearch.store.manifest import (
-    Content,
     Manifest,
     PackedWith,
     Shards,
     StoredFile,
     damaged,
-    listed,
+    listed_readable,
     missing,
+    require_readable,
     wrong_checkpoint,
 )
+from asyncsearch.store.patience import Patient, impatient, inner
 
+_log = logging.getLogger(__name__)
 _STAGE = "stage"
 _NOT_COMMITTED = "it has no manifest"
 
@@ -51,6 +57,7 @@ class FarFiles(Protocol):
     @property
     def is_exclusive(self) -> bool: ...
     def is_file(self, name: str) -> bool: ...
+    def is_folder(self, name: str) -> bool: ...
     def read(self, name: str) -> bytes | None: ...
     def write(self, name: str, data: bytes) -> None: ...
     def create(self, name: str, data: bytes) -> bool: ...
@@ -73,7 +80,7 @@ class FarStore(Store):
         self._lock: LeaseLock | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lock": None}  # a worker has no part in the lock
+        return {**self.__dict__, "_lock": None, "_remote": inner(self._remote)}  # a worker has no part in the lock
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._remote.shown!r})"
@@ -88,6 +95,12 @@ class FarStore(Store):
 
     def entries(self) -> Sequence[str]:
         return self._remote.list("")
+
+    def begin_to_wait(self, timeout_s: float, say: Callable[[str], None]) -> None:
+        self._remote = Patient(impatient(self._remote), timeout_s, say)
+
+    def wait_no_longer(self) -> None:
+        self._remote = impatient(self._remote)
 
     def prepare(self) -> None:
         if self._remote.is_file(""):
@@ -134,10 +147,24 @@ class FarStore(Store):
     # Small files
 
     def read(self, name: str) -> bytes | None:
-        return self._remote.read(layout.check_name(name))
+        try:
+            return self._remote.read(layout.check_name(name))
+        except StoreError as error:
+            raise self._explained(name, error) from error
+
+    def _explained(self, name: str, error: StoreError) -> StoreError:
+        """Return the error of a file, or the one for a folder that lies in its place."""
+        with contextlib.suppress(StoreError):
+            if not isinstance(error, NotAFileError) and self._remote.is_folder(name):
+                where = f"{self._remote.shown}/{name}"
+                return NotAFileError(f"A folder lies at {where!r}, in the place of a file: move it away.")
+        return error
 
     def write(self, name: str, data: bytes) -> None:
-        self._remote.write(layout.check_name(name), data)
+        try:
+            self._remote.write(layout.check_name(name), data)
+        except StoreError as error:
+            raise self._explained(name, error) from error
 
     def create(self, name: str, data: bytes) -> bool:
         return self._remote.create(layout.check_name(name), data)
@@ -184,20 +211,22 @@ class FarStore(Store):
                 " stage() gave on this machine. A staged folder is committed once; stage and write it again."
             )
         with explained(f"read the staged checkpoint {checkpoint}", staged):
-            names, folders = listed(staged)
+            names, folders = listed_readable(staged)
         older = self._versions(checkpoint)
         version = _own_version(checkpoint, older, shards)
         folder = f"{node}/{version}"
-        contents = self._upload(names, staged, f"{folder}/{layout.FILES}")
+        contents = self._sent(names, staged, f"{folder}/{layout.FILES}")
         files = [StoredFile(name, *content) for name, content in zip(names, contents, strict=True)]
         if shards is not None:
             files = list(({file.name: file for file in files} | shards.by_name).values())
         manifest = Manifest(files, folders)
         arrived = self._remote.find(f"{folder}/{layout.FILES}").items()
-        if {name: info.size_bytes for name, info in arrived} != {file.name: file.size_bytes for file in manifest.files}:
+        sent = {(file.name, file.size_bytes) for file in manifest.files}
+        if not sent <= {(name, info.size_bytes) for name, info in arrived}:  # what is more is no part of it
             raise StoreError(
-                f"Cannot commit checkpoint {checkpoint} to {self._remote.shown!r}: other files or sizes arrived than"
-                " were sent. Check the connection, and that no other driver opened the study; then commit again."
+                f"Cannot commit checkpoint {checkpoint} to {self._remote.shown!r}: files are missing, or have other"
+                " sizes than were sent. Check the connection, and that no other driver opened the study; then commit"
+                " again."
             )
         self._remote.write(f"{folder}/{layout.MANIFEST}", manifest.encode(checkpoint, packed_with, shards))
         for other in older:
@@ -212,8 +241,8 @@ class FarStore(Store):
     def add_shard(self, checkpoint: CheckpointRef, place: str, staged: Path) -> Sequence[StoredFile]:
         folder = f"{layout.node_folder(checkpoint)}/{layout.check_version(place, checkpoint.resource)}"
         with explained(f"read the staged shard of checkpoint {checkpoint}", staged):
-            names, _ = listed(staged)
-        contents = self._upload(names, staged, f"{folder}/{layout.FILES}")
+            names, _ = listed_readable(staged)
+        contents = self._sent(names, staged, f"{folder}/{layout.FILES}")
         self.discard(staged)
         return [StoredFile(name, *content) for name, content in zip(names, contents, strict=True)]
 
@@ -244,15 +273,36 @@ class FarStore(Store):
 
     def sweep(self) -> None:
         for name in filter(layout.is_temporary, self._remote.list("tmp")):
-            self._remote.remove(f"tmp/{name}")
+            self._sweep_away(f"tmp/{name}")
         attempts = {tuple(name.split("/")[:2]) for name in self._remote.find("checkpoints") if name.count("/") > 1}
         committed = self._committed("checkpoints")
         for node, attempt in sorted(attempts):
+            if not layout.is_node(node):
+                continue
             versions = committed.get(node, [])
             for version in layout.parse_versions([attempt]):
                 rivals = [other for other in versions if other.resource == version.resource]
                 if version not in rivals or version != rivals[-1]:
-                    self.remove_tree(f"checkpoints/{node}/{version}")
+                    self._sweep_away(f"checkpoints/{node}/{version}")
+
+    def _sweep_away(self, name: str) -> None:
+        """Remove a leftover; one that cannot be removed stays, and what comes behind it is swept all the same."""
+        try:
+            self._remote.remove(name) if name.startswith("tmp/") else self.remove_tree(name)
+        except StoreError as error:
+            try:
+                self._remote.remove_tree(name)
+            except StoreError:
+                _log.warning("%s/%s is a leftover and cannot be removed: %s", self._remote.shown, name, error)
+
+    def _sent(self, names: Sequence[str], staged: Path, folder: str) -> Sequence[Content]:
+        """Copy files from a local folder to one here, and tell what is wrong with them from what is with the store."""
+        try:
+            return self._upload(names, staged, folder)
+        except StoreError:
+            if is_folder(staged):
+                require_readable(staged, names)
+            raise
 
     def _upload(self, names: Sequence[str], staged: Path, folder: str) -> Sequence[Content]:
         """Copy files from a local folder to one here, and return what was copied of each."""
@@ -263,7 +313,7 @@ class FarStore(Store):
         found = defaultdict(list)
         for name in self._remote.find(folder):
             node, version, *rest = f"{folder}/{name}".split("/")[1:]
-            if rest == [layout.MANIFEST]:
+            if rest == [layout.MANIFEST] and layout.is_node(node):
                 found[node].append(version)
         return {node: layout.parse_versions(names) for node, names in found.items()}
 
@@ -293,7 +343,7 @@ class FarStore(Store):
             # The first time, it may just have been replaced or deleted, or the transfer may have damaged it.
             if tried == version:
                 raise damaged(checkpoint, f"{self._remote.shown}/{layout.node_folder(checkpoint)}/{version}", wrong)
-            shutil.rmtree(files)
+            remove_tree(files)
             tried = version
         raise missing(checkpoint, self._remote.shown)
 
@@ -307,7 +357,7 @@ class FarStore(Store):
             wrong = self._download_version(checkpoint, f"{layout.node_folder(checkpoint)}/{version}", files)
             if wrong != _NOT_COMMITTED:
                 return version, files, wrong
-            shutil.rmtree(files)
+            remove_tree(files)
         return None
 
     def _download_version(self, checkpoint: CheckpointRef, folder: str, local: Path) -> str | None:
@@ -344,15 +394,4 @@ def _next_version(checkpoint: CheckpointRef, older: Sequence[layout.Version]) ->
 
 
 def _is_staged(folder: Path) -> bool:
-    return folder.is_dir() and folder.name == layout.FILES and folder.parent.name.startswith(f"{_STAGE}-")
-
-
-def split_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines of some blocks, each with its newline; the last may lack it."""
-    rest = b""
-    for block in blocks:
-        *lines, rest = (rest + block).split(b"\n")
-        for line in lines:
-            yield line + b"\n"
-    if rest:
-        yield rest
+    return os.path.lexists(folder) and folder.name == layout.FILES and folder.parent.name.startswith(f"{_STAGE}-")

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +17,12 @@ from pathlib import Path
 import msgspec
 
 from asyncsearch.errors import StoreError, StoreLockedError
+from asyncsearch.files.decoding import UNDECODABLE
+from asyncsearch.files.plain import open_file, read_file
 from asyncsearch.store.disk import FileIdentity, explained, is_running, write_all
-from asyncsearch.store.no_follow import open_file, read_file
 
+_SHOWN = "driver.json"
+"""Beside the lock: its holder, for those who may only read the store."""
 _held: dict[int, FileIdentity] = {}
 
 
@@ -55,11 +59,14 @@ def hold(path: Path) -> Iterator[None]:
         raise StoreError(f"Cannot lock {str(path)!r}: this system has no POSIX locks. Use one that has.") from error
 
     with explained("lock the store", path):
-        descriptor = open_file(path, os.O_RDWR | os.O_CREAT)
+        descriptor = open_file(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
+            _close_to_readers(descriptor, path.parent)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)
-            write_all(descriptor, msgspec.json.encode(Holder.here()) + b"\n")
+            here = msgspec.json.encode(Holder.here()) + b"\n"
+            write_all(descriptor, here)
+            _tell(path, here)
         except BaseException as error:
             holder = _read_holder(descriptor)
             os.close(descriptor)
@@ -83,6 +90,8 @@ def hold(path: Path) -> Iterator[None]:
             del _held[descriptor]
             try:
                 _forget_holder(descriptor)
+                with contextlib.suppress(OSError):
+                    path.with_name(_SHOWN).unlink()
             finally:
                 os.close(descriptor)
 
@@ -109,10 +118,40 @@ def require_in_place(lock: FileIdentity) -> None:
 def is_held(path: Path) -> bool:
     """Return whether the file names a holder that seems to be alive. Takes no lock itself."""
     try:
-        holder = _HOLDER.decode(read_file(path))
-    except (OSError, msgspec.DecodeError):
+        holder = _HOLDER.decode(_holder_bytes(path))
+    except (OSError, *UNDECODABLE):
         return False
     return holder.host != socket.gethostname() or is_running(holder.pid)
+
+
+def _holder_bytes(path: Path) -> bytes:
+    try:
+        return read_file(path)
+    except PermissionError:  # whoever may only read the store
+        return read_file(path.with_name(_SHOWN))
+
+
+def _tell(path: Path, holder: bytes) -> None:
+    """Write for those who may only read the store who holds its lock."""
+    with contextlib.suppress(OSError):  # it is only shown
+        descriptor = open_file(path.with_name(_SHOWN), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            write_all(descriptor, holder)
+        finally:
+            os.close(descriptor)
+
+
+def _close_to_readers(descriptor: int, folder: Path) -> None:
+    """Let only those open the lock who may write in its folder: the system lets everyone lock who can open a file."""
+    status, above = os.fstat(descriptor), folder.stat()
+    rights = 0o600 | (0o060 if above.st_mode & 0o020 else 0) | (0o006 if above.st_mode & 0o002 else 0)
+    if status.st_uid != os.geteuid():
+        return
+    with contextlib.suppress(OSError):
+        if rights & 0o060 and status.st_gid != above.st_gid:
+            os.fchown(descriptor, -1, above.st_gid)
+        if stat.S_IMODE(status.st_mode) != rights:
+            os.fchmod(descriptor, rights)
 
 
 def _forget_holder(descriptor: int) -> None:
@@ -124,7 +163,7 @@ def _forget_holder(descriptor: int) -> None:
 def _read_holder(descriptor: int) -> Holder | str:
     try:
         return _HOLDER.decode(os.pread(descriptor, 4096, 0))
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNDECODABLE):
         return "a process that has not yet written its name"
 
 

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
+from asyncsearch.files.plain import open_file
 from asyncsearch.store.disk import explained
 
 HEAD_FILE = "head.json"
@@ -91,7 +92,7 @@ class LocalHeadFile:
             self._release()
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        return open_file(self._path, os.O_WRONLY | os.O_CREAT)
 
     def _release(self) -> None:
         if self._descriptor is not None:

@@ -16,11 +16,24 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 
 FOLDERS = ("journal", "snapshots", "checkpoints", "logs", "tmp")
 RESERVED = ("lock", "tmp")
-OWN = (*FOLDERS, "functions", "evals", "lock", "study.json", "bundle.bin", "head.json", "warm_start.json")
+OWN = (
+    *FOLDERS,
+    "functions",
+    "evals",
+    "lock",
+    "driver.json",
+    "study.json",
+    "bundle.bin",
+    "head.json",
+    "warm_start.json",
+)
 """What the store of a study has at its top."""
 MANIFEST = "manifest.json"
 FILES = "files"
 
+LOG_SEGMENTS = "logs/segments"
+
+_LOG_SEGMENT = re.compile(r"(\d{6,})\.log")
 _LOG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _NODE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SEGMENT = re.compile(r"(\d{6,})\.jsonl")
@@ -42,14 +55,20 @@ class Version(NamedTuple):
         return f"{self.resource}" if self.number == 1 else f"{self.resource}.{self.number}"
 
 
+def is_name(name: str, reserved: Sequence[str] = RESERVED) -> bool:
+    """Return whether a name may be that of a file or folder inside a store."""
+    parts = name.split("/")
+    leads_out = any(part in ("", ".", "..") for part in parts)
+    return not leads_out and "\0" not in name and "\\" not in name and parts[0] not in reserved
+
+
 def check_name(name: str, reserved: Sequence[str] = RESERVED) -> str:
     """Return the name of a file or folder inside a store.
 
     Raises:
         StoreError: it leads out of the store, or to a reserved name.
     """
-    parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\0" in name or "\\" in name or parts[0] in reserved:
+    if not is_name(name, reserved):
         raise StoreError(
             f"{name!r} cannot be a name inside a store: it must be relative, without '..', empty parts and backslashes,"
             f" and must not begin with {' or '.join(map(repr, RESERVED))}. Choose another name."
@@ -58,7 +77,7 @@ def check_name(name: str, reserved: Sequence[str] = RESERVED) -> str:
 
 
 def log_file(name: str) -> str:
-    """Return the path of a log, ``logs/trial-7.log``.
+    """Return the path of the log of one trial, ``logs/trial-7.log``, as earlier versions wrote it.
 
     Raises:
         StoreError: the name is not a plain word.
@@ -69,6 +88,16 @@ def log_file(name: str) -> str:
             " begin with '.' or '-'. Name the log after its trial or worker, as in 'trial-7'."
         )
     return f"logs/{name}.log"
+
+
+def log_segment(number: int) -> str:
+    """Return the path of a segment of the logs of all trials, ``logs/segments/000001.log``."""
+    return f"{LOG_SEGMENTS}/{number:06d}.log"
+
+
+def log_segment_numbers(names: Iterable[str]) -> list[int]:
+    """Return the numbers of the segments among the names in their folder, in order."""
+    return sorted(int(match[1]) for match in map(_LOG_SEGMENT.fullmatch, names) if match)
 
 
 def segment_name(number: int) -> str:
@@ -104,6 +133,11 @@ def node_folder(checkpoint: CheckpointRef) -> str:
             " resource is not negative. Make keys with asyncsearch.plan.keys."
         )
     return f"checkpoints/{checkpoint.node}"
+
+
+def is_node(name: str) -> bool:
+    """Return whether a folder of checkpoints has a name that the key of a node can be; others were planted."""
+    return _NODE.fullmatch(name) is not None
 
 
 def is_temporary(name: str) -> bool:

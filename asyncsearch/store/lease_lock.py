@@ -24,7 +24,9 @@ from typing import Protocol
 
 import msgspec
 
-from asyncsearch.errors import StoreError, StoreLockedError
+from asyncsearch.errors import NotAFileError, StoreError, StoreLockedError
+from asyncsearch.files.decoding import decoded
+from asyncsearch.files.plain import read_text
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.disk import is_running
 from asyncsearch.store.exclusive_right import AT_THIS_MOMENT, ExclusiveRight, Files, NumberedFile
@@ -100,7 +102,7 @@ class LeaseLock:
             StoreLockedError: another driver holds it.
         """
         begun = time.monotonic()
-        found = self._right.acquire(self._record(), self._record(released=True))
+        found = self._right.acquire(lambda name: self._record(), lambda name: self._record(released=True))
         if isinstance(found, str):
             raise StoreLockedError(
                 f"Another driver has the study at {self._files.shown!r} open: {found}. One study has one driver: wait"
@@ -187,8 +189,8 @@ class LeaseLock:
 
     def _read(self, entry: NumberedFile) -> LockRecord | None:
         try:
-            return _RECORD.decode(self._files.read(entry.name) or b"")
-        except msgspec.DecodeError:
+            return decoded(_RECORD, self._files.read(entry.name) or b"")
+        except NotAFileError:
             return None
 
     def _holder(self, entry: NumberedFile) -> str | None:
@@ -211,7 +213,6 @@ class LeaseLock:
 def machine() -> str:
     """Return a name of the running system and its namespace of process ids; empty if that is unknown."""
     try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return f"{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
+        return f"{read_text('/proc/sys/kernel/random/boot_id').strip()}/{os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""

@@ -18,16 +18,19 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from asyncsearch.errors import StoreError
+from asyncsearch.files.plain import open_file, read_file
+from asyncsearch.files.working_folder import absolute
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import flock, layout
 from asyncsearch.store.base_store import FileInfo, Store
-from asyncsearch.store.disk import explained, make_folders, sync_folder, write_all, write_new
+from asyncsearch.store.disk import explained, make_folders, sync_folder, write_new
 from asyncsearch.store.disk_checkpoints import DiskCheckpoints
 from asyncsearch.store.disk_files import DiskFiles, exists, lines_of, names_in
 from asyncsearch.store.head_file import LocalHeadFile
+from asyncsearch.store.local_log import LocalLog
 from asyncsearch.store.local_segment import LocalSegment, open_local_segment
 from asyncsearch.store.manifest import PackedWith, Shards, StoredFile
-from asyncsearch.store.no_follow import inside, open_file
+from asyncsearch.store.no_follow import inside
 from asyncsearch.store.rescue import rescue_files
 
 
@@ -35,7 +38,7 @@ class LocalStore(Store):
     """One study's folder on a disk. It has no open files, so it can be pickled to workers that see the same path."""
 
     def __init__(self, root: str | Path) -> None:
-        self._root = Path(os.path.abspath(root))
+        self._root = Path(absolute(root))
         self._tmp = self._root / "tmp"
 
     def __repr__(self) -> str:
@@ -92,7 +95,7 @@ class LocalStore(Store):
             write_new(probe, data)
             moved = probe.rename(probe.with_suffix(".moved"))
             sync_folder(self._tmp)
-            found = moved.read_bytes()
+            found = read_file(moved)
             moved.unlink()
         if found != data:
             raise StoreError(
@@ -171,7 +174,8 @@ class LocalStore(Store):
 
     @contextlib.contextmanager
     def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
-        yield self._checkpoints.find(checkpoint)
+        with self._checkpoints.opened(checkpoint) as files:
+            yield files
 
     def delete(self, checkpoint: CheckpointRef) -> None:
         self._checkpoints.delete(checkpoint)
@@ -184,18 +188,25 @@ class LocalStore(Store):
 
     # Logs
 
-    def append_log(self, name: str, lines: Sequence[str]) -> None:
-        path = inside(self._root, layout.log_file(name))
-        data = "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
-        with explained("write a log", path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            try:
-                write_all(descriptor, data)
-            finally:
-                os.close(descriptor)
+    @property
+    def log_appends(self) -> bool:
+        return True
 
-    def read_log(self, name: str) -> Iterator[str]:
+    def begin_log(self, name: str) -> LocalLog | None:
+        path = inside(self._root, layout.check_name(name))
+        with explained("begin a log", path):
+            if not self._root.is_dir():  # it was removed, and is not made anew for its logs
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            make_folders(path.parent)
+            try:
+                return LocalLog(path, open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return None
+
+    def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None:
+        return self._files.read_part(name, start, end)
+
+    def _old_log(self, name: str) -> Iterator[str]:
         path = inside(self._root, layout.log_file(name))
         lines = lines_of(path) if exists(path) else iter(())
         return (line.decode(errors="replace").removesuffix("\n") for line in lines)

@@ -6,12 +6,13 @@ them while it copies; one that gives out the committed folder itself reads each 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import re
-import stat
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
 from types import MappingProxyType
@@ -21,21 +22,19 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from asyncsearch.errors import CheckpointError
+from asyncsearch.files.contents import Content, content_of, is_of_the_writer, new_digest
+from asyncsearch.files.plain import is_folder, open_to_read, read_file
+from asyncsearch.files.trees import Entry, walk
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.layout import FILES, MANIFEST
-from asyncsearch.store.no_follow import open_file
 
 _NOT_AS_COMMITTED = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO)
 """Errors of something that is missing, or lies in the place of a file."""
+_NOT_READABLE = (errno.EACCES, errno.EPERM)
+"""Errors of a file that lies there and may not be read, beside a manifest that may."""
+MOST_NAME_BYTES = 1000
+"""The longest path in a checkpoint: what every store takes below its own path."""
 _CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{32})"}$')
-
-
-class Content(NamedTuple):
-    """What a manifest knows of the content of a file."""
-
-    size_bytes: int
-    blake2b: str
-    """128 bits, in hexadecimal."""
 
 
 class StoredFile(msgspec.Struct, frozen=True):
@@ -63,8 +62,6 @@ class PackedWith(msgspec.Struct, frozen=True):
     """What of its values decides the structure of its model; those of one structure are alike."""
     until: int
     """Resource up to which it was trained in packs; from there on alone."""
-    is_compiled: bool | UnsetType = UNSET
-    """Whether steps of the last pack were computed by compiled code; left out: they were not."""
 
 
 class Sharded(msgspec.Struct, frozen=True):
@@ -131,7 +128,10 @@ class Manifest(msgspec.Struct, frozen=True):
         Raises:
             ValueError: ``data`` is not a manifest, or was changed.
         """
-        manifest = _MANIFEST.decode(data)
+        try:
+            manifest = _MANIFEST.decode(data)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
         checksum = _CHECKSUM.search(data)  # manifests of earlier versions have none
         if checksum is not None and checksum[1] != _checksum(data[: checksum.start()] + b"}"):
             raise ValueError("its checksum differs")
@@ -173,9 +173,38 @@ def manifest_beside(files: Path) -> Manifest | None:
     if files.name != FILES:
         return None  # of a store of another kind, which keeps it elsewhere
     try:
-        return Manifest.decode((files.parent / MANIFEST).read_bytes())
+        return Manifest.decode(read_file(files.parent / MANIFEST))
     except (OSError, ValueError):
         return None
+
+
+def holds_more(manifest: Manifest, folder: Path) -> bool:
+    """Return whether there is more in a folder than its manifest names: that is no part of the checkpoint.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    known = {*(file.name for file in manifest.files), *manifest.folders}
+    return any(entry.name not in known for entry in walk(folder, into=lambda entry: entry.name in known))
+
+
+def copy_files(manifest: Manifest, files: Path, place: Path, checkpoint: CheckpointRef) -> Path:
+    """Return a folder with the files that a manifest names, copied from another one and compared, and it beside them.
+
+    Raises:
+        CheckpointError: one of them has become damaged meanwhile.
+        OSError: they cannot be copied.
+    """
+    target = place / FILES
+    target.mkdir()
+    for name in manifest.folders:
+        (target / name).mkdir(parents=True, exist_ok=True)
+    for file in manifest.files:
+        with open_to_read(files / file.name) as source, open(target / file.name, "xb") as copy:
+            shutil.copyfileobj(source, copy)
+    check(manifest, target, checkpoint)
+    (place / MANIFEST).write_bytes(manifest.encode())
+    return target
 
 
 def survey(
@@ -202,7 +231,9 @@ def survey(
         if name in known:
             files.append(known[name])
             continue
-        with open(folder / name, "rb") as file:
+        with its_own_doing(folder):
+            file = open_to_read(folder / name)
+        with file:
             files.append(StoredFile(name, os.fstat(file.fileno()).st_size, _digest(file)))
             if sync_file is not None:
                 sync_file(file.fileno())
@@ -216,30 +247,75 @@ def listed(folder: Path) -> tuple[list[str], list[str]]:
     """Return the names of the files and of the folders in a folder that a worker has written, at any depth, in order.
 
     Raises:
-        CheckpointError: something in the folder is neither a file nor a folder.
-        OSError: the folder cannot be read.
+        CheckpointError: something in the folder is neither a file nor a folder, or can be part of no checkpoint.
+        OSError: the disk cannot be read.
     """
     files: list[str] = []
     folders: list[str] = []
-
-    def visit(path: Path, inside: str) -> None:
-        with os.scandir(path) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-        for entry in found:
-            name = _text(path, inside + entry.name)
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(name)
-                visit(path / entry.name, name + "/")
-            elif entry.is_file(follow_symlinks=False):
-                files.append(name)
-            else:
-                raise CheckpointError(
-                    f"{entry.path!r} cannot be part of a checkpoint: it is a link, pipe or device, and what it leads to"
-                    " may change or vanish later. Let save() write plain files and folders."
-                )
-
-    visit(folder, "")
+    with its_own_doing(folder):
+        for entry in walk(folder):
+            (folders if entry.is_folder else files).append(_taken(folder, entry))
     return files, folders
+
+
+def _taken(folder: Path, entry: Entry) -> str:
+    """Return the name of something that a worker has written, if it may be part of a checkpoint."""
+    name = _text(folder, entry.name)
+    if not entry.is_folder and not entry.is_file:
+        raise CheckpointError(
+            f"{str(folder / name)!r} cannot be part of a checkpoint: it is a link, pipe, socket or device, and what it"
+            " leads to may change or vanish later. Let save() write plain files and folders."
+        )
+    if len(name.encode()) > MOST_NAME_BYTES:
+        raise CheckpointError(
+            f"A path in {str(folder)!r} has {len(name.encode()):,} bytes, and a checkpoint takes {MOST_NAME_BYTES:,}:"
+            f" {name[:60]!r}... Let save() nest fewer folders, or give shorter names."
+        )
+    if entry.is_file and entry.status.st_blocks * 512 < entry.status.st_size:
+        disk = os.fstatvfs(entry.at)
+        if entry.status.st_size > disk.f_blocks * disk.f_frsize:
+            raise CheckpointError(
+                f"{str(folder / name)!r} cannot be part of a checkpoint: it has {entry.status.st_size:,} bytes, nearly"
+                " all of them holes, and no disk could take it. Let save() write what is to be kept."
+            )
+    return name
+
+
+@contextlib.contextmanager
+def its_own_doing(folder: Path) -> Iterator[None]:
+    """Tell what a worker wrote and cannot be read from a disk that does not answer: only the latter may pass.
+
+    Args:
+        folder: what the worker wrote.
+
+    Raises:
+        CheckpointError: something in the folder cannot be read, however often it is tried.
+        OSError: the disk cannot be read, or the folder is gone.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not is_of_the_writer(error) or not os.path.lexists(folder):
+            raise
+        what = f"{error.filename!r} in it" if error.filename else "it"
+        raise CheckpointError(
+            f"{str(folder)!r} cannot be a checkpoint: {what} cannot be read ({error.strerror}). Let save() write plain"
+            " files and folders that this user may read, and leave them there."
+        ) from error
+
+
+def require_readable(folder: Path, names: Iterable[str]) -> None:
+    """Check that the files which a worker has written can be read, else raise as ``its_own_doing`` does."""
+    with its_own_doing(folder):
+        for name in names:
+            open_to_read(folder / name).close()
+
+
+def listed_readable(folder: Path) -> tuple[list[str], list[str]]:
+    """Return what a worker has written, as ``listed`` does, once all of it was found readable."""
+    names, folders = listed(folder)
+    require_readable(folder, names)
+    return names, folders
 
 
 def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) -> None:
@@ -264,13 +340,14 @@ def _differences(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) ->
     if (wrong := wrong_checkpoint(manifest, checkpoint)) is not None:
         yield wrong
     for name in manifest.folders:
-        if not _is_folder(folder / name):
+        if not is_folder(folder / name):
             yield f"folder {name!r} is missing"
     for file in manifest.files:
         try:
             wrong = file.difference(content_of(folder / file.name))
         except OSError as error:
-            require_damage(error)
+            if error.errno not in _NOT_READABLE:
+                require_damage(error)
             wrong = f"file {file.name!r} cannot be read ({error.strerror})"
         if wrong is not None:
             yield wrong
@@ -284,28 +361,6 @@ def require_damage(error: OSError) -> None:
     """
     if error.errno not in _NOT_AS_COMMITTED:
         raise error
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(path).st_mode)
-    except OSError as error:
-        require_damage(error)
-        return False
-
-
-def content_of(path: Path) -> Content:
-    """Return the content of a plain file.
-
-    Raises:
-        OSError: it cannot be read, or it is something else, such as a link.
-    """
-    # Without O_NONBLOCK a pipe in the place of the file would block the worker for ever.
-    with open(open_file(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file")
-        return Content(status.st_size, _digest(file))
 
 
 def damaged(checkpoint: CheckpointRef, where: object, what: str) -> CheckpointError:
@@ -322,11 +377,6 @@ def missing(checkpoint: CheckpointRef, url: str) -> CheckpointError:
         f"There is no checkpoint {checkpoint} in the store {url!r}: it was never committed, or it was deleted. Resume"
         " the study: what is missing is trained again."
     )
-
-
-def new_digest() -> hashlib.blake2b:
-    """Return the hash of the contents of files."""
-    return hashlib.blake2b(digest_size=16)
 
 
 def _checksum(data: bytes) -> bytes:

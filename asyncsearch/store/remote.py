@@ -8,7 +8,6 @@ not at all, folders are only prefixes, and a rename would be a copy.
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -20,10 +19,13 @@ from weakref import WeakValueDictionary
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import NotAFileError, StoreError
+from asyncsearch.files.contents import Content, content_of, new_digest
+from asyncsearch.files.trees import remove_tree
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.disk import next_step
-from asyncsearch.store.manifest import Content, content_of, new_digest
+from asyncsearch.store.disk_files import files_in
+from asyncsearch.store.odd_characters import quoted, unquoted
 from asyncsearch.store.passwords import without_password, without_password_of
 
 T = TypeVar("T")
@@ -36,8 +38,6 @@ _WITHOUT_KEYS = (
     "The study keeps no passwords and keys: give them in the environment, as AWS_SECRET_ACCESS_KEY or"
     " FSSPEC_SFTP_PASSWORD; or go on from the script that names them, Study(..., resume=True)"
 )
-_SPECIAL = (("%", "%25"), ("?", "%3F"), ("#", "%23"), (";", "%3B"))
-"""Characters at which URLs are cut off, and their codes; that of the codes themselves is first."""
 
 _AZURE = {"az", "abfs", "abfss"}
 _OF_OBJECTS = {"s3", "s3a", "gs", "gcs", *_AZURE}
@@ -45,6 +45,8 @@ _OF_OBJECTS = {"s3", "s3a", "gs", "gcs", *_AZURE}
 
 _EXCLUSIVE = {"file", "local", "memory", *_OF_OBJECTS}
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "modification_time", "modificationTime", "created")
+
+_WITH_PIPES = {"file", "local", "sftp", "ssh", "smb"}
 
 _guards: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 _guards_guard = threading.Lock()
@@ -69,7 +71,7 @@ class Remote:
         # fsspec caches one instance for each process, and for each thread if necessary; nothing to hold or to pickle.
         with self.explained("connect", ""):
             kind = file_system(self.url.partition("://")[0])
-            return kind(**{**kind._get_kwargs_from_urls(_quoted(self.url)), **self.options})
+            return kind(**{**kind._get_kwargs_from_urls(quoted(self.url)), **self.options})
 
     def _path(self, name: str) -> str:
         root = self._bare(self.url).rstrip("/")
@@ -77,7 +79,7 @@ class Remote:
 
     def _bare(self, url: str) -> str:
         """Return a path without its protocol. Some file systems parse it as a URL, and cut it off at a ``?``."""
-        return _unquoted(str(self._fs._strip_protocol(_quoted(url)))) if "://" in url else url
+        return unquoted(str(self._fs._strip_protocol(quoted(url)))) if "://" in url else url
 
     @property
     def _is_tree(self) -> bool:
@@ -94,6 +96,11 @@ class Remote:
     def is_exclusive(self) -> bool:
         """Whether ``create`` lets exactly one of several machines succeed."""
         return self.url.partition("://")[0].lower() in _EXCLUSIVE
+
+    @property
+    def _has_pipes(self) -> bool:
+        """Whether pipes may lie in the place of files."""
+        return self.url.partition("://")[0].lower() in _WITH_PIPES
 
     @property
     def can_append(self) -> bool:
@@ -131,17 +138,50 @@ class Remote:
         with self.explained("look", name):
             return bool(self._fs.isfile(self._path(name)))
 
+    def is_folder(self, name: str) -> bool:
+        """Return whether there is a folder of this name."""
+        with self.explained("look", name):
+            return bool(self._fs.isdir(self._path(name)))
+
+    def _require_plain(self, name: str) -> None:
+        """Check that a file is one, where pipes and devices may lie in its place: opening a pipe may never end.
+
+        Raises:
+            FileNotFoundError: there is none.
+            NotAFileError: it is something else.
+        """
+        if not self._has_pipes:
+            return
+        found = self._fs.info(self._path(name))
+        if found["type"] != "file" or found.get("islink"):
+            raise NotAFileError(
+                f"{f'{self.shown}/{name}'!r} is a folder, pipe, device or link in the place of a file: move it away."
+            )
+
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, or None if there is none."""
         with self.explained("read", name), contextlib.suppress(FileNotFoundError):
+            self._require_plain(name)
             return bytes(self._fs.cat_file(self._path(name)))
         return None
 
+    def read_part(self, name: str, start: int, end: int | None) -> bytes | None:
+        """Return what a file has from byte ``start`` to before ``end``, as a slice does; None: there is none."""
+        path = self._path(name)
+        with self.explained("read", name):
+            try:
+                first, stop, _ = slice(start, end).indices(int(self._fs.size(path)))
+                return bytes(self._fs.cat_file(path, start=first, end=stop)) if first < stop else b""
+            except FileNotFoundError:
+                return None
+
     def blocks(self, name: str) -> Iterator[bytes]:
         """Yield the content of a file in blocks of up to 1 MiB."""
-        with self.explained("read", name), self._fs.open(self._path(name), "rb") as file:
-            while block := file.read(1 << 20):
-                yield block
+        with self.explained("read", name):
+            self._require_plain(name)
+            with self._fs.open(self._path(name), "rb") as file:
+                while block := file.read(1 << 20):
+                    yield block
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file in one piece; on a tree, a reader may see a part of it."""
@@ -183,6 +223,7 @@ class Remote:
         path = self._path(name)
         with self.explained("append", name):
             try:
+                self._require_plain(name)
                 with self._fs.open(path, "ab") as file:
                     file.write(data)
             except FileNotFoundError:
@@ -204,6 +245,7 @@ class Remote:
         """
         with self.explained("download", name):
             try:
+                self._require_plain(name)
                 if self._has_own_copy:
                     self._fs.get_file(self._path(name), str(local))
                     return content_of(local)
@@ -219,12 +261,38 @@ class Remote:
 
     def remove_tree(self, folder: str) -> None:
         """Remove all files below a folder, and the folder where the file system has folders."""
-        if self._is_tree:
+        if isinstance(self._fs, LocalFileSystem):
+            remove_tree(self._path(folder))
+        elif self._is_tree:
             with self.explained("remove", folder), contextlib.suppress(FileNotFoundError):
-                self._fs.rm(self._path(folder), recursive=True)
+                self._remove_all(self._path(folder))
         else:
             for name in self.find(folder):
                 self.remove(f"{folder}/{name}")
+
+    def _remove_all(self, path: str) -> None:
+        """Remove a folder with its contents, however deep it is: fsspec's own way calls itself for each level."""
+        folders = [path]
+        for one in folders:  # grows meanwhile
+            for entry in self._fs.ls(one, detail=True):
+                if entry["type"] == "directory":
+                    folders.append(entry["name"])
+                else:
+                    self._fs.rm_file(entry["name"])
+        for one in reversed(folders):
+            self._fs.rmdir(one)
+
+    def _walk(self, path: str) -> dict[str, Any]:
+        """Return all files below a folder; fsspec's own way calls itself for each level."""
+        found: dict[str, Any] = {}
+        folders = [path]
+        for one in folders:  # grows meanwhile
+            for entry in self._fs.ls(one, detail=True):
+                if entry["type"] == "directory":
+                    folders.append(entry["name"])
+                else:
+                    found[entry["name"]] = entry
+        return found
 
     def remove_if_empty(self, folder: str) -> None:
         """Remove an empty folder, where the file system has folders."""
@@ -251,7 +319,9 @@ class Remote:
         with self.explained("list", folder):
             self._fs.invalidate_cache()
             try:
-                found = self._fs.find(path, detail=True)
+                if isinstance(self._fs, LocalFileSystem):
+                    return files_in(Path(path))
+                found = self._fs.find(path, detail=True) if self._fs.async_impl else self._walk(path)
             except (FileNotFoundError, NotADirectoryError):
                 return {}
         inside = {self._bare(name).removeprefix(path + "/"): info for name, info in found.items()}
@@ -299,20 +369,6 @@ def file_system(protocol: str) -> type[Any]:
 def _in_a_line(error: Exception) -> str:
     first, _, _ = str(error).strip().partition("\n")  # Azure's also quotes the answer, with its XML
     return f"{type(error).__name__}: {first.rstrip('.')}" if first else type(error).__name__
-
-
-def _quoted(url: str) -> str:
-    """Return a URL in whose path no character is special."""
-    start, slash, path = re.fullmatch(r"([^/]*://[^/]*)(/?)(.*)", url, re.DOTALL).groups()  # type: ignore[union-attr]
-    for plain, code in _SPECIAL:
-        path = path.replace(plain, code)
-    return f"{start}{slash}{path}"
-
-
-def _unquoted(path: str) -> str:
-    for plain, code in reversed(_SPECIAL):
-        path = path.replace(code, plain)
-    return path
 
 
 def _copy(source: BinaryIO, target: BinaryIO) -> Content:

@@ -19,10 +19,13 @@ from pathlib import Path
 import msgspec
 
 from asyncsearch.errors import StoreError, StoreLostError
+from asyncsearch.files.decoding import UNDECODABLE
+from asyncsearch.files.plain import open_file, open_to_read
+from asyncsearch.files.trees import walk
 from asyncsearch.store.disk import explained, sync_folder
 
 _FOLDERS = ("journal", "functions")
-_LEFT_OUT = ("lock",)
+_LEFT_OUT = ("lock", "driver.json")
 _BLOCK = 1 << 20
 
 
@@ -47,7 +50,7 @@ class Rescue:
         for path in _files_of(root):
             name = path.relative_to(root).as_posix()
             try:
-                self._files[name] = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+                self._files[name] = open_file(path, os.O_RDONLY)
             except OSError:
                 self._left_out.append(name)
 
@@ -119,15 +122,22 @@ def rescue_files(root: Path) -> list[Path]:
 
 def is_rescue(path: Path) -> bool:
     """Return whether a file calls itself a rescue file."""
-    with contextlib.suppress(OSError, zipfile.BadZipFile, msgspec.DecodeError):
-        return path.is_file() and bool(origin_of(path))
+    with contextlib.suppress(OSError, zipfile.BadZipFile, *UNDECODABLE):
+        return bool(origin_of(path))
     return False
 
 
 def origin_of(path: Path) -> Path:
-    """Return the folder of the store that a rescue file was written for."""
-    with zipfile.ZipFile(path) as archive:
-        return Path(_ORIGIN.decode(archive.comment).rescued_from)
+    """Return the folder of the store that a rescue file was written for.
+
+    Raises:
+        OSError, zipfile.BadZipFile, ValueError: it is no rescue file.
+    """
+    with open_to_read(path) as file, zipfile.ZipFile(file) as archive:
+        origin = _ORIGIN.decode(archive.comment).rescued_from
+    if not os.path.isabs(origin) or "\0" in origin:
+        raise ValueError(f"{origin!r} is no folder of a store")
+    return Path(origin)
 
 
 def read_rescue(path: Path) -> dict[str, bytes]:
@@ -138,9 +148,9 @@ def read_rescue(path: Path) -> dict[str, bytes]:
     """
     with explained("read the rescue file", path):
         try:
-            with zipfile.ZipFile(path) as archive:
+            with open_to_read(path) as file, zipfile.ZipFile(file) as archive:
                 return {name: archive.read(name) for name in archive.namelist()}
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
             raise StoreError(
                 f"The rescue file {str(path)!r} is damaged: {error}. Restore it from a copy; what `unzip` can still"
                 " read of it may be moved into a folder of its own."
@@ -149,10 +159,12 @@ def read_rescue(path: Path) -> dict[str, bytes]:
 
 def _files_of(root: Path) -> Iterator[Path]:
     """Yield the newest segment first, in case there are not descriptors for all."""
-    for found in (*((root / name).rglob("*") for name in _FOLDERS), root.glob("*")):
-        for path in sorted(found, reverse=True):
-            if path.is_file() and not path.is_symlink() and path.name not in _LEFT_OUT:
-                yield path
+    for folder in (*(root / name for name in _FOLDERS), root):
+        with contextlib.suppress(OSError):
+            found = walk(folder, into=(lambda entry: False) if folder == root else (lambda entry: True), follow=True)
+            for entry in reversed(list(found)):
+                if entry.is_file and entry.base not in _LEFT_OUT:
+                    yield folder / entry.name
 
 
 def _places(root: Path) -> Iterator[Path]:

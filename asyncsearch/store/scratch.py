@@ -16,7 +16,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import shutil
 import socket
 import stat
 import tempfile
@@ -24,7 +23,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from asyncsearch.store.no_follow import open_file
+from asyncsearch.files.plain import open_file, read_file
+from asyncsearch.files.trees import remove_tree
 
 _LOCK = "lock"
 _TRIES = 16
@@ -133,7 +133,7 @@ def sweep_machine() -> None:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder that ``make_folder`` returned, or one beside it; no error if it is gone."""
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
     _mine.tidy()
 
 
@@ -159,7 +159,7 @@ def sweep(base: Path) -> None:
             its_host, _, rest = path.name.partition(".")
             # Containers that share the folder have their own host names; a restarted machine keeps its host name.
             if its_host == host or (boot and rest.partition(".")[0] == boot):
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(Exception):  # the leftovers behind it are swept all the same
                     _remove_if_dead(path)
 
 
@@ -179,7 +179,7 @@ def _clear(path: Path) -> None:
     with contextlib.suppress(OSError):
         for name in os.listdir(path):
             if name != _LOCK:
-                shutil.rmtree(path / name, ignore_errors=True)
+                remove_tree(path / name)
         if set(os.listdir(path)) <= {_LOCK}:
             (path / _LOCK).unlink(missing_ok=True)
             path.rmdir()
@@ -194,7 +194,7 @@ def _new_root(place: str) -> _Root:
                 try:
                     descriptor = _hold(path / _LOCK, os.O_CREAT | os.O_EXCL)
                 except OSError:
-                    shutil.rmtree(path, ignore_errors=True)  # a disk without locks
+                    remove_tree(path)  # a disk without locks
                     raise
                 if descriptor is not None:
                     return _Root(path, descriptor)
@@ -240,10 +240,10 @@ def _machine() -> tuple[str, str]:
     """Return this machine's name, and an id of its last boot, empty if unknown."""
     host = socket.gethostname().replace(".", "-").replace("/", "-")
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        boot = read_file("/proc/sys/kernel/random/boot_id")
     except OSError:
         return host, ""
-    return host, boot[:8]
+    return host, boot[:8].decode()
 
 
 atexit.register(_mine.close)

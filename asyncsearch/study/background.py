@@ -36,8 +36,14 @@ def begun(function: Callable[[], T], name: str) -> Iterator[Future[T]]:
         thread.join()
 
 
-def in_another_thread(function: Callable[[], T]) -> T:
-    """Call a function in another thread and return what it returns; wait for it whatever is raised in this one."""
+def in_another_thread(
+    function: Callable[[], T], meanwhile: Callable[[], object] = lambda: None, every_s: float | None = None
+) -> T:
+    """Call a function in another thread and return what it returns; wait for it whatever is raised in this one.
+
+    Args:
+        meanwhile: called in this thread every ``every_s`` seconds while it waits; None: never.
+    """
     done = Wakeup()
     results: list[T] = []
     errors: list[BaseException] = []
@@ -57,7 +63,8 @@ def in_another_thread(function: Callable[[], T]) -> T:
     raised: BaseException | None = None
     while not done.is_set():
         try:
-            done.wait()
+            if not done.wait(every_s):
+                meanwhile()
         except BaseException as error:  # of a signal's handler that is the user's own
             raised = error
     done.close()

@@ -8,7 +8,7 @@ from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 from types import TracebackType
 
-from asyncsearch.arguments import answering, positive, seconds_of
+from asyncsearch.arguments import answering, positive, seconds_of, workers_of
 from asyncsearch.driver.interrupts import interruption, interrupts_to
 from asyncsearch.driver.shared_workers import SharedWorkers, WorkerShare
 from asyncsearch.driver.wakeup import Wakeup
@@ -69,7 +69,7 @@ class Cluster:
         Raises:
             UsageError: an argument is invalid.
         """
-        self.parallelism = None if parallelism is None else positive("parallelism", parallelism)
+        self.parallelism = None if parallelism is None else workers_of("parallelism", parallelism)
         self._backend = require_backend(backend)
         self._display = cluster_display(display)
         self._turn_s, self._patience_s = seconds_of("turn", turn), seconds_of("patience", patience)

@@ -7,6 +7,8 @@ import re
 import sys
 from pathlib import Path
 
+from asyncsearch.files.names import plain_part
+from asyncsearch.files.working_folder import working_folder
 from asyncsearch.journal.opening import StudyFile, read_study_file
 from asyncsearch.store import open_store
 
@@ -21,7 +23,7 @@ class DefaultFolder:
     def __init__(self, name: str) -> None:
         self._name = name
         script = script_name()
-        self._base = name if script in ("", name) else f"{script}-{name}"
+        self._base = plain_part(name if script in ("", name) else f"{script}-{name}")
 
     def last(self) -> Path | None:
         """Return the folder of the newest study; None: there is none yet.
@@ -30,12 +32,13 @@ class DefaultFolder:
         """
         found = [(self._study_in(folder), folder) for folder in self._taken()]
         ours = [(file.created_s, folder) for file, folder in found if file is not None]
-        if not ours and self._study_in(HOME / self._name) is not None:
-            return HOME / self._name
+        if not ours and self._study_in(earlier := HOME / plain_part(self._name)) is not None:
+            return earlier
         return max(ours)[1] if ours else None
 
     def choose(self) -> Path:
         """Return a folder that no study has, nor another study of this process will have."""
+        working_folder()
         number = 1
         while (folder := self._numbered(number)).absolute() in _chosen or folder.exists():
             number += 1

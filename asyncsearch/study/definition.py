@@ -16,6 +16,7 @@ import msgspec
 from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import StoreError, UsageError
+from asyncsearch.files.plain import read_file
 from asyncsearch.journal.opening import BUNDLE_FILE, StudyFile
 from asyncsearch.launch.code_pickler import dumps
 from asyncsearch.launch.unshipped_modules import sent_as_registered
@@ -81,7 +82,7 @@ def script_of(trainable: object) -> tuple[str, str]:
     try:
         what = trainable if inspect.isroutine(trainable) or inspect.isclass(trainable) else type(trainable)
         path = Path(inspect.getsourcefile(what) or "").resolve()
-        return str(path), hashlib.sha256(path.read_bytes()).hexdigest()
+        return str(path), hashlib.sha256(read_file(path)).hexdigest()
     except (OSError, TypeError):
         return "", ""
 
@@ -93,8 +94,8 @@ def edit_words(study: StudyFile) -> str:
     if not study.script:
         return f"{words}, when the study was created."
     try:
-        is_edited = hashlib.sha256(Path(study.script).read_bytes()).hexdigest() != study.script_sha256
-    except OSError:  # it is on another machine, or gone
+        is_edited = hashlib.sha256(read_file(study.script)).hexdigest() != study.script_sha256
+    except (OSError, ValueError):  # it is on another machine, or gone, or no path
         is_edited = False
     if not is_edited:
         return f"{words}, from {study.script}."
@@ -152,7 +153,18 @@ def pickled(definition: StudyDefinition) -> bytes:
 
 
 _STAYS = "what is trained stays trained"
-_SAME: Sequence[str] = ("name", "metric", "mode", "seed", "version", "space", "searcher", "scheduler", "defaults")
+_SAME: Sequence[str] = (
+    "name",
+    "metric",
+    "mode",
+    "rank_by",
+    "seed",
+    "version",
+    "space",
+    "searcher",
+    "scheduler",
+    "defaults",
+)
 
 
 def require_same(old: StudyFile, new: StudyFile) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import MetricNotReportedError, StoreError
 from asyncsearch.events import CheckpointCommitted, Imported
+from asyncsearch.files.trees import copy_tree
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
@@ -172,7 +172,7 @@ def _copy(source: Store, checkpoint: CheckpointRef, target: Store, copy: Checkpo
     with source.fetch(checkpoint) as files:
         staged = target.stage(copy)
         with explained(f"copy {checkpoint}", staged):
-            shutil.copytree(files, staged, dirs_exist_ok=True)
+            copy_tree(files, staged)
         packed_with, shards = packed_with_beside(files), shards_beside(files)
         if shards is not None:
             target.commit(copy, staged, packed_with, shards)

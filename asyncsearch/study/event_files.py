@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from asyncsearch.errors import CheckpointError, NoTrialsError
+from asyncsearch.errors import CheckpointError, NoTrialsError, UsageError
+from asyncsearch.files.plain import made_folder, open_file, read_file, read_text
+from asyncsearch.files.trees import walk
 from asyncsearch.ids import CheckpointRef, trial_name
 from asyncsearch.report.plots.plots import PlottedStudy
 from asyncsearch.report.tensorboard.logdir import write_logdir
@@ -40,27 +43,57 @@ def _copy_new(store: Store, stored: CheckpointRef, folder: Path) -> None:
         CheckpointError: the stored folder is damaged; one that was removed is none any more.
     """
     note = folder / _STORED
-    if note.is_file() and note.read_text(encoding="utf-8") == str(stored):
+    if _noted(note) == str(stored):
         return
     place = place_in(store)
     try:
         with place.fetch(stored) as found:
-            for file in filter(Path.is_file, found.rglob("*tfevents*")):  # folders may be named so, too
-                _bring_up_to_date(file, folder / NAME / file.relative_to(found))
+            for entry in walk(found):
+                if entry.is_file and "tfevents" in entry.base:
+                    _bring_up_to_date(found / entry.name, folder / NAME, entry.name)
     except CheckpointError:
         if stored in place.checkpoints(stored.node):
             raise
         return  # the search has just ended, and a later one is there
-    folder.mkdir(parents=True, exist_ok=True)
-    note.write_text(str(stored), encoding="utf-8")
+    with _writing(note):
+        made_folder(folder.parent, folder.name)
+        with os.fdopen(open_file(note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w", encoding="utf-8") as file:
+            file.write(str(stored))
 
 
-def _bring_up_to_date(source: Path, target: Path) -> None:
-    """Make a file equal to another one; where that is longer, append, since a TensorBoard may be reading it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    data, known = source.read_bytes(), target.read_bytes() if target.exists() else b""
-    if known and data.startswith(known):
-        with target.open("ab") as file:
-            file.write(data[len(known) :])
-    else:
-        shutil.copy2(source, target)
+def _noted(note: Path) -> str:
+    try:
+        return read_text(note, errors="replace")
+    except OSError:
+        return ""
+
+
+def _bring_up_to_date(source: Path, folder: Path, name: str) -> None:
+    """Make a file below a folder equal to another one; where that is longer, append: a TensorBoard may be reading it.
+
+    Raises:
+        UsageError: a link or something else lies in its place.
+    """
+    target = folder / name
+    data = read_file(source)
+    with _writing(target):
+        made_folder(folder.parent, *folder.relative_to(folder.parent).parts, *name.split("/")[:-1])
+        try:
+            known = read_file(target)
+        except FileNotFoundError:
+            known = b""
+        is_longer = bool(known) and data.startswith(known)
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if is_longer else os.O_TRUNC)
+        with os.fdopen(open_file(target, flags), "ab" if is_longer else "wb") as file:
+            file.write(data[len(known) :] if is_longer else data)
+
+
+@contextmanager
+def _writing(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"{str(place)!r} cannot be written: {error.strerror or error}. Name another folder,"
+            " study.tensorboard('logs'), or remove what lies there."
+        ) from error

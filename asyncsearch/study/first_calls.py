@@ -8,6 +8,8 @@ from typing import Any
 
 from asyncsearch.arguments import Replacement, checked, grouped
 from asyncsearch.errors import UsageError
+from asyncsearch.schedulers.scheduler_names import scheduler_call
+from asyncsearch.store import DATABASE
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 
 STUDY = "Study(train, space={'lr': loguniform(1e-4, 1e-1)}, metric='accuracy', mode='max')"
@@ -24,6 +26,22 @@ def mode_of(direction: object) -> str:
     return "mode='min' or mode='max'"
 
 
+def _folder(place: object) -> str:
+    """Return the folder for a study that another library would keep in a place, which may be a database."""
+    if not isinstance(place, str | Path) or "<" in str(place):
+        return "studies/mine"
+    text = str(place)
+    if not DATABASE.match(text):
+        return text
+    name = Path(text.partition("?")[0]).stem if text.startswith("sqlite") else ""
+    return f"studies/{name or 'mine'}"
+
+
+def _short(value: object) -> str:
+    """Return a value as it would be written, an object by its class."""
+    return repr(value) if isinstance(value, str) else f"{type(value).__name__}(...)"
+
+
 def missing_mode(given: Mapping[str, Any]) -> str:
     """Return the answer to a ``Study`` without ``mode``: both lines."""
     metric = given.get("metric", "loss")
@@ -38,6 +56,10 @@ _RUN = {
     **dict.fromkeys(("n_trials", "num_samples", "max_trials", "trials", "max_evals"), "num_trials"),
     **dict.fromkeys(("n_jobs", "num_workers", "n_workers", "max_concurrent", "max_concurrent_trials"), "parallelism"),
 }
+_CALLBACKS = (
+    "what is to be done after a report into the trainable, after trial.report(...); to look at results while it runs, "
+    "open the store in another process: Study.open('studies/digits').trials"
+)
 _SPACE = ("search_space", "param_space", "param_distributions", "param_grid", "params", "config", "hyperparameters")
 
 IN_STUDY: Mapping[str, Replacement] = {
@@ -53,12 +75,15 @@ IN_STUDY: Mapping[str, Replacement] = {
     **dict.fromkeys(("min_resource", "grace_period"), "scheduler=ASHA(max_resource=81, min_resource={value})"),
     "reduction_factor": "scheduler=ASHA(max_resource=81, reduction_factor={value})",
     **dict.fromkeys(_SPACE, "space={value}"),
-    **dict.fromkeys(("sampler", "search_alg", "algo", "optimizer", "tuner"), "searcher={value}"),
-    "pruner": "scheduler=ASHA(max_resource=81)",
+    **dict.fromkeys(("sampler", "search_alg", "algo", "optimizer", "tuner"), lambda value: f"searcher={_short(value)}"),
+    "pruner": lambda value: f"scheduler={scheduler_call(value) or 'ASHA(max_resource=81)'}",
     **dict.fromkeys(
         ("objective", "train", "function", "func", "fn", "trainable_fn"), "the function first, Study(train, ...)"
     ),
-    **dict.fromkeys(("storage", "path", "folder", "dir", "storage_path", "local_dir", "project_name"), "store={value}"),
+    **dict.fromkeys(
+        ("storage", "path", "folder", "dir", "storage_path", "local_dir", "project_name"),
+        lambda value: f"store={_folder(value)!r}",
+    ),
     **dict.fromkeys(("study_name", "experiment_name"), "name={value}"),
     **dict.fromkeys(("load_if_exists", "restore", "overwrite"), "resume=True to go on with the study in the store"),
     "random_state": "seed={value}",
@@ -78,7 +103,7 @@ IN_STUDY: Mapping[str, Replacement] = {
     **dict.fromkeys(("packed", "packing", "auto_pack"), "pack='auto'"),
     **dict.fromkeys(("pack_strategy", "packing_strategy"), "pack_opt={value}"),
     **dict.fromkeys(("checkpoint", "save_checkpoints"), "checkpoints=Checkpoints(keep_checkpoints=3)"),
-    "callbacks": "trial.report(...) in the trainable; results are read from the study meanwhile, Study.open(store)",
+    "callbacks": _CALLBACKS,
 }
 """Argument of ``Study`` that it does not have -> what to write."""
 
@@ -90,7 +115,7 @@ IN_RUN: Mapping[str, Replacement] = {
     **dict.fromkeys(
         ("max_resource", "max_resources", "max_epochs", "epochs"), "Study(..., scheduler=ASHA(max_resource={value}))"
     ),
-    "callbacks": "trial.report(...) in the trainable; results are read from the study meanwhile, Study.open(store)",
+    "callbacks": _CALLBACKS,
     "func": "the trainable into Study(train, ...)",
     "objective": "the trainable into Study(train, ...)",
     **{
@@ -113,9 +138,13 @@ OF_STUDY: Mapping[str, str] = {
     **dict.fromkeys(("best", "best_result", "get_best_result", "get_best_trial", "best_trials"), "study.best_trial"),
     **dict.fromkeys(("results", "get_trials", "get_results"), "study.trials"),
     **dict.fromkeys(
-        ("dataframe", "get_dataframe", "to_dataframe", "to_pandas", "cv_results_"), "study.trials_dataframe()"
+        ("dataframe", "get_dataframe", "to_dataframe", "to_pandas", "cv_results_", "trials_df", "df", "results_df"),
+        "study.trials_dataframe()",
     ),
     "load": "Study.open(store)",
+    **dict.fromkeys(
+        ("set_user_attr", "user_attrs"), "trial.report(loss=..., size=...) in the trainable: numbers belong to a trial"
+    ),
     "stop": "Study.run(timeout=...), or interrupt the cell: what is trained is kept",
     "ask": "Study(train, ...) and study.run(): the search calls the trainable",
     "tell": "Study(train, ...) and study.run(): the search calls the trainable",

@@ -131,6 +131,7 @@ class KeptStudy(msgspec.Struct, kw_only=True):
             name=config.study,
             metric=config.metric,
             mode=config.mode,
+            rank_by=config.rank_by,
             seed=config.seed,
             version=config.version,
             space=what.space.describe(),

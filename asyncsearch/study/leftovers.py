@@ -10,6 +10,7 @@ from asyncsearch.errors import StoreError
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.scratch import sweep_machine
 from asyncsearch.study import trial_dirs
+from asyncsearch.study.trial_dirs import left_behind
 
 
 @contextmanager
@@ -42,7 +43,8 @@ def sweep(store: Store, state: StudyState, keep_dirs: int | None) -> None:
     trial_dirs.tidy(store, state, keep_dirs)
     for checkpoint in store.checkpoints():
         if checkpoint not in state.references:  # its attempt ended between the commit and the record of it
-            store.delete(checkpoint)
+            with left_behind():
+                store.delete(checkpoint)
 
 
 def _losses(state: StudyState) -> int:

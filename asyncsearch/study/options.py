@@ -104,8 +104,9 @@ class WorkerOptions(metaclass=CheckedCalls):
 
     def for_driver(self) -> DriverSettings:
         """Return the settings of the driver."""
-        limit = self.trial_timeout
+        limit, grace_s = self.trial_timeout, seconds_of("stop_grace", self.stop_grace)
         return DriverSettings(
+            stop_timeout_s=2 * grace_s + DriverSettings().stop_timeout_s,  # SIGTERM after the first, SIGKILL after both
             lease_timeout_s=seconds_of("lease_timeout", self.lease_timeout),
             trial_timeout_s=None if limit is None else seconds_of("trial_timeout", limit),
         )

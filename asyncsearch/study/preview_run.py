@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.arguments import positive
+from asyncsearch.arguments import positive, workers_of
 from asyncsearch.launch import choose
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.progress import announced
@@ -18,6 +18,7 @@ from asyncsearch.report.what_if.scaling import scaling_of
 from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.study.devices_option import with_devices
 from asyncsearch.study.gang_option import gang_notes, gangs_of, workers_for
+from asyncsearch.study.metric_names import direction_notes
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.warm_start import begin_searcher
@@ -41,7 +42,7 @@ def preview_run(
     proposals = begin_searcher(what.searcher, what.space, config, study.warm).length()
     require_bounded(what.searcher, num_trials, proposals, "preview")
     asked = positive("num_trials", proposals if num_trials is None else num_trials)
-    known = _workers_here(study) if parallelism is None else positive("parallelism", parallelism)
+    known = _workers_here(study) if parallelism is None else workers_of("parallelism", parallelism)
     at_once = gangs_of(what.gang, known or 1)
     workers = workers_for(what.gang, known or 1)
     total = asked if proposals is None else min(asked, proposals)
@@ -59,6 +60,7 @@ def preview_run(
         simulated = expected(scheduler, total, on, cost, config=config, packs=packs, scaling=scaling, **own)
         is_compared = packs.packing is not None and packs.source
         alone = expected(scheduler, total, at_once, cost, config=config, **own) if is_compared or scaling else None
+    warnings += direction_notes(config.metric, config.mode)
     warnings += gang_notes(what.gang, workers)
     warnings += notes_of(asked, total, already, scheduler.begin(what.space, config.seed))
     return preview(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -9,10 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import NoTrialsError, StoreError, StudyNotFoundError, UsageError
+from asyncsearch.files.names import plain_part
 from asyncsearch.ids import CheckpointRef, TrialId, parse_trial, trial_name
 from asyncsearch.journal.opening import Replayed, StudyFile, config_of, read_records, read_study_file
+from asyncsearch.journal.projection import last_metrics
 from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.plan.pack_groups import grouping_by
 from asyncsearch.report.explain import explain
@@ -26,6 +30,7 @@ from asyncsearch.sentences import in_sentences
 from asyncsearch.sequences.flat_params import ReadableParams
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.logs.reader import LogReader
 from asyncsearch.study.fetched_path import FetchedPath
 from asyncsearch.trial import Metrics, Trial, TrialState
 
@@ -76,6 +81,10 @@ class Results:
     _seen: ReadState | None
     _ends: tuple[int, dict[TrialId, list[CheckpointRef]]] = (0, {})
     """Bytes that the journal had, at the least, and where the trainings of each trial ended."""
+    _reported: tuple[int, dict[TrialId, dict[str, float]]] = (0, {})
+    """Bytes that the journal had, at the least, and the last value of each metric of each trial."""
+    _shown_in: object = None
+    """The run of a notebook's cell that shows the table already; None: there is none."""
     _trainable_name: str
     _fingerprint: str
     _parts: dict[str, str]
@@ -98,14 +107,16 @@ class Results:
     @property
     @in_sentences()
     def trials(self) -> list[Trial]:
-        """All trials in the order in which they began; copies."""
-        words = self._words()
-        return [trial.seen_in(words(trial.state)) for trial in self._read_state().trials]
+        """All trials in the order in which they began; copies, each with all of its ``metrics``."""
+        words, metrics = self._words(), self._metrics()
+        return [trial.seen_in(words(trial.state), metrics.get(trial.id)) for trial in self._read_state().trials]
 
     @property
     @in_sentences()
     def best_trial(self) -> Trial:
         """The trial with the best last value of the metric, failed ones excepted: its checkpoint has that value.
+
+        With ``rank_by="best"`` the one with the best value that it ever reported, which later training may have lost.
 
         Raises:
             NoTrialsError: none has reported a finite value yet.
@@ -113,7 +124,7 @@ class Results:
         best = self._read_state().best()
         if best is None:
             raise self._nothing_reported()
-        return best.seen_in(self._words()(best.state))
+        return best.seen_in(self._words()(best.state), self._metrics().get(best.id))
 
     @property
     @in_sentences()
@@ -142,22 +153,22 @@ class Results:
     @in_sentences()
     def best_params(self) -> dict[str, Any]:
         """The configuration of the best trial; schedules in it print as they are written."""
-        return ReadableParams(self.best_trial.params)
+        return ReadableParams(copy.deepcopy(self.best_trial.params))
 
     @property
     @in_sentences()
     def best_value(self) -> float:
-        """The last value of the metric of the best trial."""
-        value = self.best_trial.value
+        """The value that ranks the best trial: its last one, or with ``rank_by="best"`` its best."""
+        value = self.best_trial.ranked_value(self.config.rank_by)
         assert value is not None
         return value
 
     @in_sentences()
     def trials_dataframe(self) -> pandas.DataFrame:
-        """Return one row a trial; needs pandas."""
+        """Return one row a trial, with its last value of each metric that it has reported; needs pandas."""
         from asyncsearch.report.dataframe import trials_dataframe
 
-        return trials_dataframe(self.trials)
+        return trials_dataframe(self.trials, self.config.metric)
 
     @in_sentences()
     def ablation(self) -> AblationTable:
@@ -209,7 +220,7 @@ class Results:
         may be called while the study runs: by ``Study.open(store)`` in another cell or process.
 
         Args:
-            path: a folder on this machine; None: ``tensorboard/<name of the study>``.
+            path: a folder on this machine; None: ``tensorboard/<name of the study>``; a name with a ``/`` is no path.
 
         Raises:
             UsageError: the extra ``tensorboard`` is not installed, or the folder cannot be written.
@@ -218,7 +229,7 @@ class Results:
         from asyncsearch.study.event_files import write_event_files
 
         domains = self.space.parameters if hasattr(self, "space") else {}
-        logdir = Path("tensorboard", self.name) if path is None else Path(path)
+        logdir = Path("tensorboard", plain_part(self.name)) if path is None else Path(path)
         return write_event_files(self, logdir, self._require_file().created_s, domains)
 
     @in_sentences()
@@ -230,8 +241,11 @@ class Results:
         """
         from asyncsearch.report.tree.tree import tree
 
-        config, words = self.config, self._words()
-        return tree(read_records(self.store), name=self.name, metric=config.metric, mode=config.mode, words=words)
+        config, words, is_running = self.config, self._words(), self._is_running()
+        shown: dict[str, Any] = {"name": self.name, "metric": config.metric, "mode": config.mode}
+        best = self._read_state().best()
+        shown["best"] = None if best is None else best.id
+        return tree(read_records(self.store), **shown, words=words, is_running=is_running)
 
     def logs(self, trial: int | str | Trial) -> Iterator[str]:
         """Yield the lines that a trial printed, each with the worker's clock and ``O`` or ``E`` for its stream.
@@ -244,7 +258,10 @@ class Results:
         for start, stop, other in trained_with(read_records(self.store), number):
             end = "its end" if stop is None else f"{stop:,}"
             yield f"... units {start:,} to {end} were trained with {trial_name(other)}: see its log ..."
-        yield from self.store.read_log(trial_name(number))
+        log = LogReader(self.store, trial_name(number))
+        yield from log.lines()
+        if log.unread:
+            yield f"... {log.unread} ..."
 
     def checkpoint(self, trial: int | str | Trial | None = None) -> AbstractContextManager[Path]:
         """Give the path that the trainable's ``save`` wrote, of a trial or of the best one, inside a ``with``.
@@ -301,27 +318,59 @@ class Results:
 
         return html(self._status())
 
+    def _ipython_display_(self) -> None:
+        """Show the table, except in the cell whose run of the study has just shown it: there it would stand twice."""
+        from IPython.display import display
+
+        from asyncsearch.report.live.display import running_cell
+
+        if self._shown_in is None or self._shown_in != running_cell():
+            display({"text/html": self._repr_html_(), "text/plain": repr(self)}, raw=True)  # type: ignore[no-untyped-call]
+
     def _status(self) -> StudyStatus:
         state, scheduler = self._read_state(), self._require_file().scheduler
         died_s = self._driver_died_s()
         state, unread = self._read_state(), "" if self._seen is None else self._seen.unread
         place = self.store.shown
-        status = status_of(state, store=place, scheduler=scheduler, unread=unread, driver_died_s=died_s)
+        latest = self._latest()
+        shown: dict[str, Any] = {"store": place, "scheduler": scheduler, "unread": unread, "latest": latest}
+        status = status_of(state, **shown, driver_died_s=died_s)
         if status.is_unfinished and state.run is None:
             from asyncsearch.journal.projection import last_total
 
             total = last_total(read_records(self.store))
-            status = status_of(state, store=place, scheduler=scheduler, num_trials=total, unread=unread)
+            status = status_of(state, **shown, num_trials=total)
         return status
 
     def _words(self) -> Callable[[TrialState], str]:
         """Return what people call a state now; see ``StudyStatus.words``, which costs more."""
-        state = self._read_state()
-        if state.run is not None and self._driver_died_s() is None:
+        if self._is_running():
             return lambda trial_state: trial_state.words
         is_begun = any(trial.state in (TrialState.WAITING, TrialState.RUNNING) for trial in self._read_state().trials)
         is_unfinished = is_begun or self._read_state().run is not None
         return partial(TrialState.words_after, is_unfinished=is_unfinished)
+
+    def _is_running(self) -> bool:
+        """Return whether a run is in progress, whose driver lives."""
+        return self._read_state().run is not None and self._driver_died_s() is None
+
+    def _metrics(self) -> dict[TrialId, dict[str, float]]:
+        """Return the last value of each metric of each trial; the journal is read only where the state has not all."""
+        state, metric = self._read_state(), self.config.metric
+        is_plain = not any(trial.value is None and trial.value_resource for trial in state.trials)
+        if is_plain and state.metric_names <= {metric}:
+            return {trial.id: {metric: trial.value} for trial in state.trials if trial.value is not None}
+        size, found = self._reported
+        if size != (present := self.store.journal_size()) or not found:
+            size, found = self._reported = present, last_metrics(read_records(self.store))
+        return found
+
+    def _latest(self) -> LatestMetrics:
+        """Return the metrics that tables have columns for."""
+        latest = LatestMetrics(self.config.metric)
+        if self._read_state().metric_names - {self.config.metric}:
+            latest.fill(self._metrics())
+        return latest
 
     def _driver_died_s(self) -> float | None:
         """Return when the last record was written of a run whose driver no longer lives; None: there is no such run."""

@@ -29,6 +29,8 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError, StoreError
 from asyncsearch.events import DriverStarted, RunRequested, StopRequested
 from asyncsearch.ids import WorkerId
+from asyncsearch.journal.opening import read_records
+from asyncsearch.journal.projection import last_metrics
 from asyncsearch.journal.writer import Journal
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.scarcity import descriptors
@@ -108,7 +110,15 @@ def run_search(search: Search, display: Display, interrupts: Interrupts | None =
     return end
 
 
+def _know_metrics(search: Search, display: Display) -> None:
+    """Take the metrics besides the study's from the journal, as far as the state has not seen them reported."""
+    state = search.state
+    if display.is_shown and state.trials and state.metric_names - {state.config.metric}:
+        state.latest.fill(last_metrics(read_records(search.store)))
+
+
 def _conduct(search: Search, display: Display, interrupts: Interrupts) -> EndRun | None:
+    _know_metrics(search, display)
     run = in_another_thread(lambda: _Run(search))
     interrupts.wakeups = (run.news, run.over)
     try:
@@ -122,8 +132,10 @@ def _conduct(search: Search, display: Display, interrupts: Interrupts) -> EndRun
         raise
     finally:
         interrupts.wakeups = ()
-        in_another_thread(run.finish)
+        in_another_thread(run.finish, lambda: _show_end(run, display), _REFRESH_S)
     if run.unshown is None:
+        if search.state.latest.unsure:
+            _know_metrics(search, display)
         _show_lines(run, display)
         _show_status(run, display, run.status(search.state))
     if run.driver.failure is not None:
@@ -158,10 +170,12 @@ class _Run:
         self._server: SearchServer | None = None
         self._tokens: TokenRenewal | None = None
         launcher = search.launcher
+        journal = Journal(search.store, search.state.config.study, search.last_record)
+        search.store.wait_no_longer()  # from now on the driver decides what waits for it
         self.driver = Driver(
             search.state,
             search.store,
-            Journal(search.store, search.state.config.study, search.last_record),
+            journal,
             launch=self._launch,
             kill=launcher.kill,
             launches_at_once=search.preflight.launches_at_once,
@@ -360,6 +374,12 @@ def _show(run: _Run, display: Display) -> None:
         run.unshown = error
         run.driver.post(StopRequested(f"it could not be shown: {type(error).__name__}: {error}"))
         run.driver.give_up_after(GRACE_S)
+
+
+def _show_end(run: _Run, display: Display) -> None:
+    """Show what is said while the run is ended: its logs may take a while. An error is raised behind the end."""
+    if run.unshown is None:
+        _show_lines(run, display)
 
 
 def _show_status(run: _Run, display: Display, status: StudyStatus) -> None:

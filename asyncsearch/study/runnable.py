@@ -20,16 +20,19 @@ from asyncsearch.journal.opening import read_records, read_study_file
 from asyncsearch.journal.projection import last_failure
 from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher, Preflight
+from asyncsearch.launch.scarcity import require_descriptors
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.progress import announced
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import warnings_of
 from asyncsearch.rpc import auth
+from asyncsearch.rpc.forks import require_no_fork_with_grpc
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.shared.files import SharedFiles
 from asyncsearch.shared.folder import SharedFolder
+from asyncsearch.shared.homes import root_of
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.names import compare_names
 from asyncsearch.shared.options import default_names
@@ -48,6 +51,7 @@ from asyncsearch.study.devices_option import (
 from asyncsearch.study.gang_option import require_workers, useful_workers, workers_for
 from asyncsearch.study.kept_study import KeptStudy
 from asyncsearch.study.leftovers import swept
+from asyncsearch.study.metric_names import direction_notes
 from asyncsearch.study.results import ReadState
 from asyncsearch.study.run import Search, run_search
 from asyncsearch.study.warm_start import begin_searcher
@@ -103,11 +107,14 @@ class RunnableStudy(KeptStudy, kw_only=True):
         require_workers(what.gang, parallelism)
         is_begun = read_study_file(store) is not None
         advice = warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun)
+        advice += direction_notes(what.config.metric, what.config.mode)
         self.require_places()
         if not is_begun:
             display.warn(advice)
         backend = self.backend if place is None else place.backend
         with chosen(backend, study=what.config.study) as launcher, ExitStack() as ending:
+            if launcher.transport is None:
+                require_no_fork_with_grpc()
             devices: tuple[str, ...] | None = None
             if place is not None:
                 preflight = place.check(launcher)
@@ -120,6 +127,8 @@ class RunnableStudy(KeptStudy, kw_only=True):
                     found = launcher.check(room)
                 preflight = msgspec.structs.replace(found, parallelism=workers_for(what.gang, room))
                 require_equal_kinds(devices, what.devices, what.gang, preflight.parallelism)
+            require_descriptors(preflight.parallelism, are_processes_here=launcher.name == "processes")
+            if place is None:
                 launcher.warm_up(preflight.parallelism)
             # Beside the store's writes, which come before workers need it; no process is forked from here on.
             is_remote = launcher.transport is None
@@ -197,14 +206,16 @@ class RunnableStudy(KeptStudy, kw_only=True):
         """Remove from the shared folder what exceeds the quota."""
         what = self.definition
         if what.shared is not None and what.quota_bytes is not None:
-            display.warn(keep_within(SharedFolder(what.shared), what.quota_bytes, self.store))
+            display.warn(
+                keep_within(SharedFolder(what.shared, roots=[root_of(self.store.shown)]), what.quota_bytes, self.store)
+            )
 
     def _join(self, state: StudyState, display: Display) -> FolderMembership | None:
         """Become a member of the folder that studies share, while the lock of the study's own store is held."""
         what = self.definition
         if what.shared is None:
             return None
-        folder = SharedFolder(what.shared, takes_packed=what.takes_packed)
+        folder = SharedFolder(what.shared, takes_packed=what.takes_packed, roots=[root_of(self.store.shown)])
         folder.prepare()
         folder.take_over(self.store.shown)
         names = what.space.names | default_names(what.config.defaults)

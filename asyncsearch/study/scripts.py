@@ -13,6 +13,8 @@ from typing import Any
 
 from asyncsearch.checking.processes import SCRIPT_PREFIX
 from asyncsearch.errors import AsyncSearchError, UsageError
+from asyncsearch.files.plain import read_text
+from asyncsearch.files.working_folder import working_folder
 from asyncsearch.report.live.progress import announced
 from asyncsearch.study.script_runs import ScriptRun, read_only
 from asyncsearch.study.study import Study
@@ -29,7 +31,7 @@ def trainable_of(place: str) -> tuple[Any, Study | None]:
     if where.endswith(".py") or Path(where).exists() or os.sep in where:
         module, _ = _module_of_script(where)
     else:
-        sys.path.insert(0, os.getcwd())
+        sys.path.insert(0, working_folder())
         with _words_of_import(where):
             module = importlib.import_module(where)
     if not hasattr(module, name):
@@ -37,14 +39,25 @@ def trainable_of(place: str) -> tuple[Any, Study | None]:
     return getattr(module, name), _study_in(module, where)
 
 
-def study_of_script(script: str) -> tuple[Study, ScriptRun]:
-    """Run a script's top level, as an import does, up to its search, and return the study that it defines."""
+def study_of_script(script: str, *, to_run: bool = False) -> tuple[Study, ScriptRun]:
+    """Run a script's top level, as an import does, up to its search, and return the study that it defines.
+
+    Args:
+        script: path of the script.
+        to_run: whether the run of that study is wanted too, which usually stands under ``__main__``.
+    """
     module, run = _module_of_script(script)
     study: Study | None = run.study or _study_in(module, script)
-    if study is None and "__main__" in Path(script).read_text(encoding="utf-8", errors="replace"):
+    is_guarded = "__main__" in read_text(script, errors="replace")
+    if is_guarded and (study is None or (to_run and run.study is None)):
         # What stands under `if __name__ == "__main__":` is reached as the script itself would reach it.
-        module, run = _module_of_script(script, name="__main__")
-        study = run.study or _study_in(module, script)
+        try:
+            module, run = _module_of_script(script, name="__main__")
+        except UsageError:
+            if study is None:
+                raise
+        else:
+            study = run.study or _study_in(module, script)
     if study is None:
         raise UsageError(
             f"{script!r} makes no study: write `study = Study(...)` there, or a function make_study() that returns "

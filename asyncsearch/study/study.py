@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from asyncsearch.arguments import answering, positive, seconds_of, text_of, yes_or_no
+from asyncsearch.arguments import answering, positive, seconds_of, text_of, workers_of, yes_or_no
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
 from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
@@ -38,6 +39,7 @@ from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.patience import TIMEOUT_S, waiting
 from asyncsearch.store.restoring import resumable
 from asyncsearch.study.ablation_check import require_ablated, sent_with_functions
 from asyncsearch.study.default_store import DefaultFolder
@@ -60,6 +62,7 @@ from asyncsearch.study.warm_start import begin_searcher, kept, warm_start_of
 from asyncsearch.trainable import Pickled, Trainable, WithFunctions
 from asyncsearch.trial import Params
 
+_log = logging.getLogger(__name__)
 _SHARING, _WORKERS, _CHECKPOINTS = Sharing(), WorkerOptions(), Checkpoints()
 
 
@@ -82,6 +85,7 @@ class Study(Results):
         space: Space | Mapping[str, Any],
         metric: str,
         mode: str,
+        rank_by: str = "last",
         searcher: Searcher | str | Any = None,
         scheduler: Scheduler | None = None,
         store: str | Path | Store | None = None,
@@ -110,6 +114,9 @@ class Study(Results):
             space: name -> domain, constant, or a nested mapping of these; or a ``Space``.
             metric: name of the reported value that is optimised.
             mode: ``"min"`` or ``"max"``: whether the lowest or the highest values of the metric are the best.
+            rank_by: which value ranks a trial among others, for ``best_trial``, tables and the checkpoints that are
+                kept: ``"last"``, which its checkpoint has, or ``"best"``, the best that it ever reported. Schedulers
+                and searchers compare trials at equal resources in any case.
             searcher: proposes configurations: ``"random"`` (the default), ``"grid"``, ``"sobol"``, ``"tpe"``, ``"gp"``,
                 ``"cmaes"``, ``"nsgaii"``, a sampler of Optuna, or a searcher such as ``GridSearch(points=5)``.
             scheduler: decides how far each trial trains; by default ``FIFO()``.
@@ -176,6 +183,7 @@ class Study(Results):
             study=self.name,
             metric=metric,
             mode=mode,
+            rank_by=rank_by,
             seed=seed,
             version=text_of("version", version),
             max_failures=max_failures,
@@ -197,7 +205,8 @@ class Study(Results):
         self._is_read_only = False
         self._fingerprint, self._parts = source_hash(trainable), parts_of(trainable)
         self._script = script_of(trainable)
-        self._warm = warm_start_of(self.store, warm_start, space=self.space, config=self.config, resume=resume)
+        with waiting(self._settings.store_timeout_s, _log.warning, self.store):
+            self._warm = warm_start_of(self.store, warm_start, space=self.space, config=self.config, resume=resume)
         require_proposal(self.searcher, self._begin_searcher(), self.space)
         require_target(self.scheduler, self.scheduler.begin(self.space, seed))
         require_pausable(trainable, self.scheduler)
@@ -232,17 +241,19 @@ class Study(Results):
         Raises:
             StudyNotFoundError: the store holds no study.
         """
-        study = cls.open(resumable(store))
-        plan = read_plan(study.store, study._require_file())
-        study.space, study.searcher, study.scheduler = plan.space, plan.searcher, plan.scheduler
-        study.config, study._settings, study._worker = plan.config, plan.settings, plan.worker
-        study._bundle, study._backend = plan.trainable, backend or plan.backend
-        study.shared = None if plan.shared is None else plan.shared.with_keys_of(study.store)
-        study._is_trusted, study._quota_bytes = plan.is_trusted, plan.quota_bytes
-        study.packing, study.gang, study._is_tolerant = plan.packing, plan.gang, plan.is_tolerant
-        study._keep_dirs, study._devices = plan.keep_dirs, plan.devices
-        study._resume, study._is_read_only = True, False
-        study._warm = kept(study.store)
+        place = open_store(resumable(store))
+        with waiting(TIMEOUT_S, _log.warning, place):
+            study = cls.open(place)  # type: ignore[arg-type]  # a store is what open_store gives back
+            plan = read_plan(study.store, study._require_file())
+            study.space, study.searcher, study.scheduler = plan.space, plan.searcher, plan.scheduler
+            study.config, study._settings, study._worker = plan.config, plan.settings, plan.worker
+            study._bundle, study._backend = plan.trainable, backend or plan.backend
+            study.shared = None if plan.shared is None else plan.shared.with_keys_of(study.store)
+            study._is_trusted, study._quota_bytes = plan.is_trusted, plan.quota_bytes
+            study.packing, study.gang, study._is_tolerant = plan.packing, plan.gang, plan.is_tolerant
+            study._keep_dirs, study._devices = plan.keep_dirs, plan.devices
+            study._resume, study._is_read_only = True, False
+            study._warm = kept(study.store)
         return study
 
     @classmethod
@@ -286,10 +297,14 @@ class Study(Results):
         """
         self._require_described("run")
         num_trials = None if num_trials is None else positive("num_trials", num_trials)
-        parallelism = None if parallelism is None else positive("parallelism", parallelism)
+        parallelism = None if parallelism is None else workers_of("parallelism", parallelism)
         timeout_s = None if timeout is None else seconds_of("timeout", timeout)
         note_run(self, num_trials, parallelism)
-        return run_shown(self, num_trials, parallelism, timeout_s, open_display(display, logs=logs))
+        shown = open_display(display, logs=logs)
+        self._shown_in = None
+        run_shown(self, num_trials, parallelism, timeout_s, shown)
+        self._shown_in = shown.cell
+        return self
 
     @answering("preview", "study.preview(num_trials=64)", instead=IN_RUN)
     def preview(
@@ -506,15 +521,16 @@ def run_shown(
     **options: Any,
 ) -> Study:
     """Run a study with checked arguments; ``options`` are those of ``RunnableStudy.run``."""
-    if read_study_file(study.store) is None:
-        require_ablated(study.trainable, study.searcher, study._begin_searcher())
-    # After a failure the state may be ahead of the journal, which decides.
-    study._seen = None
-    runnable = study._runnable(display)
-    try:
-        study._seen = runnable.run(num_trials, parallelism, timeout_s, display, **options)
-    finally:
-        study._resume = runnable.resume
+    with waiting(study._settings.store_timeout_s, lambda sentence: display.warn([sentence]), study.store, study.shared):
+        if read_study_file(study.store) is None:
+            require_ablated(study.trainable, study.searcher, study._begin_searcher())
+        # After a failure the state may be ahead of the journal, which decides.
+        study._seen = None
+        runnable = study._runnable(display)
+        try:
+            study._seen = runnable.run(num_trials, parallelism, timeout_s, display, **options)
+        finally:
+            study._resume = runnable.resume
     return study
 
 

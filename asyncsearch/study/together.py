@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from asyncsearch.arguments import answering, positive, seconds_of
+from asyncsearch.arguments import answering, positive, seconds_of, workers_of
 from asyncsearch.driver.interrupts import interruption
 from asyncsearch.errors import UsageError
 from asyncsearch.study.cluster import Cluster, require_apart, require_no_inline
@@ -50,7 +50,7 @@ def run_together(
     _require_runnable(studies, display)
     totals = _totals(num_trials, studies)
     timeout_s = None if timeout is None else seconds_of("timeout", timeout)
-    total = parallelism if parallelism is None else positive("parallelism", parallelism)
+    total = parallelism if parallelism is None else workers_of("parallelism", parallelism)
     note_run(studies[0], totals[0], total)
     shown = "none" if display == "none" else "plain"
     with Cluster(total, backend=backend_of(studies[0]), display=shown) as cluster:

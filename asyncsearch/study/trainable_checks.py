@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from asyncsearch.arguments import metric_in_call, metric_in_mapping
 from asyncsearch.errors import UsageError
@@ -45,6 +46,36 @@ def _require_methods(trainer: type[Trainer], metric: str) -> None:
             raise UsageError(
                 f"{trainer.__name__} has no {method}(), which each unit of training calls: write `{line}`."
             )
+    for name, base in _methods_of_ours(trainer).items():
+        _require_arguments(trainer, name, base)
+
+
+def _methods_of_ours(trainer: type[Trainer]) -> dict[str, Callable[..., Any]]:
+    """Return the methods of our trainers, by name, that a user's class may write anew."""
+    ours = [base for base in trainer.__mro__ if base.__module__.startswith("asyncsearch.")]
+    return {
+        name: one
+        for base in reversed(ours)
+        for name, one in vars(base).items()
+        if inspect.isfunction(one) and not name.startswith("_")
+    }
+
+
+def _require_arguments(trainer: type[Trainer], name: str, base: Callable[..., Any]) -> None:
+    """Check that a method takes what it will be called with."""
+    own = inspect.getattr_static(trainer, name)
+    if own is base or not inspect.isfunction(own):
+        return
+    signature, wanted = inspect.signature(own), list(inspect.signature(base).parameters.values())
+    given = [one.name for one in wanted if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+    try:
+        signature.bind(*given)
+    except TypeError:
+        takes = ", ".join(signature.parameters) or "nothing"
+        raise UsageError(
+            f"{trainer.__name__}.{name} takes {takes}, and is called with {', '.join(given[1:]) or 'nothing'}: write "
+            f"`def {name}({', '.join(given)}):`."
+        ) from None
 
 
 def _require_one_argument(function: Trainable, name: str) -> None:

@@ -5,12 +5,13 @@ Each is stored as a checkpoint is, below ``dirs``, under the node and the resour
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import NoTrialsError
+from asyncsearch.errors import NoTrialsError, StoreError, StoreLockedError, StoreLostError
 from asyncsearch.ids import CheckpointRef, TrialId
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.training_ends import training_ends
@@ -19,6 +20,8 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Trial, TrialState
 
 FOLDER = "dirs"
+
+_log = logging.getLogger(__name__)
 
 
 def place_in(store: Store) -> Store:
@@ -110,4 +113,16 @@ def tidy(store: Store, state: StudyState, keep: int | None) -> None:
     stored = place.checkpoints()
     last, worse = last_stored(training_ends(read_records(store)), stored), spared(state, keep)
     for reference in set(stored) - {end for trial, end in last.items() if trial not in worse}:
-        place.delete(reference)
+        with left_behind():
+            place.delete(reference)
+
+
+@contextmanager
+def left_behind() -> Iterator[None]:
+    """Let what cannot be removed stay: a leftover ends no run, and what comes behind it is removed all the same."""
+    try:
+        yield
+    except (StoreLockedError, StoreLostError):
+        raise
+    except StoreError as error:
+        _log.warning("A leftover stays: %s", error)

@@ -16,6 +16,7 @@ import msgspec
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import JournalDamagedError, StudyNotFoundError, UsageError
+from asyncsearch.files.decoding import UNDECODABLE
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.opening import read_records, read_study_file
 from asyncsearch.journal.projection import branched, reports
@@ -84,7 +85,7 @@ def kept(store: Store) -> WarmStart:
     body = unseal(data) if is_sealed(data) else data  # an earlier version wrote no checksum
     try:
         return _WARM_START.decode(body or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise JournalDamagedError(
             f"{store.shown}/{WARM_START_FILE} is not as it was written, and the proposals of the study depend on it."
             " Restore it from a backup, or use a new store=."

@@ -301,6 +301,28 @@ class StoreTests(ShardLaws):
         store.append_log("trial-7", [b"\xff\xfe".decode(errors="surrogateescape"), "next"])
         same(list(store.read_log("trial-7"))[1], "next")
 
+    def test_lines_of_all_trials_that_one_driver_after_another_writes_are_read_trial_by_trial(self) -> None:
+        store = self.new()
+        expected: dict[str, list[str]] = {f"trial-{number}": [] for number in range(20)}
+        for driver in range(2):
+            log = store.open_log()
+            for block in range(3):
+                lines = {name: [f"{driver} {block} {name}"] for name in expected}
+                log.write(lines)
+                for name, ones in lines.items():
+                    expected[name] += ones
+            log.close()
+        for name, ones in expected.items():
+            same(list(store.read_log(name)), ones)
+        same(list(store.read_log("trial-20")), [])
+
+    def test_a_part_of_a_file_is_what_a_slice_of_it_is(self) -> None:
+        store = self.new()
+        store.write("study.json", b"0123456789")
+        for start, end in [(0, None), (3, 7), (-4, None), (-99, None), (8, 99), (10, None), (4, 4)]:
+            same(store.read_part("study.json", start, end), b"0123456789"[start:end])
+        same(store.read_part("other.json", 0), None)
+
     def test_log_names_are_plain_words(self) -> None:
         store = self.new()
         for name in LOG_NAMES:

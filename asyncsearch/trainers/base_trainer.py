@@ -18,6 +18,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.randomness import below, generator
 from asyncsearch.trainable import Trainer
 from asyncsearch.trainers.sample_order import Indices, batches, permutation
+from asyncsearch.trainers.turns import has_left_states, take_turn
 from asyncsearch.trial import Params
 
 EVALUATION_BATCH = 1024
@@ -106,6 +107,8 @@ class FrameworkTrainer(Trainer):
         self._note_volume(self.steps - before)
 
     def evaluate(self) -> Mapping[str, Any]:
+        if has_left_states(self):
+            take_turn(self)
         with self._untouched():
             return self._metrics()
 

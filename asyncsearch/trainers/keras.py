@@ -14,10 +14,15 @@ import numpy as np
 import tensorflow as tf
 
 from asyncsearch.errors import UsageError
+from asyncsearch.files.plain import read_file
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.keras_clipping import clip
 from asyncsearch.trainers.keras_gangs import KerasGang, jit_words, require_averageable
+from asyncsearch.trainers.keras_generators import OwnGenerators, captured, restore, seed_keras
 from asyncsearch.trainers.keras_packs import evaluation, together
+from asyncsearch.trainers.keras_packs.late_seeds import may_draw
+from asyncsearch.trainers.keras_state import assign, bytes_of, drawn_state, give_state, inner, kind, restored
+from asyncsearch.trainers.keras_values import HeldValues, forget_traces
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
 
@@ -52,6 +57,11 @@ class KerasTrainer(FrameworkTrainer):
 
     net: Any
     """The result of ``model``, compiled."""
+    _held: HeldValues | None
+    """The values that the traced functions may hold; None: nothing was traced."""
+    _draws_in_traces: bool
+    _generators: OwnGenerators | None = None
+    """The generators of the process as this trainer left them; None: nobody has taken its turn since."""
 
     def model(self, hp: Params) -> Any:
         """Return the network, a ``keras.Model`` that is not compiled."""
@@ -72,8 +82,26 @@ class KerasTrainer(FrameworkTrainer):
         return self.net.optimizer
 
     def train(self) -> None:
+        self._settle()
         with contextlib.nullcontext() if self._gang is None else self._gang.unit():
             super().train()
+        if not _has_own(self.net, "train_on_batch"):  # it may change a value at each step, and not where one is traced
+            self._held = HeldValues(self)  # with what the traces themselves have changed, such as a count of calls
+        self._keep_generators()
+
+    def evaluate(self) -> Mapping[str, Any]:
+        """Return the metrics on the validation data; no variable and no generator is changed by it.
+
+        Where it is overridden, the weights that it changes stay changed; the other variables of the model are restored.
+        """
+        with self._untouched():
+            self._settle()
+            is_traced_now = self.net.test_function is None
+            with self._noting_draws(is_traced_now), restored(self._all_variables()):
+                found = self._metrics()
+            if not _has_own(self.net, "test_on_batch"):
+                self._held = HeldValues(self)
+            return found
 
     @classmethod
     def train_pack(cls, trainers: Sequence[Self]) -> None:
@@ -108,17 +136,20 @@ class KerasTrainer(FrameworkTrainer):
         path.mkdir()
         # Not save_weights: it leaves out the state of seed generators (measured, Keras 3.15).
         with (path / "variables.npz").open("wb") as file:
-            np.savez(file, **{name: _bytes_of(variable) for name, variable in self._variables()})
-        state = {"optimizer": _kind(self.opt), "counters": self._counters()}
+            np.savez(file, **{name: bytes_of(variable) for name, variable in self._variables()})
+        known = {id(variable): number for number, variable in enumerate(self.net.variables)}
+        trained = [known.get(id(variable), -1) for variable in inner(self.opt)._trainable_variables]
+        state = {"optimizer": kind(self.opt), "trained": trained, "counters": self._counters()}
         (path / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
 
     def load(self, path: Path) -> None:
-        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        state = json.loads(read_file(path / "state.json"))
         self._restore_counters(state["counters"])
-        self._require_same_optimizer(state["optimizer"], _kind(self.opt))
+        self._train_as_saved(state.get("trained", []))
+        self._require_same_optimizer(state["optimizer"], kind(self.opt))
         with np.load(path / "variables.npz") as saved:
             for name, variable in self._variables():
-                _assign(name, variable, saved)
+                assign(name, variable, saved)
 
     # Implementation of the base class
 
@@ -131,6 +162,9 @@ class KerasTrainer(FrameworkTrainer):
         self._gang = KerasGang(self, cast(Any, self.trial).ring()) if self.trial.world_size > 1 else None
         self.net = self._ablated(self.model(hp))
         self._limit = checked_norm(hp.get("clip_grad_norm", self.clip_grad_norm))
+        self._held, self._draws_in_traces = None, False
+        if type(self).evaluate is not KerasTrainer.evaluate:
+            self.evaluate = self._evaluate_by_override  # type: ignore[method-assign]
         self._compile(self.optimizer(hp))
 
     def _gradient_bytes(self) -> int:
@@ -147,11 +181,13 @@ class KerasTrainer(FrameworkTrainer):
             jit_compile=self.jit_compile,
             run_eagerly=self.run_eagerly,
         )
-        self._traced: dict[int, Any] = {}
+        self._traced: dict[Any, Any] = {}
+        self._compiled_with = self._for_compiling()
         if not self.net.built:
             self.net(self._batch(self._train_data, np.arange(1))[0])
-        self.opt.build(self.net.trainable_variables)
-        clip(_inner(self.opt), lambda: self._limit)
+        if not self.opt.built:
+            self.opt.build(self.net.trainable_variables)
+        clip(inner(self.opt), lambda: self._limit)
         if self._gang is not None:
             require_averageable(self)
             self._gang.average(self.opt)
@@ -161,7 +197,7 @@ class KerasTrainer(FrameworkTrainer):
         if limit != self._limit:
             self._limit = limit
             self._traced.clear()
-        fresh, mine = self.optimizer(hp), _inner(self.opt)
+        fresh, mine = self.optimizer(hp), inner(self.opt)
         if type(fresh) is type(mine):
             old, new = mine.get_config(), fresh.get_config()
             changed = {name: value for name, value in new.items() if name != "name" and value != old[name]}
@@ -174,8 +210,8 @@ class KerasTrainer(FrameworkTrainer):
             )
         rate = changed.pop("learning_rate", None)
         if changed:
-            fresh.build(self.net.trainable_variables)
-            if _kind(fresh) != _kind(mine):
+            fresh.build(mine._trainable_variables)
+            if kind(fresh) != kind(mine):
                 self._compile(fresh)
                 return
         if rate is not None:
@@ -184,6 +220,77 @@ class KerasTrainer(FrameworkTrainer):
             setattr(mine, name, value)
         if changed:
             self._traced.clear()  # the traced functions hold these values as constants
+
+    def _settle(self) -> None:
+        """Take in what the user's code has changed since the last step: see that no trace holds a former value."""
+        if self._compiled_with != self._for_compiling():
+            self._compile(self.opt)
+        known = {id(variable) for variable in inner(self.opt)._trainable_variables}
+        new = [variable for variable in self.net.trainable_variables if id(variable) not in known]
+        if new:  # a layer is trainable now, and was not
+            self._train_more([*inner(self.opt)._trainable_variables, *new])
+        now = HeldValues(self)
+        if now != self._held or self._draws_in_traces:
+            self._forget_traces(now)
+        self._held = now
+
+    @contextlib.contextmanager
+    def _own_generators(self) -> Iterator[None]:
+        if self._generators is not None:
+            restore(self._generators, self)
+        try:
+            yield
+        finally:
+            self._keep_generators()
+
+    def _keep_generators(self) -> None:
+        """Remember how this trainer leaves the generators, for its next call beside others."""
+        self._generators = captured(with_framework=may_draw(self))
+
+    def _forget_traces(self, held: HeldValues) -> None:
+        self._traced.clear()
+        self.net.train_function = self.net.test_function = self.net.predict_function = None
+        for function in held.functions:
+            forget_traces(function)
+
+    def _for_compiling(self) -> tuple[Any, ...]:
+        """Return what ``compile`` was or would be called with, besides the optimizer."""
+        return self.loss, list(self.metrics), self.jit_compile, self.run_eagerly
+
+    def _train_more(self, variables: list[Any]) -> None:
+        """Let the optimizer train other variables, and keep its state of those that it has trained."""
+        former = self.opt
+        fresh = self.optimizer(self._applied or self.hp)
+        fresh.build(variables)
+        give_state(inner(former), inner(fresh))
+        self._compile(fresh)
+
+    def _train_as_saved(self, numbers: list[int]) -> None:
+        """Let the optimizer have the variables of a checkpoint: which layers were trainable may have changed since."""
+        variables = self.net.variables
+        wanted = [variables[number] for number in numbers if 0 <= number < len(variables)]
+        mine = inner(self.opt)._trainable_variables
+        if len(wanted) == len(numbers) and wanted and [*map(id, wanted)] != [*map(id, mine)]:
+            self._train_more(wanted)
+
+    def _evaluate_by_override(self) -> Mapping[str, Any]:
+        """Call an ``evaluate`` that is the user's own, and restore all but weights."""
+        self._settle()
+        weights = {id(one) for layer in self.net._flatten_layers() for one in layer._trainable_variables}
+        with restored([one for one in self.net.variables if id(one) not in weights]):
+            return type(self).evaluate(self)
+
+    @contextlib.contextmanager
+    def _noting_draws(self, is_traced_now: bool) -> Iterator[None]:
+        """Notice that what is traced draws from a generator of Python or numpy: each unit has draws of its own."""
+        before = drawn_state() if is_traced_now else None
+        yield
+        if is_traced_now and drawn_state() != before:
+            self._draws_in_traces = True
+
+    def _all_variables(self) -> list[Any]:
+        """Return every variable that a step or an evaluation may change."""
+        return [*self.net.variables, *self.net.metrics_variables, *self.opt.variables]
 
     def _follow(self, fraction: float) -> None:
         if fraction == 0.0:
@@ -194,18 +301,19 @@ class KerasTrainer(FrameworkTrainer):
             return
         rate = self.learning_rate(values)
         if rate is not None:
-            _inner(self.opt).learning_rate = rate
+            inner(self.opt).learning_rate = rate
         self._applied = dict(values)
 
     def _train_batch(self, batch: Any) -> None:
         # Keras traces the second shape as a shape of any size, which adds in another order: then the bits of a batch
         # depend on earlier batches, which a resumed training has not seen. So each size has its own function.
         size = len(keras.tree.flatten(batch)[0])
-        if size not in self._traced:
+        is_new = size not in self._traced
+        if is_new:
             self.net.make_train_function(force=True)
             self._traced[size] = self.net.train_function
         self.net.train_function = self._traced[size]
-        with contextlib.nullcontext() if self._gang is None else self._gang.step():
+        with self._noting_draws(is_new), contextlib.nullcontext() if self._gang is None else self._gang.step():
             self.net.train_on_batch(*batch)
 
     def _metrics(self) -> Mapping[str, Any]:
@@ -263,6 +371,7 @@ class KerasTrainer(FrameworkTrainer):
             tf.random.get_global_generator().reset_from_seed(seed)
         except RuntimeError:  # with determinism it must be made explicitly, once: traced functions keep it
             tf.random.set_global_generator(tf.random.Generator.from_seed(seed))
+        seed_keras(seed)
 
     def _variables(self) -> Iterator[tuple[str, Any]]:
         """Yield every variable, with a name that is the same in each process."""
@@ -272,15 +381,9 @@ class KerasTrainer(FrameworkTrainer):
             yield f"optimizer/{number}", variable
 
 
-def _inner(optimizer: Any) -> Any:
-    """Return the optimizer inside one that scales the loss."""
-    return getattr(optimizer, "inner_optimizer", optimizer)
-
-
-def _kind(optimizer: Any) -> str:
-    """Return the properties that two optimizers must share to exchange states: class and number of variables."""
-    inner = _inner(optimizer)
-    return f"{type(inner).__qualname__} of {len(inner.variables)} variables"
+def _has_own(net: Any, method: str) -> bool:
+    """Return whether a method of a model is not that of Keras."""
+    return method in vars(net) or not getattr(type(net), method).__module__.startswith("keras.")
 
 
 def _numbers(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,20 +394,3 @@ def _numbers(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _part(part: Any, indices: Indices) -> Any:
     return tf.gather(part, indices) if isinstance(part, tf.Tensor) else part[indices]
-
-
-def _bytes_of(variable: Any) -> Any:
-    """Return a variable as bytes: numpy does not have all of TensorFlow's types."""
-    value = np.ascontiguousarray(variable.value.numpy())
-    return np.frombuffer(value.tobytes(), dtype=np.uint8)
-
-
-def _assign(name: str, variable: Any, saved: Mapping[str, Any]) -> None:
-    now = variable.value.numpy()
-    data = saved[name].tobytes() if name in saved else b""
-    if name not in saved or len(data) != now.nbytes:
-        raise UsageError(
-            f"The checkpoint does not fit variable {variable.path} of shape {tuple(variable.shape)}: model() and "
-            "optimizer() must build for a trial what they built when it was saved."
-        )
-    variable.assign(np.frombuffer(data, dtype=now.dtype).reshape(now.shape))

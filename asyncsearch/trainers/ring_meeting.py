@@ -14,13 +14,13 @@ import time
 
 from asyncsearch.errors import RankLostError
 from asyncsearch.trainers.ranks import Ranks
+from asyncsearch.trainers.strangers import PROOF_BYTES, await_member, read_whole
 
 _ADDRESS, _SECRET = "ring address", "ring secret"
-_PROOF_BYTES = 32
 _PATIENCE_S = 60.0
 """How long a rank that has told where it listens may take to connect: it does nothing else meanwhile."""
-_STRANGER_S = 5.0
-"""How long to wait for the proof of one that has connected."""
+_WAITING = 128
+"""How many may have connected before they are heard."""
 
 
 def meet(ranks: Ranks) -> tuple[socket.socket, socket.socket]:
@@ -48,11 +48,11 @@ def meet(ranks: Ranks) -> tuple[socket.socket, socket.socket]:
 
 def _listener(host: str, ranks: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, 0), family=family, backlog=ranks)
+    return socket.create_server((host, 0), family=family, backlog=max(ranks, _WAITING))
 
 
 def _secret_of(ranks: Ranks) -> bytes:
-    secret = ranks.await_value(0, _SECRET) if ranks.seat.rank else secrets.token_hex(_PROOF_BYTES)
+    secret = ranks.await_value(0, _SECRET) if ranks.seat.rank else secrets.token_hex(PROOF_BYTES)
     if not ranks.seat.rank:
         ranks.tell(_SECRET, secret)
     return bytes.fromhex(secret)
@@ -71,43 +71,28 @@ def _connected(rank: int, address: str, proof: bytes) -> socket.socket:
 
 def _accepted(listener: socket.socket, secret: bytes, address: str, rank: int) -> socket.socket:
     """Return the connection from the rank before, and prove to it who this is; strangers are sent away."""
-    end = time.monotonic() + _PATIENCE_S
-    while (left := end - time.monotonic()) > 0:
-        listener.settimeout(left)
-        with contextlib.suppress(TimeoutError):
-            found, _ = listener.accept()
-            if _is_member(found, secret, address):
-                return found
-            found.close()
-    why = f"it did not connect within {_PATIENCE_S:.0f} s: does a firewall refuse it?"
-    raise RankLostError(f"Rank {rank} of the trial cannot reach {address}: {why}")
-
-
-def _is_member(found: socket.socket, secret: bytes, address: str) -> bool:
-    with contextlib.suppress(OSError):
-        found.settimeout(_STRANGER_S)
+    due_s = time.monotonic() + _PATIENCE_S
+    found = await_member(listener, _proof(secret, f"to {address}"), due_s)
+    if found is None:
+        why = f"it did not connect within {_PATIENCE_S:.0f} s: does a firewall refuse it?"
+        raise RankLostError(f"Rank {rank} of the trial cannot reach {address}: {why}")
+    try:
+        found.settimeout(max(due_s - time.monotonic(), 1.0))
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hmac.compare_digest(_read(found), _proof(secret, f"to {address}")):
-            found.sendall(_proof(secret, f"at {address}"))
-            return True
-    return False
+        found.sendall(_proof(secret, f"at {address}"))
+    except OSError as error:
+        found.close()
+        raise RankLostError(_words(rank, address, error)) from None
+    return found
 
 
 def _require_proof(connection: socket.socket, expected: bytes, rank: int, address: str) -> None:
     try:
-        connection.settimeout(_PATIENCE_S)
-        is_right = hmac.compare_digest(_read(connection), expected)
+        is_right = hmac.compare_digest(read_whole(connection, time.monotonic() + _PATIENCE_S), expected)
     except OSError as error:
         raise RankLostError(_words(rank, address, error)) from None
     if not is_right:
         raise RankLostError(_words(rank, address, "something else answers there"))
-
-
-def _read(connection: socket.socket) -> bytes:
-    found = b""
-    while len(found) < _PROOF_BYTES and (more := connection.recv(_PROOF_BYTES - len(found))):
-        found += more
-    return found
 
 
 def _proof(secret: bytes, text: str) -> bytes:

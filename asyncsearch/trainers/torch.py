@@ -44,12 +44,6 @@ class TorchTrainer(FrameworkTrainer):
     clip_grad_norm: float | None = None
     """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None: no limit."""
 
-    compile_packs: bool = True
-    """Whether the steps of packs may be compiled, on the CPU and with ``pack="auto"``, where that pays."""
-    cuda_graphs: bool = False
-    """Whether, on CUDA, the passes of trainers that are packed with unlike ones are recorded as graphs. A graph runs no
-    Python: ``loss`` must depend on the batch, the weights and the buffers alone. Not tried on a GPU."""
-
     strategy: str = "ddp"
     """What several workers of a trial divide: ``ddp`` (nothing: each has all), ``zero1`` (the optimizer's state) or
     ``fsdp2`` (weights and gradients, too)."""
@@ -110,10 +104,16 @@ class TorchTrainer(FrameworkTrainer):
         It runs in evaluation mode and without gradients, and the states of the generators are restored afterwards.
         """
         loss, right, count = 0.0, 0, 0
-        has_accuracy = type(self).loss is TorchTrainer.loss
+        has_accuracy = type(self).loss is TorchTrainer.loss and "loss" not in vars(self)
         for batch, counts in self._batches_of_rank(data):
-            size, batch_loss = length_of(batch), float(self.loss(model, batch))
-            batch_right = int((model(batch[0]).argmax(1) == batch[1]).sum()) if has_accuracy else 0
+            size, batch_right = length_of(batch), 0
+            if has_accuracy:
+                x, y = batch
+                outputs = model(x)  # once: a layer may change x in place
+                batch_loss = float(torch.nn.functional.cross_entropy(outputs, y))
+                batch_right = int((outputs.argmax(1) == y).sum())
+            else:
+                batch_loss = float(self.loss(model, batch))
             if counts:
                 loss, right, count = loss + batch_loss * size, right + batch_right, count + size
         if self.trial.world_size > 1:
@@ -192,18 +192,13 @@ class TorchTrainer(FrameworkTrainer):
         return words
 
     @classmethod
-    def pack_compiled(cls) -> Any:
-        return importlib.import_module("asyncsearch.packing.train_together").compiled_of(cls)
-
-    @classmethod
-    def evaluate_pack(cls, trainers: Sequence[Self]) -> list[Mapping[str, Any]]:
+    def evaluate_pack(cls, trainers: Sequence[Self]) -> list[Mapping[str, Any] | Exception]:
         """Return the metrics of trainers that ``train_pack`` has just trained, at once where they are the default ones.
 
         They are those of each one's ``evaluate``, within rounding.
         """
-        found: list[Mapping[str, Any]] = importlib.import_module("asyncsearch.packing.train_together").evaluate_pack(
-            trainers
-        )
+        together = importlib.import_module("asyncsearch.packing.train_together")
+        found: list[Mapping[str, Any] | Exception] = together.evaluate_pack(trainers)
         return found
 
     def save(self, path: Path) -> None:

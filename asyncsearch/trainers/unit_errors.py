@@ -6,9 +6,11 @@ Rule: this module imports no framework, since the runner imports it.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from asyncsearch.events import MEMORY_KINDS
+from asyncsearch.trainers.turns import begin_turn, keep_turn, turn_of
 
 _OF_ALL = (*MEMORY_KINDS, "AcceleratorError")
 
@@ -24,13 +26,31 @@ def fail(trainer: Any, error: Exception) -> None:
 
 
 def train_or_fail(trainer: Any) -> None:
-    """Train a unit by itself; what it raises is its own."""
+    """Train a unit by itself, in its own turn; what it raises is its own."""
+    begin_turn(trainer)
     try:
         trainer.train()
     except Exception as error:
         if is_of_all(error):
             raise
         fail(trainer, error)
+    keep_turn(trainer)
+
+
+def evaluated(trainer: Any) -> Mapping[str, Any] | Exception:
+    """Return what a trainer's ``evaluate`` returns in its own turn, or what it raises, which is its own.
+
+    Raises:
+        Exception: one that concerns all.
+    """
+    try:
+        with turn_of(trainer):
+            found: Mapping[str, Any] = trainer.evaluate()
+    except Exception as error:
+        if is_of_all(error):
+            raise
+        return error
+    return found
 
 
 def _raise(error: Exception) -> None:

@@ -44,6 +44,9 @@ class Recorder:
         if is_last:
             self.ended_at = resource
 
+    def close(self, refusal: str) -> None:
+        del refusal
+
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
         self.failed.append((stage, resource, str(error)))
 

@@ -450,17 +450,18 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     import sys
 
     import asyncsearch.study.study  # noqa: F401 - before the copy, in which half of a module may be imported
 
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+    before = sys.modules.copy()  # with another dictionary in its place, imports inside packages would fail
     path = tmp_path / "search.py"
     path.write_text(SCRIPT, encoding="utf-8")
-    return str(path)
+    yield str(path)
+    sys.modules.update(before)
 
 
 def test_the_trainable_of_a_scripts_study_is_checked_from_the_shell(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import msgspec
@@ -220,3 +223,32 @@ def test_an_examination_is_true_if_a_search_can_run() -> None:
         *["warning slow", "        change: be faster"] * 2,
         "1 fault and 2 warnings",
     ]
+
+
+def test_two_frameworks_that_abort_in_one_process_are_a_warning_which_names_the_error() -> None:
+    clashing = "tensorflow-cpu 2.20.0", "torch 2.12.1", "triton 3.7.1"
+    [found] = of_machine(msgspec.structs.replace(MACHINE, clashing=clashing))[len(of_machine(MACHINE)) :]
+    assert found.severity is Severity.WARNING
+    assert all(name in found.finding for name in clashing)
+    assert "LLVM ERROR: inconsistency in registered CommandLine options" in found.finding
+    assert "import torch._dynamo before TensorFlow" in found.remedy.replace("imports", "import")
+
+
+@pytest.mark.parametrize("missing", ["tensorflow", "torch", "triton"])
+def test_frameworks_clash_only_where_all_are_installed(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name not in {"tensorflow", "torch", "triton"} - absent:
+            raise PackageNotFoundError(name)
+        return "1.0"
+
+    absent: set[str] = set()
+    monkeypatch.setattr("asyncsearch.doctor.machine_facts.version", version)
+    assert machine_facts().clashing == ("tensorflow 1.0", "torch 1.0", "triton 1.0")
+    absent.add(missing)
+    assert machine_facts().clashing == ()
+
+
+def test_the_doctor_imports_no_framework() -> None:
+    lines = "import sys; from asyncsearch.doctor import examine; examine(spark=False); print(sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True).stdout
+    assert not [name for name in ("'torch'", "'tensorflow'", "'triton'") if name in loaded]

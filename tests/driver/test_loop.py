@@ -39,6 +39,7 @@ from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.local_log import LocalLog
 from tests.engine.tools import make_state
 
 W0 = WorkerId(0)
@@ -494,3 +495,57 @@ def test_a_launch_that_ends_before_there_is_a_transport_is_refused_once_there_is
     harness.driver.connect(harness.wire)
     assert harness.wire.disconnected.get(timeout=PATIENCE_S) == (1, "its job failed")
     harness.driver.close()
+
+
+def test_no_decision_waits_for_a_snapshot_and_the_end_says_that_it_does(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.driver.snapshots._NOTE_AFTER_S", 0.0)
+    begun, may_end, saved = threading.Event(), threading.Event(), list[int]()
+
+    def slowly(_store: Store, _data: bytes, record: int, _crc: str) -> None:
+        begun.set()
+        assert may_end.wait(PATIENCE_S)
+        saved.append(record)
+
+    monkeypatch.setattr("asyncsearch.driver.snapshots.save_snapshot", slowly)
+    harness = Harness(store, make_state(FIFO(max_resource=3)), snapshot_every=1)
+    lease = harness.begin(2).work.lease
+    assert begun.wait(PATIENCE_S)
+    for resource in (1, 2, 3):
+        harness.say(resource, Reported(lease, resource, {"loss": 1.0}))
+        while harness.wire.acknowledged.get(timeout=PATIENCE_S) != resource:
+            pass
+    assert saved == [], "the first one is still being saved"
+    assert call(harness.driver, lambda _: harness.driver._files._work_queue.empty()), "and no other waits behind it"
+    closing = threading.Thread(target=harness.driver.close)
+    closing.start()
+    said: list[str] = []
+    while not any("a snapshot of it is being saved" in sentence for sentence in said):
+        with contextlib.suppress(IndexError):
+            said.append(harness.driver.notices.popleft())
+    may_end.set()
+    closing.join(PATIENCE_S)
+    assert saved[-1] == harness.driver._journal.last
+
+
+def test_the_end_says_that_it_waits_for_the_logs_and_waits_for_them_only_so_long(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.driver.logs._NOTE_AFTER_S", 0.0)
+    monkeypatch.setattr("asyncsearch.driver.logs._END_S", 0.01)
+    may_end = threading.Event()
+
+    def never(self: LocalLog, data: bytes) -> None:
+        assert may_end.wait(PATIENCE_S)
+
+    monkeypatch.setattr(LocalLog, "append", never)
+    harness = Harness(store, make_state(FIFO(max_resource=3)))
+    lease = harness.begin(1).work.lease
+    harness.say(1, LogLines(lease, (LogLine(1.0, "the last words"),)))
+    assert harness.wire.acknowledged.get(timeout=PATIENCE_S) == 1
+    harness.driver.close()
+    may_end.set()
+    first, last = harness.driver.notices
+    assert first == f"The run is over; the last lines of its logs are being written to {store.shown} ..."
+    assert last.startswith("The last lines of the logs were not written within 0 s, so they are lost")

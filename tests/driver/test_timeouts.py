@@ -45,6 +45,9 @@ class Loop:
         self.timers.append(Timer(when, call))
         return self.timers[-1]
 
+    def call_later(self, delay: float, call: Callable[[], None]) -> Timer:
+        return self.call_at(self.now + delay, call)
+
     def go_to(self, now: float) -> None:
         """Let time pass; all timers that are due fire at its end, as after a stop of the process."""
         self.now = now

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -163,7 +164,7 @@ def test_several_trainings_share_the_idle_workers_in_one_decision() -> None:
 
 def known_speed() -> KnownSpeed:
     """Return what is known of workers that train eight times as fast as one if they are eight."""
-    return KnownSpeed({1: [10.0], 8: [1.25]}, {size: [0.1] for size in range(1, 9)})
+    return KnownSpeed({1: [10.0], 8: [1.25]}, {size: [0.1] for size in range(1, 9)}, ratios={8: [0.125]})
 
 
 def test_promotions_of_one_rung_share_the_idle_workers() -> None:
@@ -322,3 +323,32 @@ def test_whatever_happens_gangs_of_any_size_train_shared_stages_once(seed: int, 
         return state
 
     live_through(ScaledWorld(make, random.Random(seed)), steps)
+
+
+class Dearer:
+    """The worse a trial, the cheaper its units: the trials of the last rungs cost most."""
+
+    def value(self, trial: TrialId, params: Any, resource: int) -> float:
+        return 1.0 / (1 + trial % 9)
+
+    def seconds(self, trial: TrialId, params: Any) -> float:
+        return 10.0 * (1 + trial % 9)
+
+
+@pytest.mark.parametrize("true_efficiency", [0.5, 0.75, 0.9])
+@pytest.mark.parametrize("scheduler", [SHA(max_resource=27), ASHA(max_resource=27)], ids=["sha", "asha"])
+def test_the_efficiency_of_trials_that_cost_more_than_others_is_believed_as_it_is(
+    scheduler: Scheduler, true_efficiency: float
+) -> None:
+    curve = {1: 1.0, 2: 2 * true_efficiency, 4: 4 * true_efficiency}
+    state = scaled(scheduler, Autoscale(0.45, max_size=4))
+    training = TrainingModel(gang_speedup=curve)
+    recorded = record(state, 27, 4, workload=Dearer(), delays=DELAYS, training=training)
+    known = state.speeds[group_of({"x": 0.5})].on[""]
+    assert known.ratios, "no trial had more workers"
+    for size in known.ratios:
+        assert known.ratio(1, size) == pytest.approx(1 / speedup_at(curve, size))
+    units = recorded_units(list(SegmentReader().read("000001.jsonl", recorded.lines)))
+    for size, speedup in units.gang_speedup.items():
+        assert speedup == pytest.approx(speedup_at(curve, size), rel=0.02)
+    assert not state.own_units or all(not state.trials[number].state.is_finished for number in state.own_units)

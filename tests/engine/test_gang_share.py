@@ -79,7 +79,9 @@ def larger() -> Player:
     player = sharing(Gang(1, autoscale=Autoscale(0.5)), FIFO(max_resource=40), trials=1)
     params = player.state.searcher.propose(0)
     assert params is not None
-    player.state.speeds[group_of(params)] = KnownSpeeds({"": KnownSpeed({1: [10.0], 4: [3.0]}, {4: [3.0]})})
+    player.state.speeds[group_of(params)] = KnownSpeeds(
+        {"": KnownSpeed({1: [10.0], 4: [3.0]}, {4: [3.0]}, ratios={4: [0.3]})}
+    )
     lease = lease_of(granted(player, 3))
     player.report(lease, 1)
     player.report(lease, 2)

@@ -132,7 +132,9 @@ def test_a_time_limit_concerns_each_lane_that_still_trains() -> None:
     player = PackPlayer()
     player.finish(0)
     player.tell(TrialTimedOut(player.lease))
-    assert player.states()[1:] == [TrialState.FAILED] * 2
+    assert player.states()[1:] == [TrialState.WAITING] * 2
+    assert [trial.failures for trial in player.state.trials] == [0, 0, 0]
+    assert player.losses() == [0, 1, 1]
     assert [action.lane for action in only(player.last, StopTraining)] == [1, 2]
 
 

@@ -28,7 +28,9 @@ def speed(start_s: float = 1.0, **unit_s: float) -> KnownSpeed:
     sizes = {("one", "two", "three", "four").index(name) + 1: seconds for name, seconds in unit_s.items()}
     sizes = sizes or {1: 10.0, 2: 5.0, 3: 4.0, 4: 2.5}
     return KnownSpeed(
-        {size: [one] for size, one in sizes.items()}, {size: [one + start_s] for size, one in sizes.items()}
+        {size: [one] for size, one in sizes.items()},
+        {size: [one + start_s] for size, one in sizes.items()},
+        ratios={size: [one / min(sizes.items())[1]] for size, one in sizes.items()},
     )
 
 

@@ -5,8 +5,11 @@ A failing seed is repeated by its name: ``pytest tests/faults/test_journal_damag
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import socket
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -16,6 +19,7 @@ from asyncsearch.errors import StoreError
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store import open_store
+from tests.faults.own_files import deep
 
 Place = TypeVar("Place", Path, str)
 
@@ -115,6 +119,88 @@ BYTES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
     insert,
     append,
 )
+
+
+# Something else in the place of a file, or a file that says something else
+
+
+def write_no_utf8(path: Path, draw: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    at = draw.randrange(len(data) + 1)
+    data[at:at] = draw.choice((b"\xff", b"\xc3\x28", b"\xed\xa0\x80", draw.randbytes(3) + b"\xfe"))
+    path.write_bytes(data)
+
+
+def nest_deeply(path: Path, draw: random.Random) -> None:
+    path.write_bytes(b'{"a":' + draw.choice((b"[", b'{"a":')) * 100_000)
+
+
+def put_a_pipe(path: Path, _draw: random.Random) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def put_a_socket(path: Path, _draw: random.Random) -> None:
+    path.unlink()
+    here = os.getcwd()
+    os.chdir(path.parent)  # the path of a socket is short
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def put_a_device(path: Path, _draw: random.Random) -> None:
+    path.unlink()
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))  # never ends
+    except PermissionError:  # root alone makes devices
+        os.mkfifo(path)
+
+
+def put_a_folder(path: Path, draw: random.Random) -> None:
+    path.unlink()
+    path.mkdir()
+    if draw.random() < 0.5:
+        (path / "file.json").write_text("{}")
+
+
+def put_a_deep_folder(path: Path, _draw: random.Random) -> None:
+    path.unlink()
+    path.mkdir()
+    deep(path)
+
+
+def put_a_link(path: Path, draw: random.Random) -> None:
+    """Put a link to the file itself, moved away, or to another one: neither is followed."""
+    target = path.with_name(f".{path.name}")
+    path.rename(target)
+    path.symlink_to(draw.choice((target, Path("/dev/zero"), Path("/etc"), path)))
+
+
+def close_it(path: Path, _draw: random.Random) -> None:
+    path.chmod(0)
+
+
+STRANGE: tuple[Callable[[Path, random.Random], None], ...] = (
+    write_no_utf8,
+    nest_deeply,
+    put_a_pipe,
+    put_a_socket,
+    put_a_device,
+    put_a_folder,
+    put_a_deep_folder,
+    put_a_link,
+    close_it,
+)
+
+
+def put_strange(path: Path, draw: random.Random) -> str:
+    """Put something strange in the place of a file, and return what."""
+    kind = draw.choice(STRANGE)
+    kind(path, draw)
+    return f"{kind.__name__} in the place of {path.name}"
 
 
 # Damages of lines
@@ -222,4 +308,6 @@ def damage_journal(folder: Path, draw: random.Random) -> str:
         kind = draw.choice(SEGMENTS)
         kind(folder, draw)
         return kind.__name__
+    if draw.random() < 0.15:
+        return put_strange(draw.choice(sorted(folder.iterdir())), draw)
     return damage_file(draw.choice(sorted(folder.iterdir())), draw, BYTES if draw.random() < 0.7 else LINES)

@@ -8,10 +8,12 @@ them only some.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import pytest
 
+Test = TypeVar("Test", bound=Callable[..., Any])
 IS_ALL = os.environ.get("ASYNCSEARCH_FAULTS") == "all"
 OF_SEARCHES = 8
 """One in so many cases with a search of its own."""
@@ -27,3 +29,13 @@ def names(every: Sequence[str], some: Sequence[str]) -> Sequence[str]:
     """Return the names of all cases, or of those that the test command runs."""
     assert set(some) < set(every)
     return every if IS_ALL else some
+
+
+def counted(*, damages: int = 0, kills: int = 0) -> Callable[[Test], Test]:
+    """Say how many damages or kills each case of a test is, for the line at the end of ``scripts/test_faults.sh``."""
+
+    def mark(test: Test) -> Test:
+        test.counts = {"damages": damages, "kills": kills}  # type: ignore[attr-defined]
+        return test
+
+    return mark

@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import FIFO, Study, uniform
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import CheckpointError, StoreError, TrialsFailedError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import LocalStore
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.testing.store_checkpoints import NODE, OTHER, REF
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
-from tests.faults.shares import seeds
+from tests.faults.damages import put_strange
+from tests.faults.shares import counted, seeds
 
 SIZES = [0, 1, 7, 100, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20, 9 << 20]
 Contents = dict[str, bytes | None]
@@ -114,6 +115,32 @@ def lose_everything(_dice: random.Random, folder: Path, _other: Path) -> None:
     shutil.rmtree(folder)
 
 
+def put_something_strange(dice: random.Random, folder: Path, _other: Path) -> None:
+    put_strange(any_file(dice, folder), dice)
+
+
+def exchange_a_file_with_another(dice: random.Random, folder: Path, other: Path) -> None:
+    one, two = folder / "files" / "big", other / "files" / "big"
+    one.rename(folder / "files" / "moved")
+    two.rename(one)
+    (folder / "files" / "moved").rename(two)
+
+
+def add_something(dice: random.Random, folder: Path, _other: Path) -> None:
+    """Add what the manifest does not name: a file, and something strange or a deep folder."""
+    places = [folder / "files", folder / "files" / "folder", folder]
+    place = dice.choice([place for place in places if place.is_dir()])  # a far store has no empty folders
+    (place / "added").write_bytes(dice.randbytes(10))
+    (place / "more").write_bytes(b"x")
+    put_strange(place / "more", dice)
+
+
+def turn_a_folder_into_a_link(_dice: random.Random, folder: Path, other: Path) -> None:
+    if (folder / "files" / "deep").exists():
+        (folder / "files" / "deep").rename(folder / "moved")
+    (folder / "files" / "deep").symlink_to(folder / "moved")
+
+
 DAMAGES: list[Callable[[random.Random, Path, Path], None]] = [
     flip_a_bit,
     flip_a_bit_of_the_manifest,
@@ -127,10 +154,15 @@ DAMAGES: list[Callable[[random.Random, Path, Path], None]] = [
     take_the_manifest_of_another,
     take_the_place_of_another,
     lose_everything,
+    put_something_strange,
+    exchange_a_file_with_another,
+    add_something,
+    turn_a_folder_into_a_link,
 ]
 
 
-@pytest.mark.parametrize("seed", range(len(seeds(200))))
+@counted(damages=1)
+@pytest.mark.parametrize("seed", range(len(seeds(260))))
 def test_a_damaged_checkpoint_is_as_it_was_or_refused(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,3 +224,54 @@ def test_a_retried_trial_does_not_go_on_from_a_damaged_checkpoint(tmp_path: Path
     assert not loaded.exists(), f"it trained on {loaded.read_text()}"
     assert study.trials[0].value == 6.0
     assert study.trials[0].state is TrialState.COMPLETED
+
+
+@pytest.mark.parametrize("how", ["damaged", "removed", "not whole", "fine"])
+def test_a_checkpoint_that_load_finds_not_whole_is_no_failure_of_its_trial(tmp_path: Path, how: str) -> None:
+    loads: list[str] = []
+    tries: list[int] = []
+
+    def train(trial: TrialContext) -> None:
+        known = [0]
+
+        def load(path: Path) -> None:
+            loads.append(path.read_text())
+            if len(loads) == 1:  # what a disk does between the look at a checkpoint and its load
+                path.chmod(0o600)
+                if how == "damaged":
+                    path.write_text("other")
+                elif how == "removed":
+                    path.unlink()
+                elif how == "not whole":
+                    raise CheckpointError("a shard is missing")
+                raise ValueError("this is no checkpoint")
+            known[0] = int(loads[-1])
+
+        def save(path: Path) -> None:
+            path.write_text(str(known[0]))
+
+        for epoch in trial.epochs(save=save, load=load):
+            known[0] += 1
+            assert known[0] == epoch
+            trial.report(x=float(epoch))
+            if epoch == 4 and not tries:
+                tries.append(epoch)
+                raise RuntimeError("once")
+
+    study = Study(
+        train,
+        space={"y": uniform(0, 1)},
+        metric="x",
+        mode="max",
+        scheduler=FIFO(max_resource=5),
+        backend="inline",
+        store=tmp_path / "store",
+        save_every=2,
+        max_failures=1,
+    )
+    with contextlib.suppress(TrialsFailedError):
+        study.run(num_trials=1, display="none")
+    (trial,) = study.trials
+    assert trial.state is (TrialState.FAILED if how == "fine" else TrialState.COMPLETED)
+    assert trial.failures == (2 if how == "fine" else 1), "only what the trial raised itself counts"
+    assert how == "fine" or trial.value == 5.0

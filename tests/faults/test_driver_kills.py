@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.moments import draw
-from tests.faults.shares import OF_SEARCHES, seeds
+from tests.faults.shares import OF_SEARCHES, counted, seeds
 from tests.faults.tools import Search, counts, require_kept, require_whole
 
 pytestmark = pytest.mark.slow
@@ -23,6 +23,7 @@ OPENING = 0.4
 """The share of a search's calls within which the driver that goes on is killed: it may have little left to do."""
 
 
+@counted(kills=2)
 @pytest.mark.parametrize("seed", seeds(15, OF_SEARCHES), ids="seed{}".format)
 def test_a_driver_killed_at_any_moment_goes_on_with_all_that_was_acknowledged(tmp_path: Path, seed: int) -> None:
     chance, search = random.Random(f"driver {seed}"), Search(tmp_path)

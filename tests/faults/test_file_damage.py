@@ -14,8 +14,9 @@ from asyncsearch.errors import StoreError, StudyExistsError
 from asyncsearch.journal.opening import StudyFile, read_study_file
 from asyncsearch.sequences import sequence
 from asyncsearch.store import LocalStore
-from tests.faults.damages import BYTES, Read, copy_of, damage_file, make, read, require_same_or_refused
-from tests.faults.shares import seeds
+from tests.faults.damages import BYTES, Read, copy_of, damage_file, make, put_strange, read, require_same_or_refused
+from tests.faults.rights import obeying_them
+from tests.faults.shares import counted, seeds
 
 DAMAGES = 34
 """Of each kind of file."""
@@ -50,15 +51,19 @@ def resumed(root: Path) -> Read:
     return read(root)
 
 
+@counted(damages=1)
 @pytest.mark.parametrize("seed", seeds(DAMAGES), ids="seed{}".format)
 @pytest.mark.parametrize("name", [*READ_ONLY, "snapshot", "bundle.bin", "warm_start.json"])
 def test_a_damaged_file_changes_nothing_or_is_refused(name: str, seed: int, root: Path, expected: Read) -> None:
     path = max((root / "snapshots").iterdir()) if name == "snapshot" else root / name
-    before = path.read_bytes()
-    sys.stdout.write(f"seed {seed}: {damage_file(path, random.Random(seed), BYTES)}\n")
+    before, draw = path.read_bytes(), random.Random(seed)
+    said = put_strange(path, draw) if seed % 3 == 0 else damage_file(path, draw, BYTES)
+    sys.stdout.write(f"seed {seed}: {said}\n")
     refused = require_same_or_refused(root, expected, read if name in READ_ONLY else resumed)
     assert not refused or name not in ("snapshot", "head.json"), "all that it says is in the journal"
-    if path.read_bytes() != before and name == "bundle.bin":
+    if not path.is_file() or (path.read_bytes() != before and name == "bundle.bin"):
+        assert refused or name in ("snapshot", "head.json"), "nothing else is read in its place"
+    if path.is_file() and path.read_bytes() != before and name == "bundle.bin":
         assert refused, "a bundle that was changed is not unpickled"
 
 
@@ -81,6 +86,7 @@ def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@counted(damages=1)
 @pytest.mark.parametrize("seed", seeds(DAMAGES), ids="seed{}".format)
 def test_a_damaged_function_of_time_is_not_run(seed: int, edited: Path, tmp_path: Path) -> None:
     root, draw = copy_of(edited, tmp_path / "s"), random.Random(seed)
@@ -135,3 +141,22 @@ def test_a_description_edited_by_hand_is_taken_once_its_seal_is_removed(root: Pa
     text = path.read_text().replace('"version": ""', '"version": "v2"').replace('"sealed": true', '"sealed": false')
     path.write_text("".join(line for line in text.splitlines(keepends=True) if '"crc"' not in line))
     assert Study.open(root).config.version == "v2"
+
+
+CLOSED = ("study.json", "head.json", "bundle.bin", "warm_start.json", "journal", "journal/*", "snapshots")
+
+
+@counted(damages=1)
+@pytest.mark.parametrize("name", CLOSED)
+def test_what_its_user_may_not_read_is_refused_in_words_or_not_needed(root: Path, expected: Read, name: str) -> None:
+    for path in root.glob(name):
+        path.chmod(0)
+
+    def look() -> str:
+        refused = require_same_or_refused(root, expected, read)
+        refused_to_go_on = require_same_or_refused(root, expected, resumed)
+        return f"fine {refused} {refused_to_go_on}"
+
+    found = obeying_them(look)
+    assert found.startswith("fine"), found
+    assert found.endswith("True") or name.startswith("snapshots") or name == "head.json", found

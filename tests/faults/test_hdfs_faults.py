@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from asyncsearch import Study
+from asyncsearch import Study, uniform
 from asyncsearch.errors import BeingWrittenError
 from asyncsearch.store import open_store
 from tests.faults.accounts import tell
@@ -187,3 +188,32 @@ def test_all_datanodes_that_die_are_waited_for(search: Search, undisturbed: Stud
 
     search.run_with(kill)
     require_waited(search, undisturbed, "all DataNodes killed")
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_start_behind_the_death_of_datanodes_waits_and_says_so(
+    goes_on: bool, search: Search, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    url = search.cluster.new()
+
+    def study() -> Study:
+        return Study(_at_once, space={"x": uniform(0, 1)}, metric="x", mode="min", store=url, backend="processes")
+
+    if goes_on:
+        study().run(2, parallelism=1)
+    for number in ("1", "2"):
+        search.cluster.call("kill-dn", number)
+    back = threading.Thread(target=lambda: [search.cluster.call("start-dn", number) for number in ("1", "2")])
+    starting = threading.Timer(3.0, back.start)
+    starting.start()
+    try:
+        (Study.resume(url) if goes_on else study()).run(4, parallelism=1)
+    finally:
+        starting.join()
+        back.join()
+    assert len(Study.open(url).trials) == 4
+    assert "The store can be used again, after" in "".join((*capfd.readouterr(), caplog.text))
+
+
+def _at_once(trial: Any) -> None:
+    trial.report(x=trial.params["x"])

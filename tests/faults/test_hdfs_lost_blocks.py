@@ -69,7 +69,10 @@ def refuse() -> str:
     raise StoreError("The NameNode is in safe mode.")
 
 
-def test_a_journal_whose_blocks_are_gone_is_refused_in_words_and_never_a_shorter_study() -> None:
+def test_a_journal_whose_blocks_are_gone_is_refused_in_words_and_never_a_shorter_study(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("asyncsearch.store.patience.CONTENT_S", 1.0)
     cluster = hdfs()
     url = cluster.new()
     for total in (1, 2):

@@ -17,10 +17,10 @@ from asyncsearch.journal.format import Record
 from asyncsearch.journal.head import encode_head, head_of
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store import LocalStore, Store
-from asyncsearch.store.far_store import split_lines
 from asyncsearch.store.head_file import HEAD_FILE
+from asyncsearch.store.split_lines import split_lines
 from tests.faults.damages import Read, copy_of, damage_journal, make, read, require_same_or_refused
-from tests.faults.shares import IS_ALL, seeds
+from tests.faults.shares import IS_ALL, counted, seeds
 
 DAMAGES = 440
 STRIDE = 17
@@ -49,6 +49,7 @@ def root(whole: Path, tmp_path: Path) -> Path:
     return copy_of(whole, tmp_path / "s")
 
 
+@counted(damages=1)
 @pytest.mark.parametrize("seed", seeds(DAMAGES), ids="seed{}".format)
 def test_a_damaged_journal_reads_as_it_was_or_is_refused(seed: int, root: Path, expected: Read) -> None:
     sys.stdout.write(f"seed {seed}: {damage_journal(root / 'journal', random.Random(seed))}\n")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults.moments import WHEN
 from tests.faults.places import PLACES, Places
-from tests.faults.shares import OF_SEARCHES, seeds
+from tests.faults.shares import OF_SEARCHES, counted, seeds
 from tests.faults.tools import Search, require_whole
 
 pytestmark = pytest.mark.slow
@@ -35,6 +35,7 @@ def require_deaths(search: Search, count: int) -> None:
     assert Places(str(search.folder), []).deaths() == count, "the search did not come by so often"
 
 
+@counted(kills=KILLS)
 @pytest.mark.parametrize("seed", seeds(7, OF_SEARCHES), ids="seed{}".format)
 def test_a_search_whose_runners_are_killed_loses_nothing_and_ends_with_the_same_trials(
     tmp_path: Path, seed: int
@@ -49,6 +50,7 @@ def test_a_search_whose_runners_are_killed_loses_nothing_and_ends_with_the_same_
     assert all(trial.failures == 0 for trial in study.trials)
 
 
+@counted(kills=KILLS)
 @pytest.mark.parametrize("seed", seeds(7, OF_SEARCHES), ids="seed{}".format)
 def test_a_search_whose_agents_are_killed_loses_nothing_and_charges_no_trial(tmp_path: Path, seed: int) -> None:
     chance, search = random.Random(f"agents {seed}"), Search(tmp_path)

@@ -72,7 +72,11 @@ def study(trainable: Any = train, **options: Any) -> Study:
     return Study(trainable, **({"space": SPACE, "metric": "loss", "mode": "min", "backend": "processes"} | options))
 
 
-NAMES = {name: getattr(asyncsearch, name) for name in asyncsearch.__all__} | {"asyncsearch": asyncsearch} | globals()
+NAMES = (
+    {name: getattr(asyncsearch, name) for name in asyncsearch.__all__ if not name.startswith(("Torch", "Keras"))}
+    | {"asyncsearch": asyncsearch}
+    | globals()
+)
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import torch
 
 from asyncsearch import ASHA, TrialContext, TrialState
 from asyncsearch.actions import StopTraining
+from asyncsearch.store import open_store
 from asyncsearch.trainable import Trainable
 from tests.gangs.searches import Happen, await_action, grid, linear
 from tests.system.tools import Gate, Running
@@ -107,6 +108,6 @@ def test_an_error_of_one_rank_fails_its_trial_with_that_error(tmp_path: Path) ->
 def test_one_rank_may_report_for_all_and_each_has_its_lines_in_the_log(tmp_path: Path) -> None:
     study = grid(reporting_once, tmp_path / "s", 2, 1).run(parallelism=2, display="none")
     assert study.trials[0].value == pytest.approx(0.25)
-    log = "".join(path.read_text() for path in (tmp_path / "s" / "logs").rglob("trial-0*"))
+    log = "".join(open_store(str(tmp_path / "s")).read_log("trial-0"))
     assert "O unit 4 of rank 0" in log
     assert "O [rank 1] unit 4 of rank 1" in log

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from asyncsearch.errors import RankLostError, UsageError
-from asyncsearch.trainers import ring_meeting
+from asyncsearch.trainers import ring_meeting, strangers
 from asyncsearch.trainers.ring_meeting import meet
 from asyncsearch.trainers.rings import Ring
 
@@ -115,7 +116,7 @@ def test_ranks_that_sum_different_things_are_told() -> None:
 
 
 def test_a_stranger_that_connects_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ring_meeting, "_STRANGER_S", 0.2)
+    monkeypatch.setattr(strangers, "STRANGER_S", 0.2)
     board, answers = Board(), list[bytes]()
 
     class WithStrangers(Rank):
@@ -132,6 +133,58 @@ def test_a_stranger_that_connects_is_sent_away(monkeypatch: pytest.MonkeyPatch) 
         sums = [one.result() for one in in_threads([functools.partial(ring.sum, np.ones(2)) for ring in rings])]
     assert answers
     assert [one.tolist() for one in sums] == [[2.0, 2.0], [2.0, 2.0]]
+
+
+def test_strangers_are_heard_side_by_side_so_that_silent_ones_keep_no_rank_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(strangers, "STRANGER_S", 600.0)  # longer than any rank waits: in turn, none would be heard
+    with contextlib.ExitStack() as opened:
+        board, silent = Board(), list[socket.socket]()
+
+        class WithStrangers(Rank):
+            def await_value(self, rank: int, key: str) -> str:
+                if (found := super().await_value(rank, key)) and key == "ring address" and not silent:
+                    host, port = found.split()
+                    for number in range(12):
+                        one = opened.enter_context(socket.create_connection((host, int(port))))
+                        one.sendall(bytes(number))
+                        silent.append(one)
+                return found
+
+        with ring_of(WithStrangers(board, Seat(0, 2)), Rank(board, Seat(1, 2))) as rings:
+            sums = [one.result() for one in in_threads([functools.partial(ring.sum, np.ones(2)) for ring in rings])]
+    assert len(silent) == 12
+    assert [one.tolist() for one in sums] == [[2.0, 2.0], [2.0, 2.0]]
+
+
+@pytest.mark.parametrize("crowd", [1, strangers.MOST_AT_ONCE + 3])
+def test_who_sends_a_proof_byte_by_byte_is_sent_away_and_a_member_is_heard(
+    monkeypatch: pytest.MonkeyPatch, crowd: int
+) -> None:
+    monkeypatch.setattr(strangers, "STRANGER_S", 0.2)
+    proof, sent_away = b"p" * strangers.PROOF_BYTES, threading.Event()
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener, contextlib.ExitStack() as opened:
+        ones = [opened.enter_context(socket.create_connection(listener.getsockname())) for _ in range(crowd)]
+        member = opened.enter_context(socket.socket())
+
+        def drip() -> None:
+            for one in ones:
+                one.settimeout(60.0)
+                with contextlib.suppress(OSError):
+                    while one.send(b"x") and not sent_away.wait(0.05):
+                        if one.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK) == b"":
+                            break
+            member.connect(listener.getsockname())
+            member.sendall(proof)
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        found = strangers.await_member(listener, proof, time.monotonic() + 60.0)
+        thread.join()
+        assert found is not None
+        with found:
+            assert found.getpeername() == member.getsockname()
 
 
 def test_something_else_at_the_address_of_a_rank_gets_no_sums(monkeypatch: pytest.MonkeyPatch) -> None:

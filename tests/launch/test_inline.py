@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bdb
+import multiprocessing
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -266,3 +267,20 @@ def test_parallelism_is_not_heeded_and_that_is_said() -> None:
     preflight = InlineLauncher().check(4)
     assert preflight.parallelism == 1
     assert preflight.warnings == ("Inline, one trial runs after the other: parallelism=4 is ignored.",)
+
+
+def tripled(x: int) -> int:
+    return 3 * x
+
+
+def with_a_pool(trial: TrialContext) -> None:
+    for _ in trial.epochs(state={}):
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            trial.report(value=sum(pool.map_async(tripled, range(3)).get(timeout=60)))
+
+
+def test_functions_of_the_user_go_to_a_pool_in_a_trial(search: Make) -> None:
+    one = search(with_a_pool)
+    one.begin(1)
+    one.go_on()
+    assert [trial.value for trial in one.state.trials] == [9.0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from asyncsearch.rpc.messages import DriverMessage, WorkerMessage
 from asyncsearch.store.local import LocalStore
 from asyncsearch.store.manifest import PackedWith, Shards
 from asyncsearch.trainable import Trainer, TrialContext
+from asyncsearch.trial import Params
 from asyncsearch.work import Lane, Stage, Work
 
 A, B = NodeKey("a" * 32), NodeKey("b" * 32)
@@ -270,3 +272,46 @@ def test_a_lane_whose_work_waits_trains_with_it_and_one_whose_work_has_ended_alo
     assert worker.train_next(lambda: None)
     assert Together.together == [3, 3, 3, 1, 1, 1]
     assert ends(said) == dict.fromkeys((0, 1, 5, 6), (Outcome.RETURNED, 3))
+
+
+def one_that_trains(function: Callable[[TrialContext], object], folder: Path) -> InlineWorker:
+    names: dict[str, Any] = {"study": "digits", "metric": "value", "bundle": cloudpickle.dumps(function)}
+    config = WorkerConfig(**names, store=LocalStore(folder), endpoint=None, worker=WorkerId(0), epoch=1)
+    return InlineWorker(config, lambda *_: None)
+
+
+CHANGED: list[Params] = []
+
+
+def spoils(trial: TrialContext) -> float:
+    trial.params["layers"][1]["width"] = 99
+    trial.params["layers"].append(3)
+    trial.params.pop("lr")
+    trial.params["more"] = 1
+    CHANGED.append(trial.params)
+    return 1.0
+
+
+def test_what_a_trial_changes_in_its_parameters_is_not_in_what_the_driver_has_recorded(tmp_path: Path) -> None:
+    CHANGED.clear()
+    worker = one_that_trains(spoils, tmp_path)
+    params: Params = {"lr": 0.1, "layers": [1, {"width": 2}]}
+    stage = Stage(A, params, (TrialId(0),), 0, 0, None, None)
+    worker.take(Assign(Work(LEASE, (Lane((stage,)),))))
+    assert worker.train_next(lambda: None)
+    assert CHANGED == [{"layers": [1, {"width": 99}, 3], "more": 1}]
+    assert params == {"lr": 0.1, "layers": [1, {"width": 2}]}
+
+
+def test_an_alarm_that_a_trial_has_set_comes_to_no_later_one(tmp_path: Path) -> None:
+    def sets(trial: TrialContext) -> float:
+        signal.signal(signal.SIGVTALRM, lambda number, _: None)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 1_000.0)
+        return 1.0
+
+    before = signal.getsignal(signal.SIGVTALRM)
+    worker = one_that_trains(sets, tmp_path)
+    worker.take(Assign(Work(LEASE, (Lane((Stage(A, {}, (TrialId(0),), 0, 0, None, None),)),))))
+    assert worker.train_next(lambda: None)
+    assert signal.setitimer(signal.ITIMER_VIRTUAL, 0) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGVTALRM) is before

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from asyncsearch.errors import UsageError
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch import processes
+from asyncsearch.launch import processes, scarcity
 from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.launch.scarcity import PATIENCE_S, descriptors, is_scarcity, patiently
 from tests.launch.tools import Ends, config_for
@@ -100,3 +101,19 @@ def test_a_worker_process_is_started_once_there_are_descriptors_again(
     assert ends.next() == (0, 1, "served")
     launcher.stop(0.0)
     assert not errors
+
+
+@pytest.mark.parametrize(
+    ("workers", "are_here", "least"), [(1, False, 41), (1, True, 44), (8, True, 72), (500, False, 540)]
+)
+def test_a_run_that_takes_more_files_than_may_be_open_is_refused_with_the_number_to_set(
+    monkeypatch: pytest.MonkeyPatch, workers: int, are_here: bool, least: int
+) -> None:
+    for most in (least, None, 10**6):
+        monkeypatch.setattr(scarcity, "descriptors", lambda most=most: (most, 10))
+        scarcity.require_descriptors(workers, are_processes_here=are_here)
+    monkeypatch.setattr(scarcity, "descriptors", lambda: (least - 1, 10))
+    with pytest.raises(UsageError, match=rf"may have {least - 1} files open .*`ulimit -n (\d+)`") as caught:
+        scarcity.require_descriptors(workers, are_processes_here=are_here)
+    assert int(str(caught.value).partition("ulimit -n ")[2].partition("`")[0]) >= least
+    assert ("parallelism=1" in str(caught.value)) == (workers > 1)

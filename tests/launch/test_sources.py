@@ -65,7 +65,9 @@ def test_only_the_users_files_travel(tmp_path: Path) -> None:
     bundle = pack(lambda trial: json.dumps(Study))
     assert with_sources(bundle) != bundle.data
     installed = Bundle(b"", (), files=frozenset({json.__file__, sources.__file__, "<s>", str(tmp_path / "gone")}))
-    assert with_sources(installed) == b""
+    data = with_sources(installed)
+    assert json.__file__.encode() not in data
+    assert sources.__file__.encode() not in data
 
 
 def test_files_beside_the_package_travel_whatever_their_folder_is_called(
@@ -83,10 +85,10 @@ def test_files_beyond_the_limit_are_left_out_the_largest_first(tmp_path: Path, m
     small.write_text("1\n")
     large.write_text("2\n" * 1000)
     monkeypatch.setattr(sources, "MAX_CHARS", 1000)
-    found = with_sources(Bundle(pack(train).data, (), files=frozenset({str(small), str(large)})))
+    found = with_sources(Bundle(pack(len).data, (), files=frozenset({str(small), str(large)})))
     assert b"small.py" in found
     assert b"large.py" not in found
-    assert loads(found)(3) == 4
+    assert loads(found)([1]) == 1
 
 
 def train(trial: Any) -> Any:

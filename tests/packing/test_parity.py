@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from asyncsearch.packing import pack
+from asyncsearch.packing import Member, pack
 from tests.packing.alone import clone, largest, step_alone
-from tests.packing.models import MODELS, OPTIMIZERS, WHOLE, batch, member
+from tests.packing.models import CLASSES, FEATURES, MODELS, OPTIMIZERS, WHOLE, batch, member
+
+nn: Any = torch.nn
 
 BATCHES = [batch(number) for number in range(40)]
 
@@ -53,6 +55,29 @@ def test_each_layer_and_each_optimizer_equal_their_own_training(kind: str, optim
 @pytest.mark.parametrize("kind", MODELS)
 def test_one_step_in_single_precision_differs_by_rounding_only(kind: str, optimizer: str) -> None:
     assert trained(kind, optimizer, steps=1, dtype=torch.float32) < 1e-6
+
+
+def perturbed(model: Any, given: Any) -> Any:
+    """The loss of slightly other weights, as sharpness-aware and meta-learning losses compute it."""
+    x, y = given
+    others = {name: weight * 1.001 for name, weight in model.named_parameters()}
+    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    found = torch.func.functional_call(model, {**others, **kept}, (x,))
+    return nn.functional.cross_entropy(found, y) + nn.functional.cross_entropy(model(x), y)
+
+
+def test_a_loss_that_calls_the_model_with_other_weights_gets_its_result() -> None:
+    members = []
+    for number in range(3):
+        torch.manual_seed(number)
+        model = nn.Sequential(nn.Linear(FEATURES, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, CLASSES)).double()
+        members.append(Member(model, torch.optim.SGD(model.parameters(), 0.1), perturbed))
+    alone = [clone(one) for one in members]
+    packed = pack(members)
+    for given in BATCHES[:8]:
+        assert packed.step(given).tolist() == pytest.approx([step_alone(one, given) for one in alone], abs=1e-9)
+    packed.free()
+    assert largest(list(zip(members, alone, strict=True))) < 1e-12
 
 
 def trained(kind: str, optimizer: str, steps: int, dtype: Any = torch.float64, count: int = 3) -> float:

@@ -91,7 +91,7 @@ TRAPS = {
     "python if": (branch, r"test_refusals.py, line \d+, `if out.sum\(\) > 0:`, decides in Python by a value"),
     "boolean mask": (masked, r"`return out \+ out\[out > 0\].sum\(\)`, makes a tensor whose shape depends on values"),
     "in place": (written, r"`model.kept \+= out.detach\(\)`, writes into a tensor that all members would share"),
-    "attribute": (counted, r"training changes what members would share: .* calls=0 .*; make it a buffer"),
+    "attribute": (counted, r"training changes what members would share, calls: make it a buffer"),
     "random numbers": (noisy, r"`return out \+ torch.randn_like\(out\)`, draws random numbers, .* nn.Dropout layer"),
     "functional lstm": (recurrent("lstm"), r"`result = getattr.*`, calls an LSTM, .*: train it without packing"),
     "functional gru": (recurrent("gru"), r"`result = getattr.*`, calls a GRU, .*: train it without packing"),
@@ -125,6 +125,19 @@ def test_errors_that_have_nothing_to_do_with_packing_are_not_renamed() -> None:
     with pytest.raises(RuntimeError) as caught:
         Pack(members).step((x[:, :3], y))
     assert not isinstance(caught.value, UsageError)
+
+
+def test_a_loss_that_maps_the_model_over_samples_is_refused_in_words() -> None:
+    def mapped(model: Any, given: Any) -> Any:
+        return nn.functional.cross_entropy(torch.func.vmap(lambda x: model(x[None])[0])(given[0]), given[1])
+
+    x, y = batch(0)
+    members = [of_model(nn.Sequential(nn.Linear(FEATURES, 4), nn.ReLU(), nn.Linear(4, CLASSES)), n) for n in range(2)]
+    for one in members:
+        one.loss = mapped
+    words = why_not(members, (x[:2], y[:2]))  # as many samples as members
+    assert words is not None
+    assert "calls layers inside torch.func.vmap: call them once for all samples" in words
 
 
 def test_a_loss_that_reads_what_only_one_member_has_is_found() -> None:

@@ -14,6 +14,7 @@ from asyncsearch.plan.autoscale import (
     LATENCY_S,
     Autoscale,
     KnownSpeed,
+    OwnUnits,
     Volume,
     choose_size,
     efficiency,
@@ -28,14 +29,16 @@ SCALE = Autoscale(0.75)
 
 def known(times: dict[int, float], volume: Volume | None = None) -> KnownSpeed:
     found = KnownSpeed({}, {}, volume)
-    for size, seconds in times.items():
-        found.note_unit(size, seconds)
+    own: dict[int, float] = {}
+    for size, seconds in sorted(times.items()):
+        found.note_unit(size, seconds, min(times), own)
         found.note_first(size, seconds)
+        own[size] = seconds
     return found
 
 
 def size(found: KnownSpeed, spare: int, scale: Autoscale = SCALE, base: int = 1, units: int = LONG) -> int:
-    chosen = choose_size(scale, found, base, spare, units)
+    chosen = choose_size(scale, found, base, spare, units, found.like(base))
     return base if chosen is None else chosen.size
 
 
@@ -119,10 +122,10 @@ def test_sizes_are_multiples_of_what_each_trial_has() -> None:
 def test_the_median_counts_so_that_one_stalled_unit_changes_nothing() -> None:
     found = known({1: 1.0})
     for seconds in (1.0, 1.0, 60.0):
-        found.note_unit(1, seconds)
+        found.note_unit(1, seconds, 1, {})
     assert found.measured == {1: 1.0}
     for _ in range(100):
-        found.note_unit(1, 2.0)
+        found.note_unit(1, 2.0, 1, {})
     assert found.measured == {1: 2.0}, "old measures are forgotten"
     assert len(found.unit_s[1]) == 15
 
@@ -133,12 +136,12 @@ def test_a_change_must_save_more_than_a_pause_and_a_start_cost() -> None:
 
 
 def test_the_reason_says_the_times_the_efficiency_and_where_they_are_from() -> None:
-    chosen = choose_size(SCALE, known({1: 4.0, 2: 2.5}), 1, 2, 27)
+    chosen = choose_size(SCALE, known({1: 4.0, 2: 2.5}), 1, 2, 27, {1: 4.0})
     assert chosen is not None
     assert chosen.reason == (
         "2 workers: 27 units take 108 s on 1 and 67.5 s on 2 (measured), an efficiency of 0.80, at least 0.75"
     )
-    expected = choose_size(SCALE, known({1: 4.0}), 1, 2, 27)
+    expected = choose_size(SCALE, known({1: 4.0}), 1, 2, 27, {1: 4.0})
     assert expected is not None
     assert "(expected)" in expected.reason
 
@@ -155,7 +158,7 @@ def test_whatever_was_measured_the_size_is_spare_and_efficient(
     times: dict[int, float], base: int, spare: int, limit: float, volume: Volume | None, units: int
 ) -> None:
     found = known(times, volume)
-    chosen = choose_size(Autoscale(limit), found, base, spare, units)
+    chosen = choose_size(Autoscale(limit), found, base, spare, units, found.like(base))
     if chosen is None:
         return
     alone, unit_s = seconds_at(found, base, base), seconds_at(found, base, chosen.size)
@@ -194,3 +197,50 @@ def test_one_worker_a_trial_may_still_be_more_with_autoscaling() -> None:
     assert gang_of(None, SCALE) == Gang(1, None, SCALE)
     assert gang_of(Gang(4, 2), SCALE) == Gang(4, 2, SCALE)
     assert gang_of(1) is None
+
+
+@given(st.lists(st.floats(0.1, 100.0), min_size=1, max_size=8), st.floats(0.55, 1.0), st.integers(1, 3))
+def test_what_workers_gain_is_measured_on_each_trial_by_itself(
+    costs: list[float], true_efficiency: float, base: int
+) -> None:
+    """Whatever the trials cost, and although cheap ones alone train on few workers and dear ones on many."""
+    found, twice = KnownSpeed(), 2 * base
+    for cost in costs:
+        found.note_unit(base, cost, base, {})
+    dear = max(costs)
+    larger_s = dear / (2 * true_efficiency)
+    found.note_unit(twice, larger_s, base, {base: dear})
+    alone_s, unit_s = seconds_at(found, base, base), seconds_at(found, base, twice)
+    assert alone_s is not None
+    assert unit_s is not None
+    assert efficiency(alone_s, unit_s, base, twice) == pytest.approx(true_efficiency)
+    found.note_unit(2 * twice, larger_s / 2, base, {twice: larger_s})
+    assert found.ratio(base, 2 * twice) == pytest.approx(1 / (4 * true_efficiency)), "also by way of a third size"
+    chosen = choose_size(Autoscale(0.5), found, base, twice, LONG, {base: dear})
+    assert chosen is not None
+    assert f"units take {LONG * dear:.3g} s on {base} " in chosen.reason, "its own units, not those of others"
+
+
+def test_units_of_trials_that_trained_on_one_number_of_workers_show_no_gain() -> None:
+    found = KnownSpeed()
+    found.note_unit(1, 8.0, 1, {})
+    found.note_unit(2, 1.0, 1, {})
+    assert found.ratio(1, 2) is None
+    assert seconds_at(found, 1, 2) == 4.0, "as expected before"
+
+
+def test_a_trial_that_was_not_measured_gets_no_more_workers_than_others_have_shown_to_pay() -> None:
+    found = known({1: 8.0, 2: 4.0})
+    chosen = choose_size(SCALE, found, 1, 4, LONG, {})
+    assert chosen is not None
+    assert chosen.size == 2
+    assert choose_size(SCALE, known({1: 8.0}), 1, 4, LONG, {}) is None
+    assert size(known({1: 8.0, 2: 4.0}), 4) == 4, "one that was, does"
+
+
+def test_units_on_another_device_are_not_compared() -> None:
+    own = OwnUnits()
+    own.note("slow", 1, 8.0)
+    assert own.on("fast") == {}
+    own.note("fast", 1, 1.0)
+    assert (own.on("slow"), own.on("fast")) == ({}, {1: 1.0})

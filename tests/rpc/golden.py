@@ -15,7 +15,6 @@ from asyncsearch.events import (
     CheckpointCommitted,
     CheckpointFailed,
     Outcome,
-    PackCompiled,
     PackMeasured,
     PackMemory,
     PackSeconds,
@@ -77,6 +76,11 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     ),
     "worker_training_reached": (302, 5, TrainingEnded(_LEASE, Outcome.REACHED, 27, checkpoint_resource=27)),
     "worker_training_returned": (303, 5, TrainingEnded(_LEASE, Outcome.RETURNED, 81)),
+    "worker_training_returned_beside": (
+        316,
+        5,
+        TrainingEnded(_LEASE, Outcome.RETURNED, 3, unreported={"loss": 0.25, "accuracy": "NaN"}),
+    ),
     "worker_training_stopped": (304, 5, TrainingEnded(_LEASE, Outcome.STOPPED, 0)),
     "worker_pack_measured": (
         311,
@@ -94,17 +98,7 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
             memory=PackMemory(3 << 20, 1 << 20, 1 << 30, "its cgroup"),
         ),
     ),
-    "worker_pack_compiled": (
-        314,
-        5,
-        PackMeasured(_LEASE, compiled=PackCompiled(32, 0.001, 0.0005, 12.5)),
-    ),
     "worker_pack_in_turn": (315, 5, PackMeasured(_LEASE, in_turn="Net.train_step (model.py, line 7) is its own")),
-    "driver_assign_compiled": (
-        15,
-        307,
-        Assign(Work(_LEASE, (Lane((_STAGE,)), Lane((_STAGE,))), units_to_come=0)),
-    ),
     "driver_assign_measured": (14, 307, Assign(Work(_LEASE, (Lane((_STAGE,)), Lane((_STAGE,))), measured=(1,)))),
     "worker_checkpoint_committed": (305, 5, CheckpointCommitted(_LEASE, _CHECKPOINT, size_bytes=123_456_789, lane=1)),
     "worker_checkpoint_failed": (306, 5, CheckpointFailed(_LEASE, _CHECKPOINT, error="disk full")),
@@ -146,6 +140,12 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     ),
     "driver_refused": (10, 307, Refused(_LEASE, reason="work-42 is held by worker-4")),
 }
+
+EARLIER: dict[str, tuple[int, int, Any]] = {
+    "worker_pack_compiled": (314, 5, PackMeasured(_LEASE)),
+    "driver_assign_compiled": (15, 307, Assign(Work(_LEASE, (Lane((_STAGE,)), Lane((_STAGE,)))))),
+}
+"""Messages with fields that no version writes any more, as they are read without them."""
 
 
 def wire_type(name: str) -> Any:

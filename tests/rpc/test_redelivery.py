@@ -42,6 +42,16 @@ def test_a_full_outbox_says_so_and_drops_nothing() -> None:
     assert not outbox.is_full
 
 
+def test_an_outbox_is_full_by_its_bytes_and_has_room_again_once_some_are_acknowledged() -> None:
+    outbox = Outbox[bytes](limit=100, limit_bytes=10)
+    found = []
+    for body in (b"12345", b"67890"):
+        outbox.add(body)
+        found.append((outbox.is_full, outbox.size_bytes))
+    outbox.acknowledge(1)
+    assert [*found, (outbox.is_full, outbox.size_bytes)] == [(False, 5), (True, 10), (False, 5)]
+
+
 def test_a_duplicate_is_not_accepted_and_a_gap_is_an_error() -> None:
     inbox = Inbox()
     assert inbox.accept(1)
@@ -56,16 +66,16 @@ class Line:
     """One direction of a stream that may break at any moment, and two ends that live on."""
 
     def __init__(self) -> None:
-        self.outbox = Outbox[int]()
+        self.outbox = Outbox[bytes]()
         self.inbox = Inbox()
-        self.delivered: list[int] = []
+        self.delivered: list[bytes] = []
         self.written = 0
-        self.on_the_way: list[tuple[int, int]] = []
+        self.on_the_way: list[tuple[int, bytes]] = []
         self.acks_on_the_way: list[int] = []
 
     def step(self, what: str) -> None:
         if what == "add":
-            self.outbox.add(self.outbox.last + 1)
+            self.outbox.add(b"%d" % (self.outbox.last + 1))
         elif what == "write":
             for number, message in self.outbox.pending(self.written)[:2]:
                 self.on_the_way.append((number, message))
@@ -93,4 +103,5 @@ def test_each_message_is_delivered_once_and_in_order_however_the_stream_breaks(s
     while line.outbox.pending(0):
         for step in ("break", "write", "arrive", "arrive", "ack", "ack"):
             line.step(step)
-    assert line.delivered == list(range(1, line.outbox.last + 1))
+    assert line.delivered == [b"%d" % number for number in range(1, line.outbox.last + 1)]
+    assert line.outbox.size_bytes == 0

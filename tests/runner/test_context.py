@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -269,15 +270,24 @@ def test_what_the_function_returns_is_its_last_report(make: Make) -> None:
     trial, link = make(stop=4, max_resource=4)
     for _ in trial.epochs():
         pass
-    assert trial.report_last({"accuracy": 0.5})
-    assert link.reports == [(4, {"accuracy": 0.5})]
+    trial.report_last({"accuracy": 0.5})
+    assert (link.reports, trial.unreported) == ([(4, {"accuracy": 0.5})], {})
 
 
-def test_what_the_function_returns_is_not_reported_beyond_what_was_trained(make: Make) -> None:
+def test_what_the_function_returns_is_not_reported_beyond_what_was_trained_and_is_kept_to_be_said(make: Make) -> None:
     trial, link = make(stop=2, max_resource=2)
     train(trial)
-    assert not trial.report_last({"accuracy": 0.5})
+    trial.report_last({"loss": 0.1, "accuracy": 0.5})
     free, free_link = make()
     free.report(accuracy=1)
-    assert free.report_last({"accuracy": 0.5})
+    free.report_last({"accuracy": 0.5})
     assert (link.resources, free_link.resources) == ([1, 2], [1, 2])
+    assert (trial.unreported, free.unreported) == ({"loss": 0.1, "accuracy": 0.5}, {})
+
+
+@pytest.mark.parametrize("value", [1.0, math.nan])
+def test_the_last_report_returned_once_more_is_no_further_unit_and_nothing_to_be_said(make: Make, value: float) -> None:
+    trial, link = make()
+    trial.report(accuracy=value, loss=2.0)
+    trial.report_last({"accuracy": value})
+    assert (link.resources, trial.unreported) == ([1], {})

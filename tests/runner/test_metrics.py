@@ -58,6 +58,8 @@ class Metric:
         (np.bool_(True), 1.0),
         (np.array(0.5), 0.5),
         (np.array([0.5]), 0.5),
+        (np.ma.array(0.5), 0.5),
+        (np.ma.array([0.5], mask=[False]), 0.5),
         (Decimal("0.5"), 0.5),
         (Fraction(1, 2), 0.5),
         (TorchTensor(0.5), 0.5),
@@ -147,3 +149,58 @@ def test_no_metrics_and_names_that_are_no_text_are_errors(metrics: Any) -> None:
 def test_a_number_without_a_name_is_answered_by_the_line_with_a_name() -> None:
     with pytest.raises(ReportError, match=r"write trial\.report\(loss=0\.5\)"):
         as_metrics(0.5, {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.ma.masked,
+        np.ma.array([1.0, 2.0], mask=True).mean(),
+        np.ma.array(5.0, mask=True),
+        np.ma.array([3], mask=[True]),
+        np.ma.array([[0.5]], mask=[[True]], dtype=np.float32),
+        TensorFlowTensor(np.ma.array(5.0, mask=True)),
+    ],
+)
+def test_a_masked_number_is_none(value: Any) -> None:
+    assert math.isnan(as_number("loss", value))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of MaskedTensors")
+def test_a_masked_tensor_of_torch_is_no_number_behind_its_mask() -> None:
+    torch = pytest.importorskip("torch")
+    masked = pytest.importorskip("torch.masked").masked_tensor
+    one, no, yes = torch.tensor(5.0), torch.tensor(False), torch.tensor(True)
+    assert math.isnan(as_number("loss", masked(one, no)))
+    assert as_number("loss", masked(one, yes)) == 5.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        np.array(None, dtype=object),
+        np.datetime64("NaT"),
+        np.timedelta64("NaT", "ns"),
+        np.timedelta64(5, "ns"),
+        np.datetime64(5, "ns"),
+        np.complex64(1 + 2j),
+        1 + 0j,
+        np.ma.array([1.0, 2.0]),
+        np.ma.array([1.0, 2.0], mask=True),
+        np.array("0.5", dtype=object),
+        np.void(b"12"),
+        datetime.timedelta(seconds=1),
+        Decimal("sNaN"),
+    ],
+)
+def test_what_is_no_number_is_refused_and_never_0(value: Any) -> None:
+    with pytest.raises(ReportError, match="is not a number"):
+        as_number("loss", value)
+
+
+def test_nothing_of_pandas_and_no_tensor_without_data_is_a_number() -> None:
+    pandas, torch = pytest.importorskip("pandas"), pytest.importorskip("torch")
+    for value in (pandas.NA, pandas.NaT, torch.empty((), device="meta")):
+        with pytest.raises(ReportError, match="is not a number"):
+            as_number("loss", value)

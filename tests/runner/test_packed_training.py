@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
+import random
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -63,6 +65,42 @@ class Sum(Trainer):
         self.value = json.loads(path.read_text())
 
 
+class Drawing(Sum):
+    """Draws from the generator of the process in each of its methods, and says which state is its own."""
+
+    def setup(self, hp: Params) -> None:
+        super().setup(hp)
+        random.seed(hp["lr"])
+
+    def train(self) -> None:
+        random.random()
+
+    def evaluate(self) -> dict[str, float]:
+        return {"accuracy": random.random()}
+
+    def save(self, path: Path) -> None:
+        random.random()
+
+    @contextlib.contextmanager
+    def _own_generators(self) -> Iterator[None]:
+        random.setstate(self._state)
+        yield
+        self._keep_generators()
+
+    def _keep_generators(self) -> None:
+        self._state = random.getstate()
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Any]) -> None:
+        for trainer in trainers:
+            with trainer._own_generators():
+                trainer.train()
+
+    @classmethod
+    def evaluate_pack(cls, trainers: Sequence[Any]) -> Any:
+        raise NotImplementedError  # so that each is evaluated by itself
+
+
 class NoInterrupts(SigtermGuard):
     def arm(self) -> None:
         pass
@@ -84,7 +122,10 @@ class Pack:
             self.contexts[number] = SearchContext([stage], self.links[number], load)
 
     def run(self, *measured: int) -> Pack:
-        run_pack(Sum, self.contexts, NoInterrupts(), "accuracy", self.tell, measured)
+        return self.run_of(Sum, *measured)
+
+    def run_of(self, kind: type[Trainer], *measured: int) -> Pack:
+        run_pack(kind, self.contexts, NoInterrupts(), "accuracy", self.tell, measured)
         return self
 
     def tell(self, message: PackFindings | Ended) -> None:
@@ -104,8 +145,25 @@ class Pack:
         return [metrics["accuracy"] for _, metrics in self.links[lane].reports]
 
 
+class Unlimited:
+    """A process of which nobody tells how much memory it may hold."""
+
+    def begin(self) -> None: ...
+
+    def held(self) -> int:
+        return 0
+
+    peak = held
+
+    def room(self) -> None:
+        return None
+
+    lane_at_most = room
+
+
 @pytest.fixture(autouse=True)
-def _forget() -> None:
+def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncsearch.runner.pack_memory.present_meter", Unlimited)
     pack_timing._warm.clear()
     pack_timing._trained.clear()
     pack_timing._known_fits.clear()
@@ -502,3 +560,17 @@ def test_too_little_memory_of_a_pack_is_told_of_each_lane_in_its_kind(tmp_path: 
     ends = Pack(tmp_path, {}, {}).run().ends
     assert {end.error_kind for end in ends} <= set(MEMORY_KINDS)
     assert len(ends) == 2
+
+
+@pytest.mark.parametrize("measured", [(), (1, 2)])
+def test_each_lane_finds_the_generators_as_it_left_them(measured: tuple[int, ...], tmp_path: Path) -> None:
+    before = random.getstate()
+    alone = []
+    for lane in range(4):
+        folder = tmp_path / f"alone-{lane}"
+        folder.mkdir()
+        pack = Pack(folder, {"params": {"lr": 0.5 * (lane + 1)}}).run_of(Drawing)
+        alone.append(pack.values(0))
+    packed = Pack(tmp_path, *({} for _ in range(4))).run_of(Drawing, *measured)
+    random.setstate(before)
+    assert [packed.values(lane) for lane in range(4)] == alone

@@ -94,7 +94,7 @@ def test_links_and_pipes_are_left_out_and_empty_folders_are_kept(tmp_path: Path)
     (source / "deep" / "er" / "file").write_text("1")
     (source / "link").symlink_to("/etc")
     os.mkfifo(source / "pipe")
-    copy(source, tmp_path / "target")
+    copy(source, tmp_path / "target", "trial-0")
     found = sorted(str(path.relative_to(tmp_path / "target")) for path in (tmp_path / "target").rglob("*"))
     assert found == ["deep", "deep/er", "deep/er/file", "empty"]
 

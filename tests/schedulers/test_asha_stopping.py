@@ -11,6 +11,7 @@ from asyncsearch.schedulers import ASHA, SchedulerState
 from tests.schedulers.tools import restored
 
 NINE = ASHA(max_resource=9, variant="stopping")
+THREE_UP = ASHA(max_resource=9, min_resource=3, variant="stopping")
 """Rungs 1, 3, 9."""
 
 
@@ -133,14 +134,20 @@ def test_what_counts_at_a_rung_is_the_last_report_at_or_before_it() -> None:
     assert report(state, 1, 5, 0.0) == "stopped at resource 5: rank 2 of 2 at the rung of 3, 1 goes on"
 
 
-def test_a_rung_that_was_passed_without_any_report_before_counts_as_worst_and_says_so() -> None:
-    """asha.md 1.9, and law 11."""
+def test_a_trial_without_any_report_at_or_before_a_rung_is_judged_there_by_its_first_value() -> None:
+    """Law 11: a metric that is not there yet is not a bad one."""
     state = NINE.begin()
-    state.created(TrialId(0), {})
-    state.reported(TrialId(0), 5, 0.0)
-    assert state.judge(TrialId(0), 5) == (
-        "stopped at resource 5: no finite value was reported at or before the rung of 3, which counts as the worst of "
-        "1 (report at every rung, or use min_resource=5 or more)"
+    assert report(state, 0, 5, 2.0) is None
+    assert report(state, 1, 4, 3.0) == "stopped at resource 4: rank 2 of 2 at the rung of 3, 1 goes on"
+    assert report(state, 2, 4, 1.0) is None
+    assert report(state, 2, 5, 9.0) is None, "it was judged at 3 before"
+
+
+def test_a_value_before_a_rung_that_is_not_finite_is_no_missing_one() -> None:
+    state = THREE_UP.begin()
+    assert report(state, 0, 1, None) is None, "no rung lies at 1"
+    assert report(state, 0, 4, 0.0) == (
+        "stopped at resource 4: its value at the rung of 3 is not finite, which counts as the worst of 1"
     )
 
 

@@ -118,10 +118,10 @@ def test_nobody_is_judged_in_the_grace_before_enough_others_or_at_the_end() -> N
 
 def test_a_trial_that_jumps_over_the_last_point_to_its_end_is_complete_and_counts_there() -> None:
     state = DOUBLING.begin()
-    for trial, score in ((0, 1.0), (1, 9.0)):
+    for trial, score in ((0, 9.0), (1, 1.0)):
         for resource in (33, 100):
             assert report(state, trial, resource, score) is None
-    assert state.snapshot()["averages"] == [{"point": 64, "values": [1.0, 9.0]}]
+    assert state.snapshot()["averages"] == [{"point": 32, "values": [1.0, 9.0]}, {"point": 64, "values": [1.0, 9.0]}]
 
 
 def test_points_double_unless_an_interval_is_given() -> None:
@@ -153,8 +153,10 @@ def test_what_counts_at_a_point_is_what_was_reported_at_or_before_it() -> None:
     for resource, score in ((1, 4.0), (2, 4.0), (7, 0.0), (8, 0.0)):
         assert report(state, 0, resource, score) is None
     assert [at["values"] for at in state.snapshot()["averages"]] == [[4.0], [4.0], [4.0], [2.0]]
-    assert report(state, 1, 3, 5.0) is None, "it reported nothing at or before 2"
-    reason = report(state, 1, 5, 0.0)
+    assert report(state, 1, 2, 6.0) is not None
+    assert report(state, 2, 3, 5.0) is None, "nothing at or before 2, so that its first value counts there"
+    assert [at["values"] for at in state.snapshot()["averages"]] == [[4.0], [4.0, 5.0, 6.0], [4.0], [2.0]]
+    reason = report(state, 2, 5, 0.0)
     assert reason == (
         "stopped at resource 5: its best value is worse than the median of the averages of 1 other trial at 4"
     )
@@ -177,8 +179,8 @@ def test_every_stop_says_why_without_the_sign_that_users_never_see() -> None:
         "stopped at resource 1: its best value is worse than the median of the averages of 2 other trials there"
     )
     assert report(state, 3, 1, None) == (
-        "stopped at resource 1: its last value there is missing or not finite, which counts as worse than the median "
-        "of 3 other trials"
+        "stopped at resource 1: its last value there is not finite, which counts as worse than the median of 3 other "
+        "trials"
     )
 
 
@@ -241,9 +243,9 @@ def expected(reports: list[Report], scheduler: MedianStopping) -> list[bool]:
         last = earlier[-1][0] if earlier else 0
         earlier.append((resource, score))
         points = [p for p in points_up_to(scheduler, resource) if p > last]
-        known = [value for at, value in earlier if points and at <= points[-1]]
+        known = [value for at, value in earlier if points and at <= points[-1]] or [score]
         is_worse = False
-        if known and points[-1] != scheduler.max_resource:
+        if points and points[-1] != scheduler.max_resource:
             values = [value for value in known if value is not None]
             best, average = (min(values), sum(values) / len(values)) if known[-1] is not None else (math.inf, math.inf)
             others = averages.setdefault(points[-1], [])

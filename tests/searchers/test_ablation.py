@@ -75,7 +75,7 @@ def test_a_base_may_be_the_best_of_a_search() -> None:
 
 
 def test_a_configuration_that_is_not_one_is_refused_with_the_names() -> None:
-    with pytest.raises(SpaceError, match=r"lr, kind: .*base=study.best_params"):
+    with pytest.raises(SpaceError, match=r"lr, kind: .*best_params"):
         proposals(Ablation(custom=["x"]), {"lr": uniform(0.0, 1.0), "kind": choice("a", "b"), "width": 8})
 
 

@@ -61,13 +61,14 @@ def test_the_lines_of_a_log_are_harmless_whatever_the_file_holds(text: str) -> N
 
 def test_csv_and_json_hold_the_values_without_control_characters() -> None:
     rows = [{"trial": "trial-0", "params.name": text, "value": 0.5, "best": None} for text in HOSTILE]
-    assert is_harmless(csv_text(rows, "trial"))
+    names = list(rows[0])
+    assert is_harmless(csv_text(rows, names))
     assert is_harmless(json_text(rows))
     assert json.loads(json_text(rows)) == rows
-    read = list(csv.DictReader(io.StringIO(csv_text(rows, "trial"))))
+    read = list(csv.DictReader(io.StringIO(csv_text(rows, names))))
     assert read[0]["params.name"] == r"\x1b[2J\x1b[31mred"
-    assert len(csv_text(rows, "trial").splitlines()) == len(rows) + 1
-    assert csv_text([], "trial") == "trial"
+    assert len(csv_text(rows, names).splitlines()) == len(rows) + 1
+    assert csv_text([], ["trial"]) == "trial"
 
 
 @pytest.fixture(scope="module")

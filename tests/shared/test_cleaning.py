@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -70,17 +71,20 @@ def said(cleaning: Cleaning) -> list[tuple[str, str, int, str]]:
     return [item[:4] for item in cleaning.gone]
 
 
+ROOTS = [tempfile.gettempdir()]
+
+
 def agree(store: Store, limits: Limits | None = None) -> Cleaning:
     """Clean, and assert that a dry run changes nothing and returns exactly the items that are then removed."""
     before = files(store)
-    dry = clean(store, limits, dry_run=True)
+    dry = clean(store, limits, dry_run=True, roots=ROOTS)
     assert files(store) == before
-    wet = clean(store, limits)
+    wet = clean(store, limits, roots=ROOTS)
     assert said(wet) == said(dry)
     assert totals(wet, dry_run=False) == totals(dry, dry_run=False)
     gone = sum(len(data or b"") for name, data in before.items() if name not in files(store))
     assert gone == sum(item.size_bytes for item in wet.gone)
-    assert clean(store, limits).gone == []
+    assert clean(store, limits, roots=ROOTS).gone == []
     return wet
 
 

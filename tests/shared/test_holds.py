@@ -10,11 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.checkpoint_files import survey
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, open_shared
+from asyncsearch.shared.homes import is_below, root_of
 from asyncsearch.store import LocalStore
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.testing.store_checkpoints import load
@@ -77,7 +80,7 @@ def test_a_study_that_lets_go_holds_nothing(plan: SharedFolder) -> None:
 def test_a_hold_counts_for_its_retention_whatever_clocks_say_or_as_long_as_its_study_is_there(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off_s: float
 ) -> None:
-    plan = plan_at(url, retention_s=7 * DAY_S)
+    plan = plan_at(url, retention_s=7 * DAY_S, roots=[str(tmp_path)])
     home = LocalStore(tmp_path / "study")
     home.write("study.json", b"{}")
     plan.hold("digits", [REF], home=home.url)
@@ -381,3 +384,53 @@ def test_a_study_shares_where_it_is_told_or_with_nobody(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_is_refused(store: LocalStore | FsspecStore, shared: str | None) -> None:
     with pytest.raises(StoreError, match=r"Sharing\(shared=\.\.\.\), or share with nobody: Sharing\(shared=False\)"):
         open_shared(store, shared)
+
+
+STRANGERS = (
+    "hdfs://evil:8020/studies/x",
+    "s3://evil/x",
+    "{root}/../elsewhere/x",
+    "elsewhere/x",
+    "{root}x/y",
+    "file://evil/x",
+)
+
+
+@pytest.mark.parametrize("home", STRANGERS)
+def test_the_home_that_a_planted_hold_names_is_not_asked_unless_it_lies_below_a_root_that_the_user_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("asyncsearch.store.open_store", asked.append)
+    root, url = tmp_path / "named", str(tmp_path / "team" / "plan")
+    plan = plan_at(url, retention_s=7 * DAY_S, roots=[str(root), "hdfs://named:8020/studies"])
+    plan.hold("planted", [REF], home=home.format(root=root))
+    let_age(url, 8 * DAY_S)
+    assert plan.holds() == {REF}, "what cannot be asked may be there"
+    assert asked == []
+
+
+@given(parts=st.lists(st.sampled_from(["a", "b", "..", ".", "", "a b", "%2e%2e", "c\\d"]), max_size=4), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_only_an_address_without_a_way_up_lies_below_a_root(parts: list[str], data: st.DataObject) -> None:
+    root = data.draw(st.sampled_from(["/studies", "hdfs://host:8020/studies", "s3://bucket", "memory://studies"]))
+    home = "/".join([root, *parts])
+    is_plain = all(part in ("a", "b", "a b") for part in parts)
+    assert not is_plain or is_below(home, [root])
+    assert not is_below(home, [root]) or ".." not in home.split("/")
+    assert not is_below(home, [f"{root}x", "hdfs://other:8020/studies", "s3://buckets"])
+
+
+@pytest.mark.parametrize(
+    ("url", "root"),
+    [
+        ("/a/plan", "/a"),
+        ("/plan", "/"),
+        ("hdfs://host/a/plan", "hdfs://host/a"),
+        ("hdfs:///a/plan/", "hdfs:///a"),
+        ("s3://bucket/plan", "s3://bucket"),
+    ],
+)
+def test_who_names_a_store_names_its_neighbours(url: str, root: str) -> None:
+    assert root_of(url) == root
+    assert is_below(f"{root.rstrip('/')}/other", [root_of(url)])

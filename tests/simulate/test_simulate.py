@@ -194,7 +194,7 @@ def test_without_workers_the_simulation_ends_where_the_last_one_died() -> None:
         (lambda: Curves(unit_s=0), "unit_s=0 must be a positive, finite number"),
         (lambda: Curves(unit_s=math.nan), "unit_s=nan must be"),
         (lambda: Curves(spread=-1), "spread=-1 must be a finite number from 0"),
-        (lambda: Curves(spread=10**400), "spread=10+ must be a finite number from 0"),
+        (lambda: Curves(spread=10**400), "spread=.* must be a finite number from 0"),
         (lambda: Curves(seed="a"), "seed='a' must be an integer from 0"),  # type: ignore[arg-type]
         (lambda: Chance(seed=0.5), "seed=0.5 must be an integer from 0"),  # type: ignore[arg-type]
         (lambda: NoisyQuadratic(report_noise=math.nan), "report_noise=nan must be"),

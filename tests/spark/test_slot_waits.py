@@ -47,19 +47,44 @@ def test_what_people_know_is_not_repeated_before_the_timeout() -> None:
 @pytest.mark.parametrize("brings_executors", [True, False])
 def test_a_run_that_had_a_slot_waits_for_the_next_where_the_cluster_brings_executors(*, brings_executors: bool) -> None:
     running = {"first"}
-    watch = SlotWatch(lambda tag: tag in running, TIMEOUT_S, brings_executors=brings_executors)
+    watch = SlotWatch(lambda: running, TIMEOUT_S, brings_executors=brings_executors)
     assert not watch.began(WorkerId(0), "first")
+    assert watch.refresh(["first"], 0.0) is None
     assert watch.look("first", "worker-0 epoch 1", 10.0, []) is None
     running.clear()
     assert watch.began(WorkerId(0), "second"), "it replaces the first"
+    assert watch.refresh(["second"], TIMEOUT_S) is None
     wait = watch.look("second", "worker-0 epoch 2", TIMEOUT_S, [])
     assert wait is not None
     assert bool(wait.reason) != brings_executors
 
 
 def test_a_run_that_never_had_a_slot_is_given_up_even_where_the_cluster_brings_executors() -> None:
-    watch = SlotWatch(lambda tag: False, TIMEOUT_S, brings_executors=True)
+    watch = SlotWatch(set, TIMEOUT_S, brings_executors=True)
     watch.began(WorkerId(0), "first")
     wait = watch.look("first", "worker-0 epoch 1", TIMEOUT_S, ["second"])
     assert wait is not None
     assert wait.reason == "it found no free task slot within 600 s"
+
+
+def test_launches_that_come_one_after_the_other_are_looked_at_together() -> None:
+    looks = 0
+
+    def running() -> set[str]:
+        nonlocal looks
+        looks += 1
+        return {"first"}
+
+    watch = SlotWatch(running, TIMEOUT_S, brings_executors=False)
+    assert watch.refresh(["first", "second"], 10.0) is None
+    assert watch.refresh(["first"], 10.1) is None, "it is known to have its slot"
+    assert watch.refresh(["third"], 10.1) == 12.0, "the next look is for all that come until then"
+    assert looks == 1
+    assert watch.refresh(["second", "third"], 12.0) is None
+    assert looks == 2
+
+
+def test_where_spark_cannot_tell_launches_count_as_having_their_slots() -> None:
+    watch = SlotWatch(lambda: None, TIMEOUT_S, brings_executors=False)
+    assert watch.refresh(["first"], 10.0) is None
+    assert watch.look("first", "worker-0 epoch 1", TIMEOUT_S, []) is None

@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import TOO_LATE, run_agent
-from asyncsearch.launch.spark.departures import is_leaving
 from asyncsearch.launch.spark.session import Spark
 from asyncsearch.launch.spark.supervisor import Supervisor
 from asyncsearch.launch.spark.task import TaskMode
@@ -25,6 +23,7 @@ class FakeSpark:
     """Its jobs run until one is cancelled."""
 
     has_dynamic_allocation = False
+    is_one_process = False
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
@@ -41,8 +40,11 @@ class FakeSpark:
         assert self.cancelled.wait(PATIENCE_S)
         return ["its job was cancelled"]
 
-    def is_running(self, tag: str) -> bool:
-        return True
+    def running(self) -> Set[str] | None:
+        return None
+
+    def leaving(self) -> Set[str]:
+        return frozenset()
 
     def cancel(self, tag: str) -> None:
         self.on_cancel()
@@ -56,6 +58,7 @@ class CrowdedSpark(FakeSpark):
         super().__init__()
         self._ends: dict[str, threading.Event] = {}
         self._cancelled: set[str] = set()
+        self.looks = 0
 
     def run(self, *what: Any, tags: tuple[str, ...], **how: Any) -> list[str]:
         assert self._end_of(tags[-1]).wait(PATIENCE_S)
@@ -63,8 +66,9 @@ class CrowdedSpark(FakeSpark):
             raise RuntimeError("the job was cancelled")
         return ["it ended"]
 
-    def is_running(self, tag: str) -> bool:
-        return tag.endswith(".1") and not self._end_of(tag).is_set()
+    def running(self) -> Set[str]:
+        self.looks += 1
+        return {tag for tag in list(self._ends) if tag.endswith(".1") and not self._end_of(tag).is_set()}
 
     def cancel(self, tag: str) -> None:
         self._cancelled.add(tag)
@@ -91,8 +95,21 @@ class Sentences(logging.Handler):
 class LeavingSpark(CrowdedSpark):
     """The executor of the first worker is decommissioned."""
 
-    def is_leaving(self, tag: str) -> bool:
-        return tag.endswith("worker-0.1")
+    def leaving(self) -> Set[str]:
+        return {"tag-worker-0.1", "another-run"}
+
+
+class SlowlyLookedAtSpark(CrowdedSpark):
+    """A look at the executors takes until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.may_end = threading.Semaphore(0), threading.Semaphore(0)
+
+    def leaving(self) -> Set[str]:
+        self.begun.release()
+        assert self.may_end.acquire(timeout=PATIENCE_S)
+        return frozenset()
 
 
 def supervise(spark: FakeSpark, ends: Ends) -> Supervisor:
@@ -127,48 +144,43 @@ def test_a_worker_on_a_decommissioned_executor_is_ended_and_no_other(
     assert ends.next()[:2] == (0, 2)
 
 
-class Scala:
-    """Objects of the JVM, as far as they are asked: jobs with tags, their stages, the executors of their tasks."""
-
-    def __init__(self, jobs: dict[str, list[tuple[str, bool]]], decommissioned: set[str]) -> None:
-        self._jobs = list(jobs.items())
-        self._decommissioned = decommissioned
-
-    def getActiveJobsIds(self) -> range:
-        return range(len(self._jobs))
-
-    def getJobInfo(self, job: int) -> SimpleNamespace:
-        return SimpleNamespace(stageIds=[job])
-
-    def job(self, job: int) -> SimpleNamespace:
-        return SimpleNamespace(jobTags=lambda: SimpleNamespace(contains=lambda tag: tag == self._jobs[job][0]))
-
-    def taskSetManagerForAttempt(self, stage: int, attempt: int) -> SimpleNamespace:
-        tasks = iter(self._jobs[stage][1])
-        left = len(self._jobs[stage][1])
-
-        def has_next() -> bool:
-            nonlocal left
-            left -= 1
-            return left >= 0
-
-        def info() -> SimpleNamespace:
-            executor, is_running = next(tasks)
-            return SimpleNamespace(running=lambda: is_running, executorId=lambda: executor)
-
-        infos = SimpleNamespace(valuesIterator=lambda: SimpleNamespace(hasNext=has_next, next=info))
-        return SimpleNamespace(isDefined=lambda: True, get=lambda: SimpleNamespace(taskInfos=lambda: infos))
-
-    def getExecutorDecommissionState(self, name: str) -> SimpleNamespace:
-        return SimpleNamespace(isDefined=lambda: name in self._decommissioned)
+def test_neither_a_kill_nor_the_end_waits_for_a_look_at_the_executors_and_there_is_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.departures.LOOK_EVERY_S", 0.0)
+    spark, ends, config = SlowlyLookedAtSpark(), Ends(), config_for(tmp_path)
+    spark.switched_on = {"spark.decommission.enabled"}
+    supervisor = supervise(spark, ends)
+    supervisor.start()
+    supervisor.launch((WorkerId(0), 1), config)
+    supervisor.launch((WorkerId(1), 1), config)
+    for _ in range(3):
+        assert spark.begun.acquire(timeout=PATIENCE_S)
+        spark.may_end.release()
+    assert spark.begun.acquire(timeout=PATIENCE_S)
+    supervisor.kill((WorkerId(0), 1))
+    assert ends.next()[:2] == (0, 1)
+    supervisor.stop(0.0)
+    assert ends.next()[:2] == (1, 1)
+    assert not spark.begun.acquire(blocking=False), "a second look had begun"
+    spark.may_end.release()
 
 
-def test_a_worker_leaves_with_the_executor_of_its_running_task_only() -> None:
-    jobs = {"stays": [("1", True)], "leaves": [("2", True)], "was-there": [("2", False), ("1", True)]}
-    scala = Scala(jobs, {"2"})
-    sc = SimpleNamespace(taskScheduler=lambda: scala, statusStore=lambda: scala)
-    context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: sc), statusTracker=lambda: scala)
-    assert [tag for tag in jobs if is_leaving(context, tag)] == ["leaves"]
+def test_all_launches_that_wait_for_slots_are_looked_at_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.WAIT_LOGGED_AFTER_S", 0.0)
+    spark, ends, config, workers = CrowdedSpark(), Ends(), config_for(tmp_path), 20
+    supervisor = supervise(spark, ends)
+    for number in range(workers):
+        supervisor.launch((WorkerId(number), 1), config)
+        supervisor.launch((WorkerId(number), 2), config)
+    supervisor.start()
+    for number in range(workers):
+        spark.end(f"tag-worker-{number}.1")
+    assert {ends.next()[:2] for _ in range(workers)} == {(number, 1) for number in range(workers)}
+    supervisor.stop(0.0)
+    assert spark.looks <= 1, "each of the others asked for itself"
 
 
 def test_launch_that_comes_while_the_others_are_ended_starts_no_job_and_is_told(tmp_path: Path) -> None:
@@ -184,6 +196,7 @@ def test_launch_that_comes_while_the_others_are_ended_starts_no_job_and_is_told(
 def test_a_replacement_waits_for_its_slot_as_long_as_another_worker_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.slot_waits.LOOK_EVERY_S", 0.0)
     for name in ("WAIT_LOGGED_AFTER_S", "REPLACED_AFTER_S"):
         monkeypatch.setattr(f"asyncsearch.launch.spark.supervisor.{name}", 0.0)
     spark, ends, config, sentences = CrowdedSpark(), Ends(), config_for(tmp_path), Sentences()

@@ -18,10 +18,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.utils import infer_storage_options
 
 from asyncsearch.errors import StoreError
+from asyncsearch.files.contents import Content, content_of
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import open_store
 from asyncsearch.store.fsspec_store import FsspecStore
-from asyncsearch.store.manifest import Content, content_of
 from asyncsearch.store.remote import Remote
 from asyncsearch.testing.store_checkpoints import NODE, REF, load, save
 from asyncsearch.testing.stores import StoreTests
@@ -218,7 +218,7 @@ def test_upload_that_arrived_short_is_not_committed(store: FsspecStore, monkeypa
         return content_of(local)
 
     monkeypatch.setattr(store._remote, "upload", upload)
-    with pytest.raises(StoreError, match="other files or sizes"):
+    with pytest.raises(StoreError, match="files are missing, or have other sizes"):
         save(store, model=b"short")
     assert store.checkpoints() == []
 

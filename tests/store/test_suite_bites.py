@@ -90,6 +90,18 @@ class LosesLines(LocalStore):
         super().append_log(name, lines[:1])
 
 
+class LosesTheLogsOfOthers(LocalStore):
+    def begin_log(self, name: str) -> Any:
+        self.remove(name)
+        self.remove_tree("logs/segments")
+        return super().begin_log(name)
+
+
+class ReadsFromTheStart(LocalStore):
+    def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None:
+        return super().read_part(name, max(0, start), end)
+
+
 @pytest.mark.parametrize(
     ("kind", "law"),
     [
@@ -105,6 +117,8 @@ class LosesLines(LocalStore):
         (ReopensSegments, "segments_are_numbered_and_never_opened_twice"),
         (NotesItsHeadOnce, "the_head_that_was_noted_last_is_read_back"),
         (LosesLines, "log_gives_back_its_lines"),
+        (LosesTheLogsOfOthers, "lines_of_all_trials_that_one_driver_after_another_writes_are_read_trial_by_trial"),
+        (ReadsFromTheStart, "a_part_of_a_file_is_what_a_slice_of_it_is"),
     ],
 )
 def test_a_store_with_a_fault_breaks_the_law_that_names_it(kind: type[LocalStore], law: str, tmp_path: Path) -> None:

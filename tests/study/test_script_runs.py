@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,12 +33,13 @@ print("went on", study.best_trial)
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", sys.modules.copy())
-    return tmp_path
+    before = sys.modules.copy()  # with another dictionary in its place, imports inside packages would fail
+    yield tmp_path
+    sys.modules.update(before)
 
 
 def script(text: str) -> str:
@@ -106,6 +108,6 @@ def test_a_script_that_cannot_be_sent_to_the_process_of_the_check_says_why_and_h
     command = [sys.executable, "-m", "asyncsearch", "check", f"{script(text)}:guarded"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "the global variable 'guard' (_thread.lock)" in done.stderr
+    assert "global variable 'guard' (_thread.lock)" in done.stderr
     assert "write --in-process, or processes=False" in done.stderr
     assert "asyncsearch_script_" not in done.stderr

@@ -190,3 +190,36 @@ def test_before_the_first_trial_it_says_what_to_do(tmp_path: Path) -> None:
     study = Study(train, space=SPACE, metric="loss", mode="min", scheduler=scheduler, store=tmp_path / "s")
     with pytest.raises((NoTrialsError, UsageError)):
         study.tensorboard(tmp_path / "logs")
+
+
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "a/b", "..", "x" * 400])
+def test_the_name_of_a_study_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    home = tmp_path / "a" / "b" / "home"
+    home.mkdir(parents=True)
+    monkeypatch.chdir(home)
+    study = Study(
+        lambda trial: trial.report(loss=1.0), space=SPACE, metric="loss", mode="min", name=name, backend="inline"
+    )
+    study.run(1, display="none")
+    folder = study.tensorboard()
+    assert folder.resolve().parent == home / "tensorboard"
+    assert sorted(path.name for path in home.iterdir()) == ["studies", "tensorboard"]
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["home"]
+    assert len(list((home / "studies").iterdir())) == 1
+
+
+def test_event_files_follow_no_link_that_lies_where_they_are_written(tmp_path: Path) -> None:
+    study = Study(
+        writes_events, space=SPACE, metric="loss", mode="min", backend="inline", store=tmp_path / "s",
+        scheduler=FIFO(max_resource=1),
+    )  # fmt: skip
+    study.run(1, display="none")
+    logdir, theirs = study.tensorboard(tmp_path / "logs"), tmp_path / "theirs"
+    copied = next(path for path in (logdir / "trial-0" / "dir").rglob("*tfevents*") if path.is_file())
+    theirs.write_text("theirs")
+    copied.unlink()
+    copied.symlink_to(theirs)
+    (logdir / "trial-0" / ".stored").unlink()
+    with pytest.raises(UsageError, match="cannot be written"):
+        study.tensorboard(logdir)
+    assert theirs.read_text() == "theirs"

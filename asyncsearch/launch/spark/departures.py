@@ -6,38 +6,43 @@ there is ended at once: its trial goes on elsewhere from its last checkpoint, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Set
 from typing import Any
+
+from asyncsearch.launch.spark import job_tasks
 
 SETTING = "spark.decommission.enabled"
 LOOK_EVERY_S = 2.0
 LEAVES = "its executor was decommissioned"
 
 
-def is_leaving(context: Any, tag: str) -> bool:
-    """Return whether a task of the jobs with a tag runs on an executor that is being decommissioned.
+def leaving(context: Any) -> Set[str]:
+    """Return the tags of all jobs with a task on an executor that is being decommissioned; empty: Spark cannot tell.
+
+    One look for all: some calls of the JVM an executor, and some a job only while an executor leaves.
 
     Args:
         context: the ``SparkContext``, asked over the calling thread's connection.
-        tag: that of one launch.
     """
-    scheduler = context._jsc.sc().taskScheduler()
-    try:
-        return any(scheduler.getExecutorDecommissionState(name).isDefined() for name in _executors(context, tag))
-    except Exception:  # an internal name of Spark has changed, a job has just ended, or Spark is gone
-        return False
+    with contextlib.suppress(
+        Exception
+    ):  # an internal name of Spark has changed, a job has just ended, or Spark is gone
+        scala = context._jsc.sc()
+        if executors := _leaving_executors(scala):
+            return _tags_on(context, executors)
+    return frozenset()
 
 
-def _executors(context: Any, tag: str) -> Iterator[str]:
-    """Yield the executors on which tasks of the jobs with a tag run."""
-    tracker, scala = context.statusTracker(), context._jsc.sc()
-    for job in tracker.getActiveJobsIds():
-        if not scala.statusStore().job(job).jobTags().contains(tag):
-            continue
-        for stage in tracker.getJobInfo(job).stageIds:
-            tasks = scala.taskScheduler().taskSetManagerForAttempt(stage, 0)
-            infos = tasks.get().taskInfos().valuesIterator() if tasks.isDefined() else None
-            while infos is not None and infos.hasNext():
-                info = infos.next()
-                if info.running():
-                    yield str(info.executorId())
+def _leaving_executors(scala: Any) -> Set[str]:
+    scheduler = scala.taskScheduler()
+    names = [name for name in str(scala.getExecutorIds().mkString(",")).split(",") if name]
+    return {name for name in names if scheduler.getExecutorDecommissionState(name).isDefined()}
+
+
+def _tags_on(context: Any, executors: Set[str]) -> Set[str]:
+    found: set[str] = set()
+    for tags, tasks in job_tasks.active(context):
+        if not executors.isdisjoint(job_tasks.executors_of(tasks)):
+            found |= tags
+    return found

@@ -14,12 +14,12 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 from asyncsearch.errors import UnsupportedSparkError
-from asyncsearch.launch.spark import departures
+from asyncsearch.launch.spark import departures, job_tasks
 from asyncsearch.launch.spark.failure_reasons import full_text
 from asyncsearch.launch.spark.this_python import has_this_environment
 
@@ -154,25 +154,16 @@ class Spark:
         """Cancel the jobs with a tag. The Python workers live up to five seconds longer."""
         self.context.cancelJobsWithTag(tag)
 
-    def is_running(self, tag: str) -> bool:
-        """Return whether a task of the jobs with this tag has found a slot; True if Spark cannot tell."""
+    def running(self) -> Set[str] | None:
+        """Return the tags of all jobs of which a task has found a slot, by one look; None: Spark cannot tell."""
         try:
-            tracker, scala = self.context.statusTracker(), self.context._jsc.sc()
-            for job in tracker.getActiveJobsIds():
-                if not scala.statusStore().job(job).jobTags().contains(tag):
-                    continue
-                for stage in tracker.getJobInfo(job).stageIds:
-                    # Asks the scheduler itself: only heartbeats update the counts in the status store.
-                    tasks = scala.taskScheduler().taskSetManagerForAttempt(stage, 0)
-                    if tasks.isDefined() and tasks.get().runningTasks() > 0:
-                        return True
-        except Exception:  # an internal name of Spark has changed, or Spark is gone
-            return True
-        return False
+            return {tag for tags, tasks in job_tasks.active(self.context) if tasks.runningTasks() > 0 for tag in tags}
+        except Exception:  # an internal name of Spark has changed, a job has just ended, or Spark is gone
+            return None
 
-    def is_leaving(self, tag: str) -> bool:
-        """Return whether a task of the jobs with this tag runs on an executor that is being decommissioned."""
-        return departures.is_leaving(self.context, tag)
+    def leaving(self) -> Set[str]:
+        """Return the tags of all jobs with a task on an executor that is being decommissioned, by one look."""
+        return departures.leaving(self.context)
 
     def inherit(self) -> None:
         """Give threads from ``thread`` the calling thread's present job properties: pool, job group, tags."""

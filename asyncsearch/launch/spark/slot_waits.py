@@ -6,7 +6,8 @@ long as other workers of its run have slots, or the cluster may bring more; it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Sequence, Set
 
 import msgspec
 
@@ -14,6 +15,8 @@ from asyncsearch.ids import WorkerId
 
 REPLACED_AFTER_S = 60.0
 """Time in which a launch that replaces a lost worker should get its slot: the cluster starts another executor first."""
+LOOK_EVERY_S = 2.0
+"""Least time between two looks for slots: launches that began one after the other are looked at together."""
 
 
 class SlotWait(msgspec.Struct, frozen=True):
@@ -66,21 +69,22 @@ def wait_on(
 class SlotWatch:
     """What is known of the slots of one run's launches, by the tags of their jobs."""
 
-    def __init__(self, is_running: Callable[[str], bool], timeout_s: float, *, brings_executors: bool) -> None:
+    def __init__(self, running: Callable[[], Set[str] | None], timeout_s: float, *, brings_executors: bool) -> None:
         """Begin without launches.
 
         Args:
-            is_running: asks Spark whether the task of a job has a slot.
+            running: asks Spark which jobs have a slot, all by one look; None: it cannot tell.
             timeout_s: time after which a launch is given up where nothing else works.
             brings_executors: whether the cluster starts executors by itself.
         """
-        self._is_running = is_running
+        self._running = running
         self._timeout_s = timeout_s
         self._brings_executors = brings_executors
         self._launched: set[WorkerId] = set()
         self._replacing: set[str] = set()
         self._holding: set[str] = set()
         """The jobs that were seen to have a slot."""
+        self._next_look_s = -math.inf
         self._shown: set[str] = set()
         """The jobs of which people know that they wait."""
 
@@ -92,31 +96,37 @@ class SlotWatch:
             self._replacing.add(tag)
         return is_replacement
 
+    def refresh(self, tags: Sequence[str], now: float) -> float | None:
+        """Learn which jobs have slots, if that of one of these is not known; one look serves all of a tick.
+
+        Return when to come again, where the last look was less than ``LOOK_EVERY_S`` ago; None: it was done.
+        """
+        if self._holding.issuperset(tags):
+            return None
+        if now < self._next_look_s:
+            return self._next_look_s
+        self._next_look_s = now + LOOK_EVERY_S
+        found = self._running()
+        self._holding.update(tags if found is None else found)
+        return None
+
     def look(self, tag: str, name: str, waited_s: float, others: Sequence[str]) -> SlotWait | None:
-        """Return what to do about a launch that began ``waited_s`` ago; None: it has its slot.
+        """Return what to do, after ``refresh``, about a launch that began ``waited_s`` ago; None: it has its slot.
 
         Args:
             others: the jobs of the run's other launches that are not being cancelled.
         """
-        if self._has_slot(tag):
+        if tag in self._holding:
             return None
-        # Spark is asked about the others only before a launch is given up: it takes time.
-        is_late = waited_s >= self._timeout_s
-        has_others = not self._holding.isdisjoint(others) or (is_late and any(map(self._has_slot, others)))
         wait = wait_on(
             name,
             waited_s,
             self._timeout_s,
             is_replacement=tag in self._replacing,
             is_shown=tag in self._shown,
-            has_others=has_others,
+            has_others=not self._holding.isdisjoint(others),
             is_elastic=self._brings_executors and bool(self._holding),
         )
         if wait.sentence:
             self._shown.add(tag)
         return wait
-
-    def _has_slot(self, tag: str) -> bool:
-        if tag not in self._holding and self._is_running(tag):
-            self._holding.add(tag)
-        return tag in self._holding

@@ -6,11 +6,12 @@ Each job has a thread that waits for it in ``collect``; these, and the driver's 
 
 from __future__ import annotations
 
+import functools
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
@@ -79,7 +80,7 @@ class Supervisor:
         self.has_submitted = threading.Event()
         """Set once the first job was given to Spark, or could not be."""
         self._jobs: dict[LaunchKey, _Job] = {}
-        self._slots = SlotWatch(spark.is_running, start_timeout_s, brings_executors=spark.has_dynamic_allocation)
+        self._slots = SlotWatch(spark.running, start_timeout_s, brings_executors=spark.has_dynamic_allocation)
         self._stop_at: float | None = None
         """When to cancel the jobs that still run; None: not stopping."""
         self._give_up_at: float | None = None
@@ -88,7 +89,7 @@ class Supervisor:
     def start(self) -> None:
         """Start the thread. Jobs have the scheduler pool and job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
-        if self._spark.is_on(departures.SETTING):
+        if self._spark.is_on(departures.SETTING) and not self._spark.is_one_process:
             self._spark.thread(self._watch_departures, "asyncsearch-departures").start()
 
     def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
@@ -108,8 +109,10 @@ class Supervisor:
         self._stopped.wait()
 
     def _watch_departures(self) -> None:
+        """Look, one look after the other, in a thread of its own: a kill does not wait for a look."""
         while not self._stopped.wait(departures.LOOK_EVERY_S):
-            self._inbox.put(self._end_departing)
+            if tags := self._spark.leaving():
+                self._inbox.put(functools.partial(self._end_departing, tags))
 
     # Methods of the supervisor's thread.
 
@@ -152,11 +155,14 @@ class Supervisor:
             self._stop_at = None
             for job in self._jobs.values():
                 self._cancel(job, "it did not end in time")
-        for job in self._jobs.values():
-            if job.due is None or now < job.due:
-                continue
+        due = [job for job in self._jobs.values() if job.due is not None and now >= job.due]
+        waiting = [job for job in due if job.reason is None]
+        later = self._slots.refresh([job.tag for job in waiting], now)
+        for job in due:
             if job.reason is not None:
                 self._cancel(job, job.reason)
+            elif later is not None:
+                job.due = later
             else:
                 self._look_for_slot(job, now)
 
@@ -172,9 +178,9 @@ class Supervisor:
             if wait.sentence:
                 _log.warning("%s", wait.sentence)
 
-    def _end_departing(self) -> None:
-        for job in [job for job in self._jobs.values() if job.reason is None]:
-            if self._spark.is_leaving(job.tag):
+    def _end_departing(self, tags: Set[str]) -> None:
+        for job in self._jobs.values():
+            if job.reason is None and job.tag in tags:
                 self._cancel(job, departures.LEAVES)
 
     def _cancel(self, job: _Job, reason: str) -> None:

@@ -43,6 +43,8 @@ class Display(abc.ABC):
 
     is_shown = True
     """Whether the user is to be told what is being done."""
+    cell: object = None
+    """The run of a notebook's cell that has the study's table among its outputs; None: there is none."""
 
     def begin(self, sentence: str) -> None:
         """Show what begins."""
@@ -69,6 +71,7 @@ class Display(abc.ABC):
         """Show the last status in full. May be called again, and before anything was shown."""
         if self._status is not None:
             self._print(table(self._status))
+            self.cell = running_cell()
         self._status = None
 
 
@@ -189,6 +192,7 @@ class Notebook(Display):
         data = {"text/html": page, "text/plain": table(status)}
         if self._handle is None:
             self._handle = self._show(data, raw=True, display_id=True)
+            self.cell = running_cell()
         else:
             self._handle.update(data, raw=True)
 
@@ -220,6 +224,16 @@ def say(text: str) -> None:
 def in_notebook() -> bool:
     """Return whether this process is a Jupyter kernel."""
     return notebook_shell() is not None
+
+
+def running_cell() -> object:
+    """Return what tells the cell that runs from all others, and from its own earlier runs; None: this is no kernel."""
+    ipython = notebook_shell()
+    if ipython is None:
+        return None
+    shell = ipython.get_ipython()
+    parent: dict[str, Any] = getattr(shell, "get_parent", dict)()
+    return parent.get("header", {}).get("msg_id") or getattr(shell, "execution_count", None)
 
 
 def on_terminal() -> bool:

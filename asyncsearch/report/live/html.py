@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from asyncsearch.report.formatting import cut
 from asyncsearch.report.live.status import StudyStatus, TrialRow
-from asyncsearch.report.live.table import cells, continue_command, facts, headings, title
+from asyncsearch.report.live.table import cells, continue_command, facts, headings, title, unshown_line
 from asyncsearch.sequences.markup import escape
 from asyncsearch.trial import TrialState
 
@@ -67,20 +67,23 @@ def _table(status: StudyStatus) -> str:
     if not status.rows:
         return ""
     head = "".join(
-        f'<th style="{_CELL};font-weight:600">{escape(cut(name, 40))}</th>' for name in headings(status.metric)
+        f'<th style="{_CELL};font-weight:600">{escape(cut(name, 40))}</th>'
+        for name in headings(status.metric, status.others)
     )
     body = "".join(_row(row, status) for row in status.rows)
+    more = f'<div style="{_FAINT}">{escape(unshown_line(status))}</div>' if status.unshown else ""
     return (
         f'<table style="border-collapse:collapse;margin:6px 0 0 0;{_FONT}">'
-        f'<thead><tr style="{_LINE}">{head}</tr></thead><tbody>{body}</tbody></table>'
+        f'<thead><tr style="{_LINE}">{head}</tr></thead><tbody>{body}</tbody></table>{more}'
     )
 
 
 def _row(row: TrialRow, status: StudyStatus) -> str:
-    is_best = status.best is not None and row.name == status.best.name
-    name, state, at, value, what = (escape(cut(cell, _LONGEST_CELL)) for cell in cells(row, status.words))
+    is_best = row.name == status.marked
+    shown = (escape(cut(cell, _LONGEST_CELL)) for cell in cells(row, status.words, status.others))
+    name, state, *numbers, what = shown
     weight = ";font-weight:600" if is_best else ""
     dot = f'<span style="color:{_colour(status, row.state)}">&#9679;</span> '
-    texts = (f"{name}{' &#9733;' if is_best else ''}", f"{dot}{state}", at, value, what)
+    texts = (f"{name}{' &#9733;' if is_best else ''}", f"{dot}{state}", *numbers, what)
     columns = "".join(f'<td style="{_CELL}{weight}">{text}</td>' for text in texts)
     return f'<tr style="background:none">{columns}</tr>'

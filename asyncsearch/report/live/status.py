@@ -5,27 +5,25 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections import deque
-from collections.abc import Sequence
 
 import msgspec
 
-from asyncsearch.engine.attempts import Attempt
+from asyncsearch.ablation.left_out import PARAMETER
+from asyncsearch.engine.attempts import RETURNED_BESIDE
+from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.engine.pool import SlotState
+from asyncsearch.engine.promoted import failed_as_a_whole
 from asyncsearch.engine.state import StudyState
-from asyncsearch.ids import TrialId, worker_name
-from asyncsearch.plan.packing import KnownPacks, Packing
+from asyncsearch.ids import TrialId
 from asyncsearch.report.formatting import many
+from asyncsearch.report.live.together_words import beyond_quota, enlarged, gangs, packed
 from asyncsearch.trial import TO_BE_CONTINUED, Params, Trial, TrialState
 
 _RUNNING_ROWS = 5
 _BEST_ROWS = 5
 _FAILED_ROWS = 2
-_ENLARGED = 3
-_GANGS, _MEMBERS = 4, 8
-_UNMEASURED = (
-    'what that saved was not measured, since none of these trained a unit alone: pack="auto" measures it, and '
-    "what_if(study, pack_speedup={8: 5.0}) reckons with what you know"
-)
+MOST_COLUMNS = 3
+"""Metrics besides the study's for which a table has columns."""
 
 
 class TrialRow(msgspec.Struct, frozen=True):
@@ -41,6 +39,8 @@ class TrialRow(msgspec.Struct, frozen=True):
     """The metric as last reported."""
     params: Params
     reason: str = ""
+    metrics: dict[str, float] = {}
+    """The metrics besides the study's, as last reported; as many as are kept for tables."""
     goes_on_from: int | None = None
     """Resource of the checkpoint from which the next run continues it, if that repeats units; None: none are."""
 
@@ -61,14 +61,24 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     metric: str
     mode: str
+    rank_by: str = "last"
+    """Whether trials are ranked by their ``"last"`` or their ``"best"`` value."""
+    is_best_early: bool = False
+    """Whether the best trial ended at a rung below ``max_resource``, and ``finish_best=True`` would train it on."""
     scheduler: str = ""
     """One line; empty if unknown."""
     counts: dict[TrialState, int]
     """The number of trials in each state; states without trials are left out."""
     rows: tuple[TrialRow, ...] = ()
     """Running trials, then the best ones, then the last failed ones; each trial once."""
+    others: tuple[str, ...] = ()
+    """Names of the metrics besides the study's for which tables have columns."""
+    unshown: int = 0
+    """How many more there are."""
     best: TrialRow | None = None
     """The trial with the best last value."""
+    is_ablation: bool = False
+    """Whether its trials are variants to compare: the best of them is no result."""
     incumbent: BestSeen | None = None
     workers_alive: int = 0
     workers_wanted: int = 0
@@ -99,6 +109,12 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Running trials that have trained, and whose checkpoint is not stored yet: their workers may train others."""
     nonfinite: int = 0
     """Trials whose last value of the metric was NaN or infinite."""
+    who_failed: str = ""
+    """Which trials failed, if the search has failed as a whole: "every promoted trial"; empty: it has not."""
+    unrecorded: int = 0
+    """Trials whose function returned a value beside its reports, which is not recorded."""
+    last_unrecorded: str = ""
+    """What the last of them returned, and what to change."""
     failures: int = 0
     """Attempts that ended by an error of the trial."""
     failing: int = 0
@@ -135,9 +151,14 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.counts.values())
 
     @property
+    def marked(self) -> str:
+        """The name of the trial that tables mark; empty: none."""
+        return "" if self.best is None or self.is_ablation else self.best.name
+
+    @property
     def is_failed(self) -> bool:
-        """Whether no run is in progress, and every trial has failed."""
-        return not self.workers_wanted and set(self.counts) == {TrialState.FAILED}
+        """Whether no run is in progress, and the search has failed as a whole."""
+        return not self.workers_wanted and (bool(self.who_failed) or set(self.counts) == {TrialState.FAILED})
 
     @property
     def is_finished(self) -> bool:
@@ -200,6 +221,7 @@ def status_of(
     could_pack: bool = False,
     driver_died_s: float | None = None,
     ended_by: str = "",
+    latest: LatestMetrics | None = None,
 ) -> StudyStatus:
     """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
 
@@ -214,6 +236,7 @@ def status_of(
         is_complete: whether the last run did everything that was requested.
         unread: what of the journal could not be read, in words.
         could_pack: whether the study might have asked for ``pack=``, and did not.
+        latest: the metrics besides the study's; None: those that the state has seen.
         ended_by: why the run has just ended before its end; empty: for no reason that is worth words.
         driver_died_s: when the last record was written by a driver that no longer lives and has not closed the
             study, seconds since 1970: no run is in progress, whatever the journal says; None: there is none.
@@ -226,6 +249,7 @@ def status_of(
     running: list[Trial] = []
     failed: deque[Trial] = deque(maxlen=_FAILED_ROWS)
     last_failed: Trial | None = None
+    unrecorded, last_unrecorded = 0, ""
     incumbent: Trial | None = None
     seen = 0.0
     for trial in state.trials:
@@ -234,12 +258,15 @@ def status_of(
         failures += trial.failures
         failing += trial.failures > 0
         nonfinite += trial.value is None and trial.value_resource > 0
+        if RETURNED_BESIDE in trial.reason:
+            unrecorded += 1
+            last_unrecorded = f"{trial.name}: {trial.reason.partition('; ')[2]}"
         if trial.best is not None and (incumbent is None or sign * trial.best < sign * seen):
             incumbent, seen = trial, trial.best
         if trial.state is TrialState.FAILED:
             failed.append(trial)
-        elif trial.value is not None and sign * trial.value <= worst:
-            insort(ranked, (sign * trial.value, trial.id))
+        elif (value := trial.ranked_value(state.config.rank_by)) is not None and sign * value <= worst:
+            insort(ranked, (sign * value, trial.id))
             del ranked[_BEST_ROWS:]
             worst = ranked[-1][0] if len(ranked) == _BEST_ROWS else math.inf
         if trial.state is TrialState.RUNNING and len(running) < _RUNNING_ROWS:
@@ -253,17 +280,25 @@ def status_of(
         num_trials = state.run.num_trials
     times = state.times
     had_nothing = times.done_before == state.begun
+    latest = latest or state.latest
+    others = tuple(latest.names[:MOST_COLUMNS])
     is_idle = run is None and elapsed_s is not None and not is_unfinished and had_nothing
     if elapsed_s is not None and state.run is None and times.last_s is not None and not had_nothing:
         elapsed_s = times.last_s
+    whole = failed_as_a_whole(state.trials, None if is_unfinished else state.promoted) if run is None else None
     return StudyStatus(
         name=state.config.study,
         metric=state.config.metric,
         mode=state.config.mode,
+        rank_by=state.config.rank_by,
+        is_best_early=bool(best) and _is_early(state, best[0]),
         scheduler=scheduler,
         counts=counts,
-        rows=tuple({trial.id: row_of(trial, is_unfinished) for trial in (*running, *best, *failed)}.values()),
-        best=row_of(best[0], is_unfinished) if best else None,
+        rows=tuple({t.id: row_of(t, is_unfinished, latest) for t in (*running, *best, *failed)}.values()),
+        others=others,
+        unshown=len(state.metric_names - {state.config.metric, *others}),
+        best=_ranked_row(state, row_of(best[0], is_unfinished, latest), best[0]) if best else None,
+        is_ablation=any(PARAMETER in trial.params for trial in state.trials[:1]),
         repeated=max((trial.resource - _saved(trial) for trial in state.trials if _goes_on(trial)), default=0)
         if is_unfinished
         else 0,
@@ -273,8 +308,8 @@ def status_of(
         workers_wanted=run.parallelism if run is not None else 0,
         workers_had=workers if run is None else 0,
         workers_each=1 if state.gang is None else state.gang.size,
-        enlarged=_enlarged(state),
-        gangs=_gangs(state),
+        enlarged=enlarged(state),
+        gangs=gangs(state),
         place=place,
         is_unfinished=is_unfinished,
         num_trials=num_trials if run is not None or is_unfinished else None,
@@ -283,6 +318,9 @@ def status_of(
         full=None if state.max_resource is None else state.max_resource * len(state.trials),
         saving=sum(not state.attempts[number].is_training for number in state.open_attempts.values()),
         nonfinite=nonfinite,
+        who_failed="" if whole is None else whole.who,
+        unrecorded=unrecorded,
+        last_unrecorded=last_unrecorded,
         failures=failures,
         failing=failing,
         last_failure=f"{last_failed.name}: {last_failed.reason}" if last_failed is not None else "",
@@ -294,79 +332,30 @@ def status_of(
         total_s=times.total_s if times.runs else None,
         runs=times.runs,
         store=store,
-        packed=_packed(state),
+        packed=packed(state),
         could_pack=could_pack,
-        beyond_quota=_beyond_quota(state),
+        beyond_quota=beyond_quota(state),
     )
 
 
-def _enlarged(state: StudyState) -> tuple[str, ...]:
-    least = 1 if state.gang is None else state.gang.size
-    larger = [attempt for attempt in state.attempts.values() if attempt.is_training and attempt.size > least]
-    return tuple([f"{state.trials[attempt.trial].name} on {attempt.size}" for attempt in larger[:_ENLARGED]])
-
-
-def _gangs(state: StudyState) -> tuple[str, ...]:
-    together = [attempt for attempt in state.attempts.values() if attempt.is_training and attempt.size > 1]
-    return tuple([f"{state.trials[one.trial].name} on {_workers_of(one, state)}" for one in together[:_GANGS]])
-
-
-def _workers_of(attempt: Attempt, state: StudyState) -> str:
-    leader = state.pool.slots[attempt.lease.worker]
-    names = [worker_name(worker) for worker in (leader.worker, *leader.followers)]
-    return ", ".join(names[:_MEMBERS]) + (f" and {len(names) - _MEMBERS} more" if len(names) > _MEMBERS else "")
-
-
-def _packed(state: StudyState) -> str:
-    """Return how many trained together, of all structures: what was measured, and what was in the way."""
-    known = [packs for packs in state.packs.values() if not packs.refusal]
-    units = sum(sum(packs.units.values()) for packs in known)
-    saved = [seconds for packs in known if (seconds := packs.saved_s) is not None]
-    most = max((lanes for packs in known for lanes in packs.units), default=0)
-    parts = [f"{many(units, 'unit')} trained in packs of up to {most}"] if units else []
-    if units:
-        others = sorted({packs.timed_by for packs in known if packs.timed_by and packs.units})
-        parts.append(_saving(sum(saved), others) if saved else _UNMEASURED)
-    memory = min((most for packs in known for most in _in_memory(packs, state.packing)), default=None)
-    if memory is not None:
-        parts.append(f"memory is enough for {memory} together")
-    refused = [packs.refusal for packs in state.packs.values() if packs.refusal]
-    parts += [f"one after another, not together: {words}" for words in refused[:1]]
-    in_turn = [packs.in_turn for packs in known if packs.in_turn]
-    parts += [f"some of a pack step in turn, not as one computation: {words}" for words in in_turn[:1]]
-    return "; ".join(parts)
-
-
-def _saving(seconds: float, others: Sequence[str]) -> str:
-    """Return what packs have saved, as was measured, by this study or others."""
-    by = f" by {', '.join(map(repr, others))}" if others else ""
-    if seconds < 0:
-        return f"that took about {-seconds:.3g} s longer than training alone, as measured{by}"
-    return f"that saved about {seconds:.3g} s of training, as measured{by}"
-
-
-def _in_memory(packs: KnownPacks, packing: Packing | None) -> list[int]:
-    """Return how many had memory enough, as shown, and as predicted where that is fewer than were asked for."""
-    is_less = packs.fits is not None and packing is not None and not packing.is_measured and packs.fits < packing.limit
-    return [most for most in (packs.memory, packs.fits if is_less else None) if most is not None]
-
-
-def _beyond_quota(state: StudyState) -> str:
-    if not state.usage.is_over:
-        return ""
-    return (
-        f"{many(len(state.usage.sizes), 'checkpoint')} take {state.usage.total_bytes:,} bytes, more than "
-        f"quota_bytes={state.usage.quota_bytes:,}: all are of trials that may go on, or of the best one, and stay. "
-        "Raise Sharing(quota_bytes=...), or save less."
-    )
-
-
-def row_of(trial: Trial, is_unfinished: bool = False) -> TrialRow:
+def row_of(trial: Trial, is_unfinished: bool = False, latest: LatestMetrics | None = None) -> TrialRow:
     """Return a trial as a table shows it; ``is_unfinished``: as of a search that no run continues now."""
     saved = _saved(trial)
     repeats = is_unfinished and _goes_on(trial) and saved < trial.resource
     row = TrialRow(trial.name, trial.state, trial.resource, trial.target, trial.value, trial.params, trial.reason)
-    return msgspec.structs.replace(row, goes_on_from=saved) if repeats else row
+    metrics = trial.metrics if latest is None else latest.of(trial.id)
+    return msgspec.structs.replace(row, metrics=metrics, goes_on_from=saved if repeats else None)
+
+
+def _ranked_row(state: StudyState, row: TrialRow, trial: Trial) -> TrialRow:
+    """Return the row of the best trial with the value that ranks it, and where that was reported."""
+    if state.config.rank_by == "last":
+        return row
+    return msgspec.structs.replace(row, value=trial.best, resource=trial.best_resource)
+
+
+def _is_early(state: StudyState, trial: Trial) -> bool:
+    return trial.state is TrialState.PAUSED and state.max_resource is not None and trial.resource < state.max_resource
 
 
 def _goes_on(trial: Trial) -> bool:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 
+from asyncsearch.ablation.left_out import PARAMETER, Ablated
 from asyncsearch.report.formatting import UNIT, command, cut, duration, many, moment, number, share
 from asyncsearch.report.live.status import StudyStatus, TrialRow
 from asyncsearch.sequences.flat_params import params
-from asyncsearch.trial import TrialState
+from asyncsearch.trial import Params, TrialState
 
 WIDTH = 100
 _LONGEST_FACT = 400
 _UNITS, _LONGEST_UNITS = 2, 40
 """The column of units, and the characters that it may take."""
+_LONGEST_OTHER = 12
+"""Characters of the column of another metric."""
 _SMALL_UNIT_S = 1.0
 _SMALL_STUDY = 4
 """Trials a worker below which packing has little to save."""
@@ -27,8 +30,8 @@ def table(status: StudyStatus) -> str:
     if status.is_unfinished:
         lines.append(f"    {continue_command(status)}")  # in one piece, else it could not be pasted
     if status.rows:
-        best = status.best.name if status.best is not None else ""
-        lines += ["", *grid(status.metric, status.rows, best, status.words)]
+        lines += ["", *grid(status.metric, status.rows, status.marked, status.words, status.others)]
+        lines += [f"  {unshown_line(status)}"] if status.unshown else []
     return "\n".join(lines)
 
 
@@ -45,7 +48,7 @@ def title(status: StudyStatus) -> str:
     each = f", {status.workers_each} to a trial" if status.workers_each > 1 else ""
     workers = f" on {many(status.workers_had, 'worker')}{_place(status)}{each}" if status.workers_had else ""
     how = "not finished, ended after" if status.is_unfinished else "finished in"
-    how = "every trial failed, ended after" if status.is_failed else how
+    how = f"{_who_failed(status)}, ended after" if status.is_failed else how
     why = f", as {status.ended_by}" if status.ended_by else ""
     return f"{name}: {how} {time}{workers}{why}"
 
@@ -61,9 +64,13 @@ def _ended_earlier(status: StudyStatus) -> str:
     runs = f" in {status.runs} runs" if status.runs > 1 else ""
     time = f", after {duration(status.total_s)}{runs}" if status.total_s is not None else ""
     if status.is_unfinished or status.is_failed:
-        how = "every trial failed" if status.is_failed else "not finished"
+        how = _who_failed(status) if status.is_failed else "not finished"
         return f"{how}, ended{when}{time}" if when else how
     return f"finished{when}{time}{'; nothing was left to train' if status.is_idle else ''}"
+
+
+def _who_failed(status: StudyStatus) -> str:
+    return f"{status.who_failed or 'every trial'} failed"
 
 
 def short_line(status: StudyStatus) -> str:
@@ -80,6 +87,8 @@ def facts(status: StudyStatus) -> list[str]:
         status.counts_line(),
         best_line(status),
         incumbent_line(status),
+        unrecorded_line(status),
+        early_line(status),
         training_line(status),
         packing_line(status),
         workers_line(status),
@@ -96,19 +105,41 @@ def facts(status: StudyStatus) -> list[str]:
 
 def best_line(status: StudyStatus) -> str:
     """Return "best accuracy 0.98 after 27 units: trial-7"."""
+    if status.is_ablation and status.best is not None:
+        return "" if status.workers_wanted else "what each component is worth: study.ablation()"
     if (best := status.best) is None:
         nan = f": {many(status.nonfinite, 'trial')} reported NaN or infinity" if status.nonfinite else ""
         return f"no {'finite ' if nan else ''}{status.metric} yet{nan}"
-    return f"best {status.metric} {number(best.value)} after {many(best.resource, 'unit')}: {best.name}"
+    words = ' (rank_by="best")' if status.rank_by == "best" else ""
+    return f"best {status.metric} {number(best.value)} after {many(best.resource, 'unit')}: {best.name}{words}"
+
+
+def early_line(status: StudyStatus) -> str:
+    """Return how a search trains its best trial to the end, if this one has not; else empty."""
+    can_finish = status.scheduler.startswith("ASHA(") and "finish_best" not in status.scheduler
+    if status.best is None or not (status.is_finished and status.is_best_early and can_finish):
+        return ""
+    name = status.best.name
+    return f"{name}, the best, was stopped early: ASHA(..., finish_best=True) trains the best trial to the end"
 
 
 def incumbent_line(status: StudyStatus) -> str:
     """Return the best value that any trial ever had; empty if it is the best last value."""
-    seen = status.incumbent
-    if seen is None or (status.best is not None and status.best.value == seen.value):
+    seen = None if status.is_ablation else status.incumbent
+    if seen is None or status.rank_by == "best" or (status.best is not None and status.best.value == seen.value):
         return ""
     when = f"{number(seen.value)} after {many(seen.resource, 'unit')} by {seen.name}"
-    return f"best {status.metric} ever reported: {when} (the line above is of last values, which have checkpoints)"
+    return (
+        f"best {status.metric} ever reported: {when} (the line above is of last values, which have checkpoints; "
+        'Study(rank_by="best") ranks by this one)'
+    )
+
+
+def unrecorded_line(status: StudyStatus) -> str:
+    """Return how many trials returned a value that is not recorded, and what to change; empty: none did."""
+    if not status.unrecorded:
+        return ""
+    return f"{many(status.unrecorded, 'trial')} returned a value beside the reports, the last {status.last_unrecorded}"
 
 
 def training_line(status: StudyStatus) -> str:
@@ -197,30 +228,53 @@ def failures_line(status: StudyStatus) -> str:
     return f"{count}, the last one {last}" if last else count
 
 
-def headings(metric: str) -> tuple[str, ...]:
-    """Return the headings of the columns."""
-    return ("trial", "state", "units", metric, "configuration")
+def unshown_line(status: StudyStatus) -> str:
+    """Return where the metrics are for which there is no column; empty: each has one."""
+    if not status.unshown:
+        return ""
+    others = "metric is" if status.unshown == 1 else "metrics are"
+    return f"{status.unshown:,} more {others} in study.trials_dataframe() and `asyncsearch trials --format csv`"
 
 
-def cells(row: TrialRow, words: Callable[[TrialState], str]) -> tuple[str, ...]:
+def headings(metric: str, others: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the headings of the columns; ``others`` are metrics besides the study's."""
+    return ("trial", "state", "units", metric, *others, "configuration")
+
+
+def cells(row: TrialRow, words: Callable[[TrialState], str], others: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the cells of a row; a failed trial has its error in place of its configuration."""
     is_unfinished = row.state in (TrialState.RUNNING, TrialState.WAITING) and row.target is not None
     at = f"{row.resource:,} of {row.target:,}" if is_unfinished else f"{row.resource:,}"
     if row.goes_on_from is not None:
         at += f", goes on from {row.goes_on_from:,}"
-    what = row.reason if row.state is TrialState.FAILED else params(row.params)
-    return row.name, words(row.state), at, number(row.value), what
+    what = row.reason if row.state is TrialState.FAILED else _configuration(row.params)
+    metrics = [number(row.metrics.get(name)) for name in others]
+    return row.name, words(row.state), at, number(row.value), *metrics, what
 
 
-def grid(metric: str, trials: Sequence[TrialRow], best: str, words: Callable[[TrialState], str]) -> list[str]:
+def _configuration(given: Params) -> str:
+    """Return the parameters in words; of a variant of an ablation study, what it lacks."""
+    if PARAMETER not in given:
+        return params(given)
+    ablated = Ablated.of(given[PARAMETER])
+    lacks = f"without {ablated}" if ablated.components else "everything"
+    return f"{lacks}, seed {given['seed']}" if "seed" in given else lacks
+
+
+def grid(
+    metric: str,
+    trials: Sequence[TrialRow],
+    best: str,
+    words: Callable[[TrialState], str],
+    others: Sequence[str] = (),
+) -> list[str]:
     """Return a line for each trial below a line of headings; the trial named ``best`` is marked.
 
     ``words`` gives the text for a state.
     """
-    rows = [headings(metric), *(cells(row, words) for row in trials)]
-    short = [
-        [cut(cell, 20 if column != _UNITS else _LONGEST_UNITS) for column, cell in enumerate(row[:-1])] for row in rows
-    ]
+    rows = [headings(metric, others), *(cells(row, words, others) for row in trials)]
+    longest = {_UNITS: _LONGEST_UNITS} | dict.fromkeys(range(_UNITS + 2, _UNITS + 2 + len(others)), _LONGEST_OTHER)
+    short = [[cut(cell, longest.get(column, 20)) for column, cell in enumerate(row[:-1])] for row in rows]
     widths = [max(map(len, column)) for column in zip(*short, strict=True)]
     lines = []
     for first, row in zip(short, rows, strict=True):

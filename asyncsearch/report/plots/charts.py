@@ -10,8 +10,8 @@ from typing import Any
 
 from asyncsearch.errors import UsageError
 from asyncsearch.sequences.markup import plain
+from asyncsearch.sequences.notebook_svg import FAINT, GRID, INK, PAPER, notebook_html
 
-INK, FAINT, GRID = "#24292f", "#6e7781", "#e4e7eb"
 BLUE, ORANGE = "#2f7fd1", "#d9480f"
 FORMATS = (".svg", ".png", ".html")
 # Arial and Liberation Sans have the same widths: what is laid out with one is not cut where only the other is there.
@@ -76,6 +76,9 @@ class Plot:
         self.chart.save(buffer, format=form, **options)
         return buffer.getvalue()
 
+    def _repr_html_(self) -> str:
+        return notebook_html(self.svg)
+
     def _repr_svg_(self) -> str:
         return self.svg
 
@@ -100,11 +103,11 @@ def titled(chart: Any, title: str) -> Plot:
         "titlePadding": 10,
     }
     styled = (
-        chart.properties(title=heading, padding=20, background="white")
+        chart.properties(title=heading, padding=20, background=PAPER)
         .configure(font=_FONT)
         .configure_view(stroke=None)
         .configure_axis(**axis)
         .configure_title(color=INK)
-        .configure_legend(labelLimit=0, titleLimit=0, labelFontSize=11, symbolOpacity=1)
+        .configure_legend(labelLimit=0, labelColor=INK, titleColor=INK, titleLimit=0, labelFontSize=11, symbolOpacity=1)
     )
     return Plot(title, styled)

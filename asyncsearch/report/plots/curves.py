@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from asyncsearch.ids import TrialId
-from asyncsearch.trial import Trial, TrialState
+from asyncsearch.trial import Trial
 
 MOST_LEVELS = 12
 
@@ -36,6 +36,14 @@ def whole_ticks(low: int, high: int, about: int = 6) -> list[int]:
     return [tick for tick in range(low - low % step, high + 1, step) if tick >= low]
 
 
+def powers_of_ten(low: int, high: int) -> list[int]:
+    """Return ticks of a logarithmic axis: powers of ten, with their halves and fifths where there are few of them."""
+    powers = [10**power for power in range(len(str(high)))]
+    if sum(low <= power <= high for power in powers) < 3:
+        powers = [factor * power for power in powers for factor in (1, 2, 5)]
+    return [tick for tick in powers if low <= tick <= high]
+
+
 def curves(points: Sequence[PlottedPoint]) -> dict[TrialId, Curve]:
     """Return the reports of each trial, the trial that reported first coming first."""
     found: dict[TrialId, Curve] = {}
@@ -63,13 +71,6 @@ def best_so_far(points: Sequence[PlottedPoint], mode: str) -> Curve:
         if not steps or better(steps[-1][1], value) != steps[-1][1]:
             steps.append((spent, value))
     return [*steps, (spent, steps[-1][1])]
-
-
-def best_trial(trials: Sequence[Trial], mode: str) -> TrialId | None:
-    """Return the trial with the best last value, the older one in a tie; failed trials are left out."""
-    sign = 1 if mode == "min" else -1
-    ranked = [(sign * t.value, t.id) for t in trials if t.value is not None and t.state is not TrialState.FAILED]
-    return min(ranked)[1] if ranked else None
 
 
 def levels(trials: Sequence[Trial], points: Sequence[PlottedPoint]) -> list[int]:

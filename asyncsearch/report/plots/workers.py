@@ -10,7 +10,7 @@ from asyncsearch.errors import NoTrialsError
 from asyncsearch.ids import WorkerId, trial_name, worker_name
 from asyncsearch.journal.opening import read_records
 from asyncsearch.report.formatting import cut, duration, many, share
-from asyncsearch.report.plots.charts import BLUE, FAINT, GRID, ORANGE, Plot, load_altair, titled
+from asyncsearch.report.plots.charts import ORANGE, Plot, load_altair, titled
 from asyncsearch.report.plots.plots import PlottedStudy, require_study
 from asyncsearch.report.timeline.worker_spans import (
     SpanEnd,
@@ -21,6 +21,7 @@ from asyncsearch.report.timeline.worker_spans import (
 )
 from asyncsearch.sentences import in_sentences
 from asyncsearch.sequences.markup import plain
+from asyncsearch.sequences.notebook_svg import BESIDE, FAINT, GRID, PAPER
 
 _WIDTH, _HEIGHT = 760, 720
 _ROW, _LANE, _LABEL = 24, 7, 13
@@ -32,10 +33,11 @@ _CHARACTER = 6.5
 _FURTHER = "trained further"
 """Of a training that went on from a checkpoint: in a search with rungs, that of a promoted trial."""
 _COLOURS = {
-    SpanEnd.TRAINED.value: BLUE,
-    _FURTHER: "#174e8a",
+    SpanEnd.TRAINED.value: "#5298e0",
+    _FURTHER: "#2a6cb5",
     SpanEnd.STOPPED.value: "#8c959f",
-    SpanEnd.FAILED.value: "#b42318",
+    SpanEnd.INTERRUPTED.value: "#b8860b",
+    SpanEnd.FAILED.value: "#cf3a2b",
     SpanEnd.LOST.value: ORANGE,
     SpanEnd.RUNNING.value: "#2da44e",
 }
@@ -65,7 +67,7 @@ def plot_timeline(study: PlottedStudy, *others: PlottedStudy) -> Plot:
 
 def _timeline_of(study: PlottedStudy) -> WorkerTimeline:
     require_study(study, "plot_timeline")
-    found = worker_timeline(read_records(study.store))
+    found = worker_timeline(read_records(study.store), is_over=not study.store.is_locked())
     if not found.spans:
         raise NoTrialsError(f"No worker of {study.name!r} has had work yet.")
     return found
@@ -161,7 +163,7 @@ class _Sheet:
         legend = alt.Legend(title=None, orient="top", direction="horizontal")
         bars = self._bars([self._row(span, worker) for span in spans for worker in span.workers])
         # White edges would hide bars that are as narrow as they.
-        edge = {"stroke": "white", "strokeWidth": 0.5} if len(spans) <= 20 * len(self._rows) else {}
+        edge = {"stroke": PAPER, "strokeWidth": 0.5} if len(spans) <= 20 * len(self._rows) else {}
         marked = bars.mark_rect(**edge)
         return marked.encode(
             color=alt.Color("end:N", scale=colours, legend=legend), tooltip=[f"{tip}:N" for tip in _TIPS]
@@ -194,7 +196,7 @@ class _Sheet:
             for text, box in [(str(span.trials[0]), self._inside(worker, span.position, span.positions))]
             if self._fits(span, text)
         ]
-        words = self._alt.Chart(self._alt.Data(values=rows)).mark_text(color="white", fontSize=10)
+        words = self._alt.Chart(self._alt.Data(values=rows)).mark_text(color=BESIDE, fontSize=10)
         return [words.encode(x=self._x(), y=self._y(), text="text:N")] if rows else []
 
     def _fits(self, span: WorkerSpan, text: str) -> bool:

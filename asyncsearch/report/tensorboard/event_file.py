@@ -7,11 +7,14 @@ says which are missing. A record that was cut off, because its writer was killed
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
+
+from asyncsearch.files.plain import made_folder, open_file
 
 _HEADER = struct.Struct("<Q")
 _CHECKSUM_BYTES = 4
@@ -32,23 +35,25 @@ def update(folder: Path, began_s: float, beginning: object, records: Sequence[by
     """
     digest = hashlib.blake2b(repr(beginning).encode(), digest_size=6).hexdigest()
     name = f"events.out.tfevents.{int(began_s)}.{digest}{_ENDING}"
-    folder.mkdir(parents=True, exist_ok=True)
+    made_folder(folder.parent, folder.name)
     for former in folder.glob(f"events.out.tfevents.*{_ENDING}"):
         if former.name != name:
             former.unlink()
-    with open(folder / name, "a+b") as file:
+    with os.fdopen(open_file(folder / name, os.O_RDWR | os.O_CREAT), "r+b") as file:
         _append(file, records)
 
 
 def begun_in(folder: Path) -> set[int]:
     """Return when the runs began whose files ``update`` has written into a folder, in whole seconds since 1970."""
-    return {int(path.name.split(".")[3]) for path in folder.glob(f"events.out.tfevents.*{_ENDING}")}
+    times = (path.name.split(".")[3] for path in folder.glob(f"events.out.tfevents.*{_ENDING}"))
+    return {int(one) for one in times if one.isdecimal()}
 
 
 def _append(file: BinaryIO, records: Sequence[bytes]) -> None:
     count, size = _whole_records(file)
     if count < len(records):
         file.truncate(size)
+        file.seek(size)
         write = import_module("tensorboard.summary.writer.record_writer").RecordWriter(file).write
         for record in records[count:]:
             write(record)

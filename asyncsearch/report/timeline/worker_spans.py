@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from asyncsearch.actions import Assign, DismissWorker, EndRun, GivenLane, MoveTrial, lanes_given
+from asyncsearch.actions import Assign, Branch, DismissWorker, EndRun, GivenLane, MoveTrial, Promote, lanes_given
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
@@ -25,6 +25,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import Lease, TrialId, WorkerId, worker_name
 from asyncsearch.journal.format import Record
+from asyncsearch.trial import TrialState
 
 
 class SpanEnd(enum.Enum):
@@ -32,6 +33,8 @@ class SpanEnd(enum.Enum):
 
     TRAINED = "trained"
     STOPPED = "stopped early"
+    INTERRUPTED = "interrupted"
+    """Told to stop though its trial goes on, later or elsewhere: its run ended, or it is to have other workers."""
     FAILED = "failed"
     LOST = "worker or driver lost"
     RUNNING = "running"
@@ -40,9 +43,10 @@ class SpanEnd(enum.Enum):
 _ENDS = {
     Outcome.REACHED: SpanEnd.TRAINED,
     Outcome.RETURNED: SpanEnd.TRAINED,
-    Outcome.STOPPED: SpanEnd.STOPPED,
+    Outcome.STOPPED: SpanEnd.INTERRUPTED,
     Outcome.FAILED: SpanEnd.FAILED,
 }
+"""What an outcome is called; a training that was told to stop is ``STOPPED`` only if that was for its trials' good."""
 
 
 class WorkerSpan(msgspec.Struct):
@@ -146,12 +150,12 @@ def joint_timeline(found: Mapping[str, WorkerTimeline]) -> tuple[WorkerTimeline,
     return WorkerTimeline(spans, presences, [], start_s, end_s), names
 
 
-def worker_timeline(records: Iterable[Record]) -> WorkerTimeline:
-    """Return what the workers of a study did, up to its last record."""
+def worker_timeline(records: Iterable[Record], *, is_over: bool = False) -> WorkerTimeline:
+    """Return what the workers of a study did, up to its last record; ``is_over``: no driver has the study open."""
     reader = _Reader()
     for record in records:
         reader.add(record)
-    return reader.result()
+    return reader.result(is_over)
 
 
 class _Reader:
@@ -163,6 +167,8 @@ class _Reader:
         """By the number of their attempt."""
         self._present: dict[tuple[WorkerId, int], Presence] = {}
         self._last_s: float | None = None
+        self._states: dict[TrialId, TrialState] = {}
+        """The state to which each trial was last moved; of those that were moved."""
 
     def add(self, record: Record) -> None:
         event, t = record.event, record.t
@@ -171,6 +177,11 @@ class _Reader:
         if isinstance(event, DriverStarted):
             self._pass_to(t, self._last_s)
         moved = {action.trial: action.reason for action in record.actions if isinstance(action, MoveTrial)}
+        for action in record.actions:
+            if isinstance(action, MoveTrial):
+                self._states[action.trial] = action.to
+            elif isinstance(action, Promote | Branch):
+                self._states[action.trial] = TrialState.WAITING
         self._follow(event, t, moved)
         for action in record.actions:
             followers = action.work.followers if isinstance(action, Assign) else ()
@@ -182,8 +193,10 @@ class _Reader:
                 self._leave_all(t)
         self._last_s = t
 
-    def result(self) -> WorkerTimeline:
+    def result(self, is_over: bool) -> WorkerTimeline:
         end_s = self._found.end_s = self._last_s or 0.0
+        if is_over:
+            self._leave_behind(end_s)
         for span in self._training.values():
             span.end_s = end_s
         for presence in self._present.values():
@@ -202,7 +215,8 @@ class _Reader:
                 self._reach(event.lease.number + event.lane, event.checkpoint.resource)
             case TrainingEnded():
                 self._reach(event.lease.number + event.lane, event.resource)
-                self._end(event.lease.number + event.lane, t, _ENDS[event.outcome], moved, event.error)
+                number = event.lease.number + event.lane
+                self._end(number, t, self._end_of(number, event.outcome), moved, event.error)
             case WorkRefused():
                 self._refuse(event)
             case WorkerLost(worker=worker, epoch=epoch, reason=reason):
@@ -227,6 +241,11 @@ class _Reader:
             words = error.strip().splitlines()[-1:] or [""]
             span.end_s, span.end, span.reason = t, end, moved.get(span.trials[0], words[0])
 
+    def _end_of(self, number: int, outcome: Outcome) -> SpanEnd:
+        trials = self._training[number].trials if number in self._training else ()
+        is_early = outcome is Outcome.STOPPED and {self._states.get(trial) for trial in trials} == {TrialState.STOPPED}
+        return SpanEnd.STOPPED if is_early else _ENDS[outcome]
+
     def _refuse(self, refused: WorkRefused) -> None:
         """Forget work that its worker has not got."""
         for number in [n for n, one in self._training.items() if one.lease == refused.lease]:
@@ -241,11 +260,14 @@ class _Reader:
         for worker, epoch in list(self._present):
             self._leave(worker, epoch, t)
 
-    def _pass_to(self, t: float, last_s: float) -> None:
-        """End what an earlier driver has left."""
+    def _leave_behind(self, last_s: float) -> None:
+        """End what a driver has left that ended without a word."""
         for number in list(self._training):
             self._end(number, last_s, SpanEnd.LOST, {}, "its driver ended")
         self._leave_all(last_s)
+
+    def _pass_to(self, t: float, last_s: float) -> None:
+        self._leave_behind(last_s)
         if t > last_s:
             self._found.pauses.append(Pause(last_s, t))
 

@@ -5,27 +5,39 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from asyncsearch.ids import NodeKey, trial_name
+from asyncsearch.ablation.left_out import PARAMETER
+from asyncsearch.ids import NodeKey, TrialId, trial_name
 from asyncsearch.report.formatting import number
 from asyncsearch.report.tree.layout import Layout, has_lane
-from asyncsearch.report.tree.sentences import branched_text, ends_text, outcome_text, reader_names, savings, values
-from asyncsearch.report.tree.svg import CARD, FAINT, GRID, INK, Axis, Drawing, dot, line, text
+from asyncsearch.report.tree.sentences import (
+    branched_text,
+    ends_text,
+    nothing_shared,
+    outcome_text,
+    reader_names,
+    savings,
+    values,
+)
+from asyncsearch.report.tree.svg import Axis, Drawing, dot, line, text
 from asyncsearch.report.tree.view import Interval, Kind, TreeNode, TreeView, TrialPath
 from asyncsearch.sequences.markup import escape
+from asyncsearch.sequences.notebook_svg import FAINT, GRID, INK, PAPER
 from asyncsearch.sequences.text_width import shortened, text_width
 from asyncsearch.trial import TrialState
 
 _COLOURS = {
-    Kind.SHARED: "#1a5ba6",
-    Kind.TRAINED: "#7fb5e8",
+    Kind.SHARED: "#2a6cb5",
+    Kind.TRAINED: "#64a6e6",
     Kind.ELSEWHERE: "#2b8a57",
     Kind.RUNNING: "#e8710a",
-    Kind.WAITING: "#c4cad1",
+    Kind.WAITING: "#aeb6bf",
+    Kind.CONTINUED: "#aeb6bf",
 }
 _RED = "#c92a2a"
 _WIDTH, _LEFT, _MARGIN = 900, 26, 20
 _LEGEND_TOP, _LEGEND_ROW = 64, 18
-_ENDS = {"may go on": INK, "ended": INK, "failed": _RED}
+_GOES_ON = "may go on"
+_ENDS = {_GOES_ON: INK, "ended": INK, "failed": _RED}
 _SIZE = 11
 _SYMBOL = 28
 """The width of a line in the legend, with the space after it."""
@@ -33,15 +45,20 @@ _HEIGHT = 900
 _TALLEST_LANE, _FLATTEST_LANE = 24.0, 1.5
 
 
-def draw(tree: TreeView, name: str, metric: str, mode: str) -> Drawing:
-    """Return the picture of a stage tree."""
-    return _Picture(tree, metric, _best(tree, mode)).drawing(name)
+def draw(tree: TreeView, name: str, metric: str, mode: str, best: TrialId | None = None) -> Drawing:
+    """Return the picture of a stage tree; ``best``: the best trial, if it is not the one with the best last value."""
+    picture = _Picture(tree, metric, _best(tree, mode, best))
+    alone = nothing_shared(tree)
+    return picture.words(name, alone) if alone else picture.drawing(name)
 
 
-def _best(tree: TreeView, mode: str) -> TrialPath | None:
+def _best(tree: TreeView, mode: str, best: TrialId | None) -> TrialPath | None:
+    if any(PARAMETER in path.params for path in tree.paths[:1]):
+        return None  # variants of an ablation study, which are to be compared
     sign = 1 if mode == "min" else -1
     ranked = [p for p in tree.paths if p.value is not None and p.state is not TrialState.FAILED]
-    return min(ranked, key=lambda path: (sign * (path.value or 0.0), path.trial), default=None)
+    chosen = [path for path in ranked if path.trial == best] or ranked
+    return min(chosen, key=lambda path: (sign * (path.value or 0.0), path.trial), default=None)
 
 
 class _Picture:
@@ -52,17 +69,27 @@ class _Picture:
         self._layout = Layout(tree)
         self._lane = min(max(_HEIGHT / max(1, self._layout.size), _FLATTEST_LANE), _TALLEST_LANE)
         self._legend = _legend_places(tree)
-        self._top = _LEGEND_TOP + _LEGEND_ROW * (1 + max(row for _, row, _ in self._legend)) + 10
+        self._top = _LEGEND_TOP + _LEGEND_ROW * (1 + max((row for _, row, _ in self._legend), default=0)) + 10
         self._bottom = self._top + self._lane * max(1, self._layout.size)
         self._is_labelled = self._lane >= 11
         self._x = Axis(0, tree.horizon, _LEFT, _WIDTH - (190 if self._is_labelled else 140))
         self._right = float(_WIDTH - _MARGIN)
         """Where the text that reaches furthest ends."""
 
-    def drawing(self, name: str) -> Drawing:
+    def words(self, name: str, alone: str) -> Drawing:
+        """Return a picture that says why there is no tree."""
+        title, shapes = self._heading(name)
+        first, _, second = alone.partition(": ")
+        shapes += [self._text(20, 72, f"{first}:", fill=FAINT), self._text(20, 88, second, fill=FAINT)]
+        return Drawing(title, math.ceil(self._right + _MARGIN), 104, shapes)
+
+    def _heading(self, name: str) -> tuple[str, list[str]]:
         title = f"{name}: what is trained, and for whom"
         heading = shortened(name, 0.6 * _WIDTH, 15, is_bold=True) + title.removeprefix(name)
-        shapes = [self._text(20, 26, heading, size=15, weight=600), self._text(20, 46, savings(self._tree))]
+        return title, [self._text(20, 26, heading, size=15, weight=600), self._text(20, 46, savings(self._tree))]
+
+    def drawing(self, name: str) -> Drawing:
+        title, shapes = self._heading(name)
         shapes += [*self._legend_shapes(), *self._time()]
         drawn: list[tuple[int, str]] = []
         for key, node in self._tree.nodes.items():
@@ -99,7 +126,7 @@ class _Picture:
                 yield line([(x, y), (x + 22, y)], _COLOURS[entry], width=5.0 if entry is Kind.SHARED else 2.5)
                 yield self._text(x + _SYMBOL, y + 4, entry.value, fill=FAINT)
             else:
-                yield dot(x + 4, y, _ENDS[entry], entry, is_hollow=entry == "may go on")
+                yield dot(x + 4, y, _ENDS[entry], entry, is_hollow=entry == _GOES_ON)
                 yield self._text(x + 12, y + 4, entry, fill=FAINT)
 
     def _time(self) -> Iterator[str]:
@@ -165,7 +192,7 @@ class _Picture:
         for end, paths in paths_at.items():
             has_best = any(path is self._best for path in paths)
             colour = _RED if any(path.state is TrialState.FAILED for path in paths) else INK
-            may_continue = not all(path.state.is_finished for path in paths)
+            may_continue = any(path.may_go_on for path in paths)
             if has_best or self._lane >= 6 or not may_continue:
                 tip = ends_text(paths, self._metric)
                 yield dot(self._x(end), y, colour, tip, radius=4 if has_best else radius, is_hollow=may_continue)
@@ -186,9 +213,12 @@ class _Picture:
 
 
 def _legend_places(tree: TreeView) -> list[tuple[Kind | str, int, float]]:
-    """Return (entry, row, x) of each entry of the legend, in rows that are as wide as the picture."""
-    entries: list[Kind | str] = [Kind.SHARED, Kind.TRAINED, Kind.RUNNING, Kind.WAITING]
-    entries += [*([Kind.ELSEWHERE] if tree.elsewhere else []), *_ENDS]
+    """Return (entry, row, x) of what the picture has, in rows that are as wide as the picture."""
+    kinds = {interval.kind for node in tree.nodes.values() for interval in node.intervals}
+    ends = {
+        "failed" if path.state is TrialState.FAILED else _GOES_ON if path.may_go_on else "ended" for path in tree.paths
+    }
+    entries: list[Kind | str] = [*(kind for kind in _COLOURS if kind in kinds), *(end for end in _ENDS if end in ends)]
     row, x, places = 0, 20.0, list[tuple[Kind | str, int, float]]()
     for entry in entries:
         width = text_width(entry.value, _SIZE) + _SYMBOL if isinstance(entry, Kind) else text_width(entry, _SIZE) + 12
@@ -201,4 +231,4 @@ def _legend_places(tree: TreeView) -> list[tuple[Kind | str, int, float]]:
 
 def _haloed(label: str) -> str:
     """Return a text with a halo, which stays readable on top of lines."""
-    return label.replace("<text ", f"<text stroke='{CARD}' stroke-width='3' paint-order='stroke' ", 1)
+    return label.replace("<text ", f"<text stroke='{PAPER}' stroke-width='3' paint-order='stroke' ", 1)

@@ -26,8 +26,13 @@ def forget_beyond(node: TreeNode, stop: int) -> None:
         node.elsewhere = kept
 
 
-def intervals(node: TreeNode, exits: list[tuple[int, TrialId]], busy: list[tuple[int, int]]) -> Iterator[Interval]:
-    """Yield the intervals of a node in order, from where trials leave it and the parts that workers are training."""
+def intervals(
+    node: TreeNode, exits: list[tuple[int, TrialId]], busy: list[tuple[int, int]], left: Kind = Kind.WAITING
+) -> Iterator[Interval]:
+    """Yield the intervals of a node in order, from where trials leave it and the parts that workers are training.
+
+    ``left``: what is left to train.
+    """
     cuts = {stop for stop, _ in exits} | {node.start, node.done}
     cuts |= {cut for interval in [*busy, *node.elsewhere] for cut in interval}
     ordered = sorted(cut for cut in cuts if cut >= node.start)
@@ -48,6 +53,6 @@ def intervals(node: TreeNode, exits: list[tuple[int, TrialId]], busy: list[tuple
         elif stop <= node.done:
             kind = Kind.SHARED if count > 1 else Kind.TRAINED
         else:
-            kind = Kind.WAITING
+            kind = left
         found.append(Interval(start, stop, kind, count, tuple(named)))
     return reversed(found)

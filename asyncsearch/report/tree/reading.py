@@ -14,7 +14,7 @@ from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
 from asyncsearch.nonfinite import finite
 from asyncsearch.report.tree.intervals import forget_beyond, intervals, without
-from asyncsearch.report.tree.view import TreeNode, TreeView, TrialPath
+from asyncsearch.report.tree.view import Kind, TreeNode, TreeView, TrialPath
 from asyncsearch.trial import UNBOUNDED, TrialState, horizon_of
 from asyncsearch.work import Stage
 
@@ -128,8 +128,11 @@ class TreeReader:
                 return min(done, path.end)
         return 0
 
-    def tree(self) -> TreeView:
-        """Return the tree as it is now; no more records can be added afterwards."""
+    def tree(self, *, is_running: bool = True) -> TreeView:
+        """Return the tree as it is now; no more records can be added afterwards.
+
+        ``is_running``: whether a run is in progress; else what workers had begun is to be continued.
+        """
         paths = list(self._paths.values())
         for key, node in self._nodes.items():
             found = ((at, finite(metrics.get(self._metric))) for at, metrics in self._projection.reports(key))
@@ -148,9 +151,9 @@ class TreeReader:
             self._leave(path, exits)
         for key, node in self._nodes.items():
             forget_beyond(node, max([stop for stop, _ in exits[key]], default=node.start))
-        busy = self._busy(horizon)
+        busy, left = (self._busy(horizon), Kind.WAITING) if is_running else ({}, Kind.CONTINUED)
         for key, node in self._nodes.items():
-            node.intervals = list(intervals(node, exits[key], busy.get(key, [])))
+            node.intervals = list(intervals(node, exits[key], busy.get(key, []), left))
         for node in self._nodes.values():
             node.children = [key for key in node.children if self._nodes[key].intervals]
         nodes = {key: node for key, node in self._nodes.items() if node.intervals}
@@ -185,9 +188,9 @@ class TreeReader:
         return busy
 
 
-def read_tree(records: Iterable[Record], metric: str) -> TreeView:
-    """Return the stage tree of a whole journal."""
+def read_tree(records: Iterable[Record], metric: str, *, is_running: bool = True) -> TreeView:
+    """Return the stage tree of a whole journal; ``is_running``: whether a run is in progress."""
     reader = TreeReader(metric)
     for record in records:
         reader.add(record)
-    return reader.tree()
+    return reader.tree(is_running=is_running)

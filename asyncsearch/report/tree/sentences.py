@@ -14,6 +14,7 @@ from asyncsearch.sequences.flat_params import flat, scalar
 from asyncsearch.sequences.flat_params import params as as_words
 
 _LONGEST = 400
+_MOST_ALONE = 12
 
 
 def savings(tree: TreeView) -> str:
@@ -32,6 +33,16 @@ def savings(tree: TreeView) -> str:
     # Below one, units were trained again: a study without sharing, or one that lost training.
     gain = f": each unit serves {served:.2f} {noun}" if served >= 0.995 else ""
     return f"{head}, {tree.trained:,} trained{taken}{so_far}{gain}"
+
+
+def nothing_shared(tree: TreeView) -> str:
+    """Return why there is no tree to look at, if there is none: many trials, none of which shares training; else ""."""
+    if tree.is_shared or len(tree.paths) <= _MOST_ALONE:
+        return ""
+    return (
+        "No two of these trials have a beginning in common, so each trains alone: there is no tree to draw. "
+        "plot_history(study) and plot_rungs(study) show them."
+    )
 
 
 def reader_names(interval: Interval) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from asyncsearch.errors import UsageError
 from asyncsearch.sequences.markup import escape
+from asyncsearch.sequences.notebook_svg import INK, PAPER
 
-INK, FAINT, GRID, CARD = "#24292f", "#6e7781", "#e4e7eb", "#ffffff"
 _FONT = "font-family='system-ui,-apple-system,Segoe UI,sans-serif'"
 
 
@@ -25,7 +25,7 @@ class Drawing:
         self.svg = (
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}' "
             f"role='img' {_FONT}><title>{escape(title)}</title>"
-            f"<rect width='{width}' height='{height}' rx='6' fill='{CARD}'/>"
+            f"<rect width='{width}' height='{height}' rx='6' fill='{PAPER}'/>"
             f"{''.join(shapes)}</svg>"
         )
 
@@ -84,5 +84,5 @@ def line(points: Sequence[tuple[float, float]], colour: str, *, width: float = 1
 
 def dot(x: float, y: float, colour: str, tip: str, *, radius: float = 3.0, is_hollow: bool = False) -> str:
     """Return a point with a tool tip."""
-    fill = f"fill='{CARD}' stroke='{colour}'" if is_hollow else f"fill='{colour}' fill-opacity='0.75'"
+    fill = f"fill='{PAPER}' stroke='{colour}'" if is_hollow else f"fill='{colour}' fill-opacity='0.75'"
     return f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius}' {fill}><title>{escape(tip)}</title></circle>"

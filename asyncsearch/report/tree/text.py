@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.report.formatting import cut, many
-from asyncsearch.report.tree.sentences import branched_text, reader_names, savings, values, varying
+from asyncsearch.report.tree.sentences import branched_text, nothing_shared, reader_names, savings, values, varying
 from asyncsearch.report.tree.view import Kind, TreeNode, TreeView
 
 WIDTH = 100
@@ -16,6 +17,8 @@ _TRAINED = (Kind.SHARED, Kind.TRAINED)
 
 def text_tree(tree: TreeView, lines: int = 30) -> str:
     """Return the nodes that most trials read, as an indented tree of about ``lines`` lines."""
+    if alone := nothing_shared(tree):
+        return f"{savings(tree)}\n{textwrap.fill(alone, WIDTH)}"
     # Sorting is stable, and a parent comes before its children and has no fewer readers than they have.
     ranked = sorted(tree.nodes, key=lambda key: -tree.nodes[key].intervals[0].count)
     return "\n".join([savings(tree), *_lines(tree, set(ranked[:lines]))])

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from asyncsearch.errors import NoTrialsError
+from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.report.tree.drawing import draw
 from asyncsearch.report.tree.reading import read_tree
@@ -20,22 +21,26 @@ from asyncsearch.report.tree.sentences import savings
 from asyncsearch.report.tree.svg import Drawing
 from asyncsearch.report.tree.text import text_tree
 from asyncsearch.report.tree.view import TreeView
+from asyncsearch.sequences.notebook_svg import notebook_html
 from asyncsearch.trial import TrialState
+
+_OVER = {state.words for state in TrialState if state.is_finished}
+"""The words for trials that train no further."""
 
 
 class Tree:
     """What is trained, and for which trials: notebooks show it, ``print`` prints it, ``save`` writes the picture."""
 
-    def __init__(self, stages: TreeView, name: str, metric: str, mode: str) -> None:
+    def __init__(self, stages: TreeView, name: str, metric: str, mode: str, best: TrialId | None = None) -> None:
         self.stages = stages
         """The tree as a value."""
         self.summary = savings(stages)
         """Units requested, units trained, and how many trials a unit serves, in words."""
-        self._name, self._metric, self._mode = name, metric, mode
+        self._name, self._metric, self._mode, self._best = name, metric, mode, best
 
     @cached_property
     def _drawing(self) -> Drawing:
-        return draw(self.stages, self._name, self._metric, self._mode)
+        return draw(self.stages, self._name, self._metric, self._mode, self._best)
 
     @property
     def svg(self) -> str:
@@ -52,7 +57,7 @@ class Tree:
 
     def _repr_html_(self) -> str:
         # As HTML: notebooks show a bare SVG as an image, which has no tool tips.
-        return f'<div style="overflow-x:auto">{self.svg}</div>'
+        return notebook_html(self.svg)
 
     def __str__(self) -> str:
         return text_tree(self.stages)
@@ -68,15 +73,20 @@ def tree(
     metric: str,
     mode: str,
     words: Callable[[TrialState], str] = lambda state: state.words,
+    is_running: bool = True,
+    best: TrialId | None = None,
 ) -> Tree:
     """Return the stage tree of a journal; ``words`` gives what people call a state.
+
+    ``is_running``: whether a run is in progress. ``best``: the best trial; None: the one with the best last value.
 
     Raises:
         NoTrialsError: there is no trial yet.
     """
-    stages = read_tree(records, metric)
+    stages = read_tree(records, metric, is_running=is_running)
     if not stages.paths:
         raise NoTrialsError(f"{name!r} has no trial yet, so there is no tree to show.")
     for path in stages.paths:
         path.words = words(path.state)
-    return Tree(stages, name, metric, mode)
+        path.may_go_on = not path.state.is_finished and path.words not in _OVER
+    return Tree(stages, name, metric, mode, best)

@@ -21,6 +21,8 @@ class Kind(enum.Enum):
     ELSEWHERE = "trained by another study"
     RUNNING = "running"
     WAITING = "waiting"
+    CONTINUED = "to be continued"
+    """Left to train, and no run does it now."""
 
 
 class TrialPath(msgspec.Struct):
@@ -34,6 +36,8 @@ class TrialPath(msgspec.Struct):
     state: TrialState = TrialState.WAITING
     words: str = ""
     """Its state as people read it."""
+    may_go_on: bool = True
+    """Whether it may train further, as people read it: a search that is over promotes no paused trial."""
     reached: int = 0
     value: float | None = None
     """The last finite value of the metric at or before ``reached``."""
@@ -89,3 +93,9 @@ class TreeView(msgspec.Struct, frozen=True):
     """Units that the trials have reached, added up over all trials."""
     horizon: int
     """The resource where the tree ends, at least 1."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a trial trains on from what another one has trained, here or in another study."""
+        kinds = [(interval.count, interval.kind) for node in self.nodes.values() for interval in node.intervals]
+        return any(count > 1 or kind is Kind.ELSEWHERE for count, kind in kinds)

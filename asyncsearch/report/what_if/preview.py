@@ -131,7 +131,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
             return [f"about {duration(self.seconds)} on {on}, at {self.cost.unit_s:.3g} s a unit{where}"]
         if self.expected is not None:
             least = 0 if self.scaled else self.longest or 0
-            return [f"on {on} it takes as long as {max(self.expected.wall_s, least):,.0f} units on one"]
+            return [f"{on}: {_faster(self.expected.trained, max(self.expected.wall_s, least), self.parallelism)}"]
         return []
 
     def _packs(self) -> list[str]:
@@ -153,6 +153,12 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     def _without(self) -> str:
         wall_s = 0.0 if self.alone is None else self.alone.wall_s
         return f"{wall_s:,.0f} units of one worker" if self.cost is None else duration(wall_s)
+
+
+def _faster(units: int, wall_s: float, workers: int) -> str:
+    """Return how much faster than one worker, which takes a second a unit, workers are."""
+    factor = min(units / wall_s, workers) if wall_s > 0 else 1.0
+    return "as fast as one worker" if factor < 1.05 else f"about {factor:.1f} times faster than one worker"
 
 
 def preview(

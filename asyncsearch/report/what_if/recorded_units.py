@@ -213,19 +213,30 @@ def _leases(records: Iterable[Record], group: Grouping) -> tuple[list[_Lease], d
 
 
 def _gang_curve(leases: Sequence[_Lease]) -> dict[int, float]:
-    """Return how many times as fast as the fewest workers more of them trained, by the median of the structures."""
-    taken: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Return how many times as fast as the fewest workers more of them trained: by the median of the trials.
+
+    A trial is compared with itself: which trials get more workers depends on what they are, and so does a unit's cost.
+    """
+    taken: dict[TrialId, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for lease in leases:
         for one in lease.rounds:
             if one.is_pure and len(one.lanes) == 1 and one.ended_s > one.began_s:
-                taken[next(iter(one.structures()))][lease.size].append((one.ended_s - one.began_s) / one.units)
+                trial = next(iter(one.lanes.values())).trial
+                taken[trial][lease.size].append((one.ended_s - one.began_s) / one.units)
     base = min((size for sizes in taken.values() for size in sizes), default=1)
-    ratios: dict[int, list[float]] = defaultdict(list)
-    for sizes in taken.values():
-        for size, seconds in sizes.items() if base in sizes else ():
-            ratios[size].append(statistics.median(sizes[base]) / statistics.median(seconds))
-    curve = {size: statistics.median(found) for size, found in sorted(ratios.items())}
+    own = [{size: statistics.median(seconds) for size, seconds in sizes.items()} for sizes in taken.values()]
+    curve = {base: 1.0}
+    for size in sorted({size for sizes in own for size in sizes} - {base}):
+        found = [_speedup(sizes, size, curve) for sizes in own if size in sizes]
+        if known := [speedup for speedup in found if speedup is not None]:
+            curve[size] = statistics.median(known)
     return curve if len(curve) > 1 else {}
+
+
+def _speedup(sizes: Mapping[int, float], size: int, curve: Mapping[int, float]) -> float | None:
+    """Return how many times as fast a trial trained as on the fewest; None: it trained on no others that show it."""
+    fewer = min((other for other in sizes if other in curve), default=None)
+    return None if fewer is None else curve[fewer] * sizes[fewer] / sizes[size]
 
 
 def _note_report(

@@ -140,7 +140,7 @@ class Reported(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., resource: _Optional[int] = ..., metrics: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ...) -> None: ...
 
 class TrainingEnded(_message.Message):
-    __slots__ = ("lease", "lane", "outcome", "resource", "checkpoint_resource", "error", "error_kind")
+    __slots__ = ("lease", "lane", "outcome", "resource", "checkpoint_resource", "error", "error_kind", "unreported")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -148,6 +148,7 @@ class TrainingEnded(_message.Message):
     CHECKPOINT_RESOURCE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     ERROR_KIND_FIELD_NUMBER: _ClassVar[int]
+    UNREPORTED_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     lane: int
     outcome: Outcome
@@ -155,7 +156,8 @@ class TrainingEnded(_message.Message):
     checkpoint_resource: int
     error: str
     error_kind: str
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., resource: _Optional[int] = ..., checkpoint_resource: _Optional[int] = ..., error: _Optional[str] = ..., error_kind: _Optional[str] = ...) -> None: ...
+    unreported: _containers.RepeatedCompositeFieldContainer[Metric]
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., resource: _Optional[int] = ..., checkpoint_resource: _Optional[int] = ..., error: _Optional[str] = ..., error_kind: _Optional[str] = ..., unreported: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ...) -> None: ...
 
 class PackSeconds(_message.Message):
     __slots__ = ("lanes", "seconds")
@@ -177,35 +179,21 @@ class PackMemory(_message.Message):
     limited_by: str
     def __init__(self, one: _Optional[int] = ..., each: _Optional[int] = ..., limit: _Optional[int] = ..., limited_by: _Optional[str] = ...) -> None: ...
 
-class PackCompiled(_message.Message):
-    __slots__ = ("lanes", "eager_s", "compiled_s", "cost_s")
-    LANES_FIELD_NUMBER: _ClassVar[int]
-    EAGER_S_FIELD_NUMBER: _ClassVar[int]
-    COMPILED_S_FIELD_NUMBER: _ClassVar[int]
-    COST_S_FIELD_NUMBER: _ClassVar[int]
-    lanes: int
-    eager_s: float
-    compiled_s: float
-    cost_s: float
-    def __init__(self, lanes: _Optional[int] = ..., eager_s: _Optional[float] = ..., compiled_s: _Optional[float] = ..., cost_s: _Optional[float] = ...) -> None: ...
-
 class PackMeasured(_message.Message):
-    __slots__ = ("lease", "seconds", "device", "refusal", "memory", "compiled", "in_turn")
+    __slots__ = ("lease", "seconds", "device", "refusal", "memory", "in_turn")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
-    COMPILED_FIELD_NUMBER: _ClassVar[int]
     IN_TURN_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     seconds: _containers.RepeatedCompositeFieldContainer[PackSeconds]
     device: str
     refusal: str
     memory: PackMemory
-    compiled: PackCompiled
     in_turn: str
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ..., memory: _Optional[_Union[PackMemory, _Mapping]] = ..., compiled: _Optional[_Union[PackCompiled, _Mapping]] = ..., in_turn: _Optional[str] = ...) -> None: ...
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ..., memory: _Optional[_Union[PackMemory, _Mapping]] = ..., in_turn: _Optional[str] = ...) -> None: ...
 
 class VolumeMeasured(_message.Message):
     __slots__ = ("lease", "steps", "gradient_bytes", "device")
@@ -340,20 +328,18 @@ class GangMember(_message.Message):
     def __init__(self, worker: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("lease", "lanes", "measured", "is_open", "gang", "units_to_come")
+    __slots__ = ("lease", "lanes", "measured", "is_open", "gang")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
     IS_OPEN_FIELD_NUMBER: _ClassVar[int]
     GANG_FIELD_NUMBER: _ClassVar[int]
-    UNITS_TO_COME_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     lanes: _containers.RepeatedCompositeFieldContainer[Lane]
     measured: _containers.RepeatedScalarFieldContainer[int]
     is_open: bool
     gang: _containers.RepeatedCompositeFieldContainer[GangMember]
-    units_to_come: int
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., measured: _Optional[_Iterable[int]] = ..., is_open: bool = ..., gang: _Optional[_Iterable[_Union[GangMember, _Mapping]]] = ..., units_to_come: _Optional[int] = ...) -> None: ...
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., measured: _Optional[_Iterable[int]] = ..., is_open: bool = ..., gang: _Optional[_Iterable[_Union[GangMember, _Mapping]]] = ...) -> None: ...
 
 class AddLane(_message.Message):
     __slots__ = ("lease", "lane", "added")

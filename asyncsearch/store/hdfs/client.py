@@ -2,8 +2,9 @@
 
 hdfs-native's client owns threads, and its destructor waits for them. A forked child has the client and not its threads:
 a destructor that ran there would wait for ever, so that starting Spark, ``multiprocessing`` and a DataLoader's workers
-would hang. Therefore every client, and in a child every open file too, gets a reference that nobody gives back, and a
-child makes clients of its own.
+would hang. Therefore every client, and in a child every open file too, gets a reference that nobody gives back. A child
+cannot make clients of its own either: all of a process use the connections to DataNodes that any has left open, and
+those of the parent answer nobody in the child.
 """
 
 from __future__ import annotations
@@ -33,8 +34,16 @@ class _Clients:
         self._guard = threading.Lock()
         self._clients: dict[Address, Any] = {}
         self._files: dict[int, Any] = {}
+        self._is_childs = False
+        """Whether the parent of this process had clients when it forked it."""
 
     def of(self, address: Address) -> Any:
+        if self._is_childs:
+            raise StoreError(
+                f"{address.url!r} cannot be used in a process that was forked from one that used HDFS: hdfs-native "
+                'does not survive a fork. Start it by "spawn", as in multiprocessing.get_context("spawn"), or use the '
+                "store in the process that it was forked from."
+            )
         with self._guard:
             client = self._clients.get(address)
             if client is None:
@@ -52,7 +61,9 @@ class _Clients:
         """Forget in a forked child what it has inherited, and destroy nothing of it."""
         for file in self._files.values():
             _keep_for_ever(file)
+        is_childs = self._is_childs or bool(self._clients)
         self.__init__()  # type: ignore[misc]  # another thread of the parent may hold the old lock
+        self._is_childs = is_childs
 
 
 _mine = _Clients()

@@ -16,7 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.errors import CheckpointError, StoreError
+from asyncsearch.errors import BeingWrittenError, CheckpointError, StoreError
+from asyncsearch.files.contents import Content, new_digest
+from asyncsearch.files.plain import open_to_read
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.hdfs.addresses import Address, address_of, hadoop_settings
 from asyncsearch.store.hdfs.bounded import Bounded, call
@@ -24,7 +26,6 @@ from asyncsearch.store.hdfs.client import client_of
 from asyncsearch.store.hdfs.hadoop_files import HadoopFiles
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.hdfs.reading import read_ahead
-from asyncsearch.store.manifest import Content, new_digest
 
 _RECOVERY_S = 120.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
@@ -67,6 +68,14 @@ class HdfsFiles(HadoopFiles):
             except FileNotFoundError:
                 return False
 
+    def is_folder(self, name: str) -> bool:
+        """Return whether there is a folder of this name."""
+        with self.explained("look at", name):
+            try:
+                return bool(self.client.get_file_info(self.path(name)).isdir)
+            except FileNotFoundError:
+                return False
+
     def size(self, name: str) -> int | None:
         """Return the length of a file that the NameNode knows, or None if there is none."""
         with self.explained("look at", name):
@@ -87,6 +96,27 @@ class HdfsFiles(HadoopFiles):
         """Yield what can be read of a file, in blocks; see ``size`` for what there should be."""
         with self.explained("read", name):
             yield from read_ahead(self.client.read(self.path(name)))
+
+    def read_part(self, name: str, start: int, end: int | None) -> bytes | None:
+        """Return what a file has from byte ``start`` to before ``end``, as a slice does; None: there is none.
+
+        Raises:
+            BeingWrittenError: it is open for writing, or its writer has died.
+        """
+        with self.explained("read", name):
+            try:
+                reader = Bounded(self.client.read(self.path(name)))
+            except FileNotFoundError:
+                return None
+            size_bytes = int(reader.file_length())
+            first, stop, _ = slice(start, end).indices(size_bytes)
+            if first < stop:
+                return bytes(reader.read_range(first, stop - first))
+        if size_bytes < (self.size(name) or 0):
+            raise BeingWrittenError(
+                f"{f'{self.shown}/{name}'!r} is being written, or its driver has died: HDFS shows it once it is closed."
+            )
+        return b""
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically: a reader sees the old content or the new."""
@@ -133,6 +163,11 @@ class HdfsFiles(HadoopFiles):
                 time.sleep(pause_s)  # HDFS tells nobody when it is done
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
+    def begin_to_close(self, name: str) -> None:
+        """Ask HDFS to close a file that could not be closed, and do not wait for it; no error."""
+        with contextlib.suppress(Exception):
+            self._is_closed(name)
+
     def upload(self, local: Path, name: str) -> Content:
         """Copy a local file here, hashed meanwhile, and return what was copied."""
         if ":" in name:
@@ -140,7 +175,7 @@ class HdfsFiles(HadoopFiles):
                 f"The file {name.rpartition('/')[2]!r} of a checkpoint cannot be on HDFS, which takes no ':' in names."
                 " Let save() give it another name."
             )
-        with self.explained("upload", name), open(local, "rb") as source:
+        with self.explained("upload", name), open_to_read(local) as source:
             return self._created(self.path(name), overwrite=True).copy_and_close(source)
 
     def download(self, name: str, local: Path) -> Content | None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
-from asyncsearch.errors import ContentAwayError, StoreError
+from asyncsearch.errors import ContentAwayError, StoreAwayError, StoreError
 from asyncsearch.store.disk import next_step
 from asyncsearch.store.hdfs import hdfs_errors
 from asyncsearch.store.hdfs.addresses import parse
@@ -49,7 +49,8 @@ class HadoopFiles:
             where = f"{self.shown}/{name}".rstrip("/")
             _log.debug("Cannot %s %r: %s", doing, where, error)
             # Not `from error`: Java's stack trace would be shown.
-            kind = ContentAwayError if meaning == hdfs_errors.NO_CONTENT else StoreError
+            kind = StoreAwayError if hdfs_errors.passes(meaning) else StoreError
+            kind = ContentAwayError if meaning == hdfs_errors.NO_CONTENT else kind
             raise kind(f"Cannot {doing} {where!r}: {meaning}. {next_step(error, step)}.") from None
 
     def _named(self, error: Exception) -> Exception:

@@ -65,6 +65,9 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ("unexpected end of file", "the NameNode or a DataNode has closed the connection", _AWAY),
 )
 """What an answer contains -> what it means -> what to do."""
+_PASSING = re.compile(
+    "safe mode|no NameNode of the cluster is active|take a new file now|answer|transfer|closed the conn"
+)
 
 
 def explain(error: BaseException) -> tuple[str, str]:
@@ -74,6 +77,11 @@ def explain(error: BaseException) -> tuple[str, str]:
     if meaning:
         return meaning, step
     return text, "Check the address, the rights and the connection, then try again"
+
+
+def passes(meaning: str) -> bool:
+    """Return whether what an answer means passes by itself: servers are away, or not ready."""
+    return _PASSING.search(meaning) is not None
 
 
 def plain(error: BaseException) -> str:

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+from asyncsearch.files.contents import Content, new_digest
 from asyncsearch.store.hdfs import bounded, closing
 from asyncsearch.store.hdfs.bounded import Bounded, call
 from asyncsearch.store.hdfs.client import note_closed, note_open
-from asyncsearch.store.manifest import Content, new_digest
 
 _BLOCK = 1 << 20
 

@@ -8,7 +8,7 @@ Besides the guarantees of asyncsearch.store.far_store:
   drivers left open before it reads anything, which also keeps out a former driver that still runs. What is read is
   compared with the length that the NameNode gives: less is an error, never a shorter journal.
 * Who does not hold the lock reads the closed segments, and learns that the last one is being written.
-* A log is a folder of closed files; it grows every few seconds (see ``log_pieces``).
+* The logs of all trials are one open file of its driver, synced every few seconds, and closed as the journal is.
 * A checkpoint whose content no DataNode has is waited for; if that lasts while HDFS takes other files, it is damaged.
 """
 
@@ -23,19 +23,23 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.errors import BeingWrittenError, ContentAwayError, JournalDamagedError, StoreError
+from asyncsearch.files.contents import Content
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.far_store import FarStore, split_lines
+from asyncsearch.store.far_store import FarStore
 from asyncsearch.store.hdfs import log_pieces, publishing
 from asyncsearch.store.hdfs.absences import Absences
 from asyncsearch.store.hdfs.addresses import Address, parse
 from asyncsearch.store.hdfs.files import HdfsFiles
+from asyncsearch.store.hdfs.log import HdfsLog
 from asyncsearch.store.hdfs.segment import HdfsSegment, close_all, open_here
-from asyncsearch.store.manifest import Content
+from asyncsearch.store.split_lines import split_lines
 
 _UPLOADS = 8
 """Files of a checkpoint that are copied at a time: for a small one HDFS mostly waits."""
+_LEFT_OPEN = 5
+"""How many of the last segments of the logs may have been left open: the last, and some that could not be closed."""
 
 
 class HdfsStore(FarStore):
@@ -73,6 +77,8 @@ class HdfsStore(FarStore):
         with super().lock():
             for name in self.journal_segments():
                 self._remote.recover(f"journal/{name}")
+            for number in layout.log_segment_numbers(self._remote.list(layout.LOG_SEGMENTS))[-_LEFT_OPEN:]:
+                self._remote.recover(layout.log_segment(number))
             self._begun_s = None
             try:
                 yield
@@ -164,13 +170,21 @@ class HdfsStore(FarStore):
     def log_interval_s(self) -> float:
         return 5.0
 
-    def append_log(self, name: str, lines: Sequence[str]) -> None:
-        path = layout.log_file(name)
-        data = "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
-        with self._remote.guard(path):
-            if data:
-                log_pieces.append(self._remote, path, data)
+    @property
+    def log_open_s(self) -> float:
+        return 10.0
 
-    def read_log(self, name: str) -> Iterator[str]:
+    @property
+    def log_appends(self) -> bool:
+        return True
+
+    def begin_log(self, name: str) -> HdfsLog | None:
+        file = self._remote.open_new(layout.check_name(name))
+        return None if file is None else HdfsLog(self._remote, name, file)
+
+    def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None:
+        return self._remote.read_part(layout.check_name(name), start, end)
+
+    def _old_log(self, name: str) -> Iterator[str]:
         blocks = log_pieces.blocks(self._remote, layout.log_file(name))
         return (line.decode(errors="replace").removesuffix("\n") for line in split_lines(blocks))

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
+from asyncsearch.files.plain import read_file
 from asyncsearch.store import scratch
 from asyncsearch.store.hdfs import token_file
 from asyncsearch.store.hdfs.addresses import Address
@@ -110,7 +111,7 @@ def for_http() -> str | None:
 
 def _present() -> bytes | None:
     try:
-        return Path(os.environ[LOCATION]).read_bytes()
+        return read_file(os.environ[LOCATION])
     except (KeyError, OSError):
         return None
 

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from asyncsearch.errors import CheckpointError, StoreError
+from asyncsearch.files.contents import Content, new_digest
+from asyncsearch.files.plain import open_to_read
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.hdfs import tokens
 from asyncsearch.store.hdfs.addresses import gateways_of, hadoop_settings
 from asyncsearch.store.hdfs.hadoop_files import HadoopFiles
-from asyncsearch.store.manifest import Content, new_digest
 
 _BLOCK = 1 << 20
 _TIMEOUT_S = (10.0, 120.0)
@@ -74,6 +75,12 @@ class WebHdfsFiles(HadoopFiles):
             found = self._status(self.path(name))
             return found is not None and found["type"] == "FILE"
 
+    def is_folder(self, name: str) -> bool:
+        """Return whether there is a folder of this name."""
+        with self.explained("look at", name):
+            found = self._status(self.path(name))
+            return found is not None and found["type"] == "DIRECTORY"
+
     def size(self, name: str) -> int | None:
         """Return the length of a file that the NameNode knows, or None if there is none."""
         with self.explained("look at", name):
@@ -85,6 +92,24 @@ class WebHdfsFiles(HadoopFiles):
         with self.explained("read", name):
             try:
                 with self.client.read(self.path(name)) as file:
+                    return bytes(file.read())
+            except Exception as error:
+                if _is(error, "FileNotFoundException"):
+                    return None
+                raise
+
+    def read_part(self, name: str, start: int, end: int | None) -> bytes | None:
+        """Return what a file has from byte ``start`` to before ``end``, as a slice does; None: there is none."""
+        if start < 0 or end is None:
+            size_bytes = self.size(name)
+            if size_bytes is None:
+                return None
+            start, end, _ = slice(start, end).indices(size_bytes)
+            if start >= end:
+                return b""
+        with self.explained("read", name):
+            try:
+                with self.client.read(self.path(name), offset=start, length=end - start) as file:
                     return bytes(file.read())
             except Exception as error:
                 if _is(error, "FileNotFoundException"):
@@ -147,7 +172,7 @@ class WebHdfsFiles(HadoopFiles):
                 size_bytes += len(block)
                 yield block
 
-        with self.explained("upload", name), open(local, "rb") as file:
+        with self.explained("upload", name), open_to_read(local) as file:
             self.client.write(self.path(name), blocks(file), overwrite=True)
         return Content(size_bytes, digest.hexdigest())
 

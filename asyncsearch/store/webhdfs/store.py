@@ -40,10 +40,6 @@ class WebHdfsStore(AppendingStore):
         is_same = parse(url)[:2] == parse(self.url)[:2]  # a worker cannot find the address out again
         return WebHdfsStore(url, self._remote.known_gateways if is_same else "", lock_lease_s=self._lease_s)
 
-    @property
-    def log_interval_s(self) -> float:
-        return 5.0
-
     def read_segment(self, name: str) -> Iterator[bytes]:
         return self._compared(name, super().read_segment(name))
 

@@ -11,12 +11,13 @@ import tensorflow as tf
 
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH
 from asyncsearch.trainers.keras_packs.errors import NotStackedError
-from asyncsearch.trainers.keras_packs.graphs import as_tensors, drawing_in, kind_of, quiet_vectorizing
+from asyncsearch.trainers.keras_packs.graphs import as_tensors, drawing_in, drawing_nothing, kind_of, quiet_vectorizing
 from asyncsearch.trainers.keras_packs.late_seeds import has_default_evaluation, seed_now
 from asyncsearch.trainers.keras_packs.sample_lines import by_validation_data
 from asyncsearch.trainers.keras_packs.stacked import stacked
 from asyncsearch.trainers.keras_packs.structure import Structure
 from asyncsearch.trainers.keras_packs.together import by_structure
+from asyncsearch.trainers.keras_state import restored
 
 _traced: dict[Any, Any] = {}
 """(structure, metrics, kind of batch) -> traced evaluation; None: each is evaluated by itself."""
@@ -34,7 +35,14 @@ def evaluate_pack(trainers: Sequence[Any]) -> list[Mapping[str, Any]]:
                         found |= _together(group, structure)
     if len(found) < len(trainers):
         seed_now()
-    return [found[id(one)] if id(one) in found else one.evaluate() for one in trainers]
+    return [found[id(one)] if id(one) in found else _by_itself(one) for one in trainers]
+
+
+def _by_itself(trainer: Any) -> Mapping[str, Any]:
+    """Evaluate a trainer as it is alone: others have drawn since its unit."""
+    with trainer._own_generators():
+        metrics: Mapping[str, Any] = trainer.evaluate()
+    return metrics
 
 
 def _by_metrics(trainers: Sequence[Any]) -> list[list[Any]]:
@@ -85,14 +93,15 @@ def _evaluation(trainer: Any, structure: Structure, batch: tuple[Any, ...]) -> A
 class _Evaluation:
     def __init__(self, net: Any, batch: tuple[Any, ...]) -> None:
         # Makes the variables of the metrics, and tells their order: a traced function sorts them by name.
-        self._names = list(net.test_on_batch(*batch, return_dict=True))
+        with restored([*net.variables, *net.metrics_variables]):
+            self._names = list(net.test_on_batch(*batch, return_dict=True))
         net.reset_metrics()
         self.zeros = [variable.value.read_value() for variable in net.metrics_variables]
         """The variables of the metrics before the first batch."""
         specs = [tf.TensorSpec([None, *one.shape], one.dtype) for one in (*net.variables, *net.metrics_variables)]
         parts = [tf.TensorSpec(part.shape, part.dtype) for part in batch]
         step = tf.function(_traced_step(net), autograph=False)
-        with quiet_vectorizing():
+        with quiet_vectorizing(), drawing_nothing():
             self._function = step.get_concrete_function(*specs, *parts)
         if drawing_in(self._function.graph):
             raise NotStackedError("the evaluation draws from TensorFlow's own generator")

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from asyncsearch.trainers.keras_packs.errors import NotTogetherError
+from asyncsearch.trainers.keras_state import drawn_state
 
 _DRAWING = ("Random", "Rng", "TruncatedNormal", "Multinomial", "StatefulUniform", "StatefulStandardNormal")
 """How the names of operations begin that draw from a generator of TensorFlow."""
@@ -73,3 +74,19 @@ def kind_of(batch: tuple[Any, ...]) -> tuple[Any, ...]:
     A function for any size would add in another order, and which one was traced would depend on earlier batches.
     """
     return tuple((tuple(part.shape), part.dtype) for part in batch)
+
+
+@contextlib.contextmanager
+def drawing_nothing() -> Iterator[None]:
+    """Refuse what draws while it is traced: each member, and each unit, would have its own draws.
+
+    Raises:
+        NotTogetherError: something was drawn from Python's or numpy's generator.
+    """
+    before = drawn_state()
+    yield
+    if drawn_state() != before:
+        raise NotTogetherError(
+            "the model or the loss draws from the generator of Python or numpy, which a traced step holds for ever: "
+            "draw with a keras.random.SeedGenerator of the layer"
+        )

@@ -6,13 +6,17 @@ unit. The traced steps of a pack draw from none, and neither does an evaluation 
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from typing import Any
 
+from asyncsearch.trainers.keras_generators import captured, restore
 from asyncsearch.trainers.keras_packs.sample_lines import has_plain_data
+from asyncsearch.trainers.unit_errors import train_or_fail
 
 _DEFAULTS = ("evaluate", "_metrics", "_count", "_batch")
 """What is called for each trainer by itself where its class has one of its own."""
+_HOOKS = ("update", "save", "load", "learning_rate", "order")
 _put_off: list[tuple[weakref.ref[Any], int]] = []
 """Whose seed was put off in the last unit, and the seed: at most one."""
 
@@ -21,7 +25,7 @@ def seed_late(trainer: Any, number: int) -> None:
     """Seed the generators for the unit of a pack with this number, those of TensorFlow later where that is enough."""
     _put_off[:] = [(weakref.ref(trainer), trainer._seed_python("unit", number))]
     # Reading any other data, and an evaluation that is the user's own, may draw.
-    if not (has_plain_data(trainer) and has_default_evaluation(trainer)):
+    if not has_plain_data(trainer) or may_draw(trainer):
         seed_now()
 
 
@@ -36,11 +40,33 @@ def seed_now() -> None:
 def train_alone(trainer: Any) -> None:
     """Train a unit as without a pack, which seeds everything itself."""
     _put_off.clear()
-    trainer.train()
+    train_or_fail(trainer)
+
+
+def leave_seeded(trainer: Any, number: int) -> None:
+    """Let a trainer find the generators as its own unit leaves them, where that draws from none of them."""
+    before = captured(with_framework=False)
+    seed = trainer._seed_python("unit", number)
+    framework = seed if may_draw(trainer) else None
+    trainer._generators = dataclasses.replace(captured(with_framework=False), framework=framework)
+    restore(before, trainer)
+
+
+def may_draw(trainer: Any) -> bool:
+    """Return whether code of the user's own that runs beside the steps may draw from TensorFlow's generators."""
+    kind = type(trainer)
+    own = [name for name in (*_DEFAULTS, *_HOOKS) if not _is_ours(getattr(kind, name))]
+    is_known = isinstance(trainer.loss, str) or type(trainer.loss).__module__.startswith("keras.")
+    layers = trainer.net._flatten_layers()
+    return bool(own) or not is_known or not all(type(one).__module__.startswith("keras.") for one in layers)
+
+
+def _is_ours(method: Any) -> bool:
+    return bool(method.__module__.startswith("asyncsearch.trainers."))
 
 
 def has_default_evaluation(trainer: Any) -> bool:
     """Return whether ``evaluate`` is the trainer's own, which may be computed for all members at once."""
     kind = type(trainer)
-    own = [name for name in _DEFAULTS if not getattr(kind, name).__module__.startswith("asyncsearch.trainers.")]
+    own = [name for name in _DEFAULTS if not _is_ours(getattr(kind, name))]
     return not own and not trainer.run_eagerly

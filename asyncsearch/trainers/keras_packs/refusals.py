@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from asyncsearch.trainers.keras_packs.structure import CALLED_ALONE
 from asyncsearch.trainers.keras_packs.user_lines import place_of
 
 _OWN_METHODS = ("train", "_train_batch", "_fetched", "_batch", "_follow", "_put", "_build", "_compile")
@@ -25,6 +26,12 @@ def why_not_together(trainers: Sequence[Any]) -> str | None:
             return f"{kind.__name__}.{name} ({where}) is its own, and a pack has one of its own: put it into the model"
     if first.run_eagerly:
         return f"run_eagerly=True of {kind.__name__} traces nothing: leave it out"
+    for trainer in trainers:
+        for name in CALLED_ALONE:
+            method = vars(trainer.net).get(name) or getattr(type(trainer.net), name)
+            if not method.__module__.startswith("keras."):
+                where = f"{type(trainer.net).__name__}.{name} ({place_of(method)})"
+                return f"{where} is its own, and a pack does not call it: put it into layers, or into train_step"
     return _shared(trainers)
 
 

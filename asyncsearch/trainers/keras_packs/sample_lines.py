@@ -17,11 +17,11 @@ from asyncsearch.trainers.sample_lines import grouped, order_of, places_of
 def sample_lines(trainers: Sequence[Any]) -> list[list[Any]]:
     """Return trainers in groups; those of one group have the same batches in their next unit.
 
-    Equal data of several trainers become one object, so they are compared once only.
+    Data are compared in each unit, since a trainer may change its own in place.
     """
-    _unify(trainers, "_train_data")
+    numbers = _numbered(trainers, "_train_data")
     # The seed counts in any case: reading a sample may draw from generators that are seeded by it.
-    return grouped(trainers, lambda one: (id(one._train_data), one.trial.seed, order_of(one), places_of(one)))
+    return grouped(trainers, lambda one: (numbers[id(one)], one.trial.seed, order_of(one), places_of(one)))
 
 
 def in_step(lines: Sequence[list[Any]]) -> list[list[list[Any]]]:
@@ -50,20 +50,21 @@ def _is_numbers(part: Any) -> bool:
 
 
 def by_validation_data(trainers: Sequence[Any]) -> list[list[Any]]:
-    """Return trainers in groups; those of one group have one object as validation data."""
-    _unify(trainers, "_validation_data")
-    return grouped(trainers, lambda one: id(one._validation_data))
+    """Return trainers in groups; those of one group have equal validation data."""
+    numbers = _numbered(trainers, "_validation_data")
+    return grouped(trainers, lambda one: numbers[id(one)])
 
 
-def _unify(trainers: Sequence[Any], name: str) -> None:
+def _numbered(trainers: Sequence[Any], name: str) -> dict[int, int]:
+    """Return numbers by the ids of trainers, equal ones for equal data."""
     different: list[Any] = []
+    found: dict[int, int] = {}
     for trainer in trainers:
         data = getattr(trainer, name)
-        same = next((one for one in different if _is_equal(one, data)), None)
-        if same is None:
-            different.append(data)
-        else:
-            setattr(trainer, name, same)
+        number = next((number for number, one in enumerate(different) if _is_equal(one, data)), len(different))
+        different += [data] * (number == len(different))
+        found[id(trainer)] = number
+    return found
 
 
 def _is_equal(one: Any, other: Any) -> bool:

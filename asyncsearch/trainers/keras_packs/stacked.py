@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from asyncsearch.trainers.keras_clipping import scales
-from asyncsearch.trainers.keras_packs.errors import NotStackedError
-from asyncsearch.trainers.keras_packs.graphs import kind_of, quiet_vectorizing, require_own_state
+from asyncsearch.trainers.keras_packs.errors import NotStackedError, NotTogetherError
+from asyncsearch.trainers.keras_packs.graphs import drawing_nothing, kind_of, quiet_vectorizing, require_own_state
 from asyncsearch.trainers.keras_packs.line_batches import LineBatches, Tensors
 from asyncsearch.trainers.keras_packs.structure import Structure
 from asyncsearch.trainers.keras_packs.update_rules import RULES, number_names, numbers_of
@@ -104,9 +104,9 @@ class StackedMembers:
         parts = [tf.TensorSpec([*rows, *part.shape], part.dtype) for part in batch]
         step = tf.function(_TracedStep(self.trainers[0], self._rule, self._names, is_shared), autograph=False)
         try:
-            with quiet_vectorizing():
+            with quiet_vectorizing(), drawing_nothing():
                 concrete = step.get_concrete_function(*specs, numbers, *parts)
-        except tf.errors.ResourceExhaustedError:
+        except (tf.errors.ResourceExhaustedError, NotTogetherError):
             raise
         except Exception as error:  # whatever the model does that vectorized_map cannot
             words = str(error).strip().partition("\n")[0]

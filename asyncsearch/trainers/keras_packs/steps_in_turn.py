@@ -12,9 +12,10 @@ from typing import Any
 import tensorflow as tf
 
 from asyncsearch.trainers.keras_packs.errors import NotTogetherError
-from asyncsearch.trainers.keras_packs.graphs import kind_of, require_own_state
+from asyncsearch.trainers.keras_packs.graphs import drawing_nothing, kind_of, require_own_state
 from asyncsearch.trainers.keras_packs.line_batches import LineBatches
 from asyncsearch.trainers.keras_packs.user_lines import line_of
+from asyncsearch.trainers.unit_errors import fail, is_of_all
 
 
 class StepsInTurn:
@@ -37,9 +38,15 @@ class StepsInTurn:
 
     def step(self, batches: LineBatches) -> None:
         """Train each member by one step."""
-        for trainer in self.trainers:
+        for trainer in list(self.trainers):
             batch = batches.of(trainer)
-            _step_of(trainer, batch)(batch)
+            try:
+                _step_of(trainer, batch)(batch)
+            except Exception as error:  # of its model or its loss
+                if is_of_all(error):
+                    raise
+                fail(trainer, error)
+                self.trainers.remove(trainer)
 
     def end(self) -> None:
         """All state is in the members."""
@@ -52,8 +59,9 @@ def _step_of(trainer: Any, batch: tuple[Any, ...]) -> Any:
         net = trainer.net
         step = tf.function(net.train_step, autograph=False, jit_compile=net.jit_compile)
         try:
-            concrete = step.get_concrete_function(batch)
-        except tf.errors.ResourceExhaustedError:
+            with drawing_nothing():
+                concrete = step.get_concrete_function(batch)
+        except (tf.errors.ResourceExhaustedError, NotTogetherError):
             raise
         except Exception as error:
             words = str(error).strip().partition("\n")[0]

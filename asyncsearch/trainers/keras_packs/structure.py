@@ -15,11 +15,15 @@ from asyncsearch.trainers.keras_packs.errors import NotStackedError
 from asyncsearch.trainers.keras_packs.update_rules import RULES, number_names
 from asyncsearch.trainers.keras_packs.user_lines import place_of
 from asyncsearch.trainers.keras_packs.value_keys import key_of, without_names
+from asyncsearch.trainers.keras_values import CommonValues
 
 _OPTIMIZER_OPTIONS = ("clipnorm", "global_clipnorm", "clipvalue", "use_ema", "loss_scale_factor",
                       "gradient_accumulation_steps")  # fmt: skip
 _READ_OF_ANY = (np.ndarray, tf.Tensor, FunctionType, MethodType, functools.partial)
 """Attributes of Keras's own layers that their settings may not tell whole, such as an activation with a closure."""
+
+CALLED_ALONE = ("train_on_batch", "test_on_batch", "make_train_function", "make_test_function", "reset_metrics")
+"""Methods of a model that are called where it trains alone, and not in a pack."""
 
 Structure = tuple[Any, ...]
 _PARTS = (
@@ -28,6 +32,7 @@ _PARTS = (
     "the shapes of their weights differ",
     "their optimizers, options of these, or whether there is a clip_grad_norm, differ",
     "their losses, or what these read, differ",
+    "values that their layers or losses read differ",
 )
 """What it means that a part of two structures is not the same."""
 
@@ -46,7 +51,7 @@ def structure_of(trainer: Any) -> Structure:
     shapes = tuple(tuple((tuple(one.shape), one.dtype) for one in group) for group in variables)
     decayed = tuple(map(optimizer._use_weight_decay, net.trainable_variables))
     update = type(optimizer), rule.flags(), rule.slots(), number_names(optimizer), decayed, trainer._limit is not None
-    return type(trainer), _layer(net), shapes, update, key_of(trainer.loss)
+    return type(trainer), _layer(net), shapes, update, key_of(trainer.loss), CommonValues(trainer).key
 
 
 def difference_between(one: Structure, other: Structure) -> str:
@@ -56,8 +61,8 @@ def difference_between(one: Structure, other: Structure) -> str:
 
 def _require_known_step(trainer: Any) -> None:
     net = trainer.net
-    for name in ("train_step", "test_step", "compute_loss"):
-        method = getattr(type(net), name)
+    for name in ("train_step", "test_step", "compute_loss", "compute_metrics", "get_metrics_result", *CALLED_ALONE):
+        method = vars(net).get(name) or getattr(type(net), name)
         if not method.__module__.startswith("keras."):
             where = place_of(method)
             raise NotStackedError(

@@ -19,14 +19,16 @@ from typing import Any
 
 from asyncsearch.trainers.keras_packs.errors import NotStackedError, NotTogetherError
 from asyncsearch.trainers.keras_packs.graphs import as_tensors
-from asyncsearch.trainers.keras_packs.late_seeds import seed_late, train_alone
+from asyncsearch.trainers.keras_packs.late_seeds import leave_seeded, seed_late, train_alone
 from asyncsearch.trainers.keras_packs.line_batches import LineBatches
 from asyncsearch.trainers.keras_packs.refusals import why_not_together
-from asyncsearch.trainers.keras_packs.sample_lines import in_step, sample_lines
+from asyncsearch.trainers.keras_packs.sample_lines import has_plain_data, in_step, sample_lines
 from asyncsearch.trainers.keras_packs.stacked import StackedMembers
 from asyncsearch.trainers.keras_packs.steps_in_turn import StepsInTurn
 from asyncsearch.trainers.keras_packs.structure import Structure, difference_between, structure_of
+from asyncsearch.trainers.keras_values import HeldValues
 from asyncsearch.trainers.sample_order import batches
+from asyncsearch.trainers.unit_errors import fail, is_of_all
 
 _refused: dict[type, str] = {}
 """Trainer classes that were last trained one after another, with the reason."""
@@ -37,6 +39,9 @@ _printed: set[tuple[type, str]] = set()
 
 def train_pack(trainers: Sequence[Any]) -> None:
     """Train one unit of each trainer; each ends as after its own ``train``, within rounding."""
+    trainers = _settled(trainers)
+    if not trainers:
+        return
     kind = type(trainers[0])
     _refused[kind], _in_turn[kind] = why_not_together(trainers) or "", ""
     if _refused[kind]:
@@ -46,6 +51,21 @@ def train_pack(trainers: Sequence[Any]) -> None:
             _train_lines(lines)
         else:
             train_alone(lines[0][0])
+
+
+def _settled(trainers: Sequence[Any]) -> list[Any]:
+    """Let each trainer take in what its user's code has changed; return those that did not fail."""
+    found = []
+    for trainer in trainers:
+        try:
+            with trainer._own_generators():
+                trainer._settle()
+            found.append(trainer)
+        except Exception as error:
+            if is_of_all(error):
+                raise
+            fail(trainer, error)
+    return found
 
 
 def refusal_of(kind: type) -> str:
@@ -76,6 +96,10 @@ class _Unit:
         self._lines, self._trainers = lines, list(itertools.chain(*lines))
         self._batches = LineBatches(lines)
         self._runs: list[StackedMembers | StepsInTurn] = []
+        self._has_runs = False
+        self._steps = {id(trainer): trainer.steps for trainer in self._trainers}
+        self._failed: list[tuple[Any, int]] = []
+        """Those whose common step has failed, with the steps that they had made before this unit."""
 
     def train(self) -> None:
         first = self._trainers[0]
@@ -86,22 +110,38 @@ class _Unit:
             self._step((steps[0][0] - start) / unit)
         for run in self._runs:
             run.end()
+        is_drawn_from = not has_plain_data(first)
         for trainer in self._trainers:
             trainer.samples += unit
+            trainer._held = HeldValues(trainer)
+            if is_drawn_from:
+                trainer._keep_generators()  # of one line, whose data were read for all
+            else:
+                leave_seeded(trainer, trainer.samples // unit - 1)
+        for trainer, steps in self._failed:
+            trainer.samples, trainer.steps = trainer.samples - unit, steps
+            train_alone(trainer)
 
     def _step(self, fraction: float) -> None:
-        followed = [one for one in self._trainers if not self._runs or one.trial.has_sequences]
+        followed = [one for one in self._trainers if not self._has_runs or one.trial.has_sequences]
         for trainer in followed:
             trainer._follow(fraction)
-        if not self._runs:
-            self._runs = _runs_of(self._trainers, self._batches)
+        if not self._has_runs:
+            self._runs, self._has_runs = _runs_of(self._trainers, self._batches), True
         else:
             for run in self._runs:
                 for trainer in followed:
                     if any(trainer is one for one in run.trainers):
                         run.follow(trainer)
-        for run in self._runs:
-            run.step(self._batches)
+        for run in list(self._runs):
+            try:
+                run.step(self._batches)
+            except Exception as error:
+                if is_of_all(error) or isinstance(run, StepsInTurn):
+                    raise
+                # Of one of them: nothing of this unit is in their variables yet, and each trains it by itself.
+                self._runs.remove(run)
+                self._failed += [(trainer, self._steps[id(trainer)]) for trainer in run.trainers]
         for trainer in self._trainers:
             trainer.steps += 1
 

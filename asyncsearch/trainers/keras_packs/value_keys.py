@@ -16,24 +16,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from asyncsearch.trainers.keras_values import Itself
+
 _PLAIN = (int, float, str, bytes, type(None), type, CodeType, np.generic, np.dtype, tf.DType)
 _DEPTH = 3
 """Levels of objects and functions inside each other that are compared; a cycle of them would have no end."""
 _NAMES = frozenset({"name", "seed"})
 """Settings of a layer that do not tell how it computes."""
-
-
-class Itself:
-    """A value that is equal to itself alone; it is kept, since another one could get its address."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Itself) and other._value is self._value
-
-    def __hash__(self) -> int:
-        return id(self._value)
 
 
 def key_of(value: Any, depth: int = _DEPTH) -> Any:

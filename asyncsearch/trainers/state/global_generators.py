@@ -38,7 +38,7 @@ def shared() -> dict[str, GlobalGenerator]:
     tensorflow: Any = sys.modules.get("tensorflow")
     if tensorflow is not None and hasattr(tensorflow, "random"):
         found["tensorflow generator"] = GlobalGenerator(
-            _tensorflow_state, _set_tensorflow_state, tensorflow.random.set_seed
+            tensorflow_state, set_tensorflow_state, tensorflow.random.set_seed
         )
     return found
 
@@ -69,13 +69,15 @@ def _context() -> Any:
     return None if module is None else module.context()
 
 
-def _tensorflow_state() -> Any:
+def tensorflow_state() -> Any:
+    """Return TensorFlow's seed, and the state of the generator that seeds its operations."""
     context = _context()
     source = getattr(context, "_rng", None)
     return getattr(context, "_seed", None), None if source is None else source.getstate()
 
 
-def _set_tensorflow_state(state: Any) -> None:
+def set_tensorflow_state(state: Any) -> None:
+    """Set both."""
     context = _context()
     seed, source = state
     if seed is not None and getattr(context, "_seed", None) != seed:

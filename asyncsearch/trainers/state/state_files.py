@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from asyncsearch.errors import StoreError
+from asyncsearch.files.plain import read_file
 from asyncsearch.trainers.state.encoding import Decoder, Encoder
 
 _FILE: Final = "state.json"
@@ -46,7 +47,7 @@ def read_state(path: Path) -> tuple[dict[str, Any], Decoder]:
         StoreError: the checkpoint is of another kind, of a newer version, or damaged.
     """
     try:
-        found = json.loads((path / _FILE).read_text(encoding="utf-8"))
+        found = json.loads(read_file(path / _FILE))
     except (OSError, ValueError) as error:
         raise StoreError(
             f"{path} holds no state that trial.epochs(state=...) has saved: read it with the load= that fits the save= "
@@ -59,7 +60,7 @@ def read_state(path: Path) -> tuple[dict[str, Any], Decoder]:
 
 
 def _checked(path: Path, number: int, checksum: str) -> bytes:
-    data = _pickle(path, number).read_bytes()
+    data = read_file(_pickle(path, number))
     if hashlib.sha256(data).hexdigest() != checksum:
         raise StoreError(
             f"{_pickle(path, number)} is not the file that was saved; it is not unpickled. Delete the checkpoint and "

@@ -13,9 +13,11 @@ import pytest
 
 from asyncsearch import choice
 from asyncsearch.errors import NoTrialsError, UsageError
-from asyncsearch.report.plots.charts import Plot, load_altair, titled
+from asyncsearch.report.plots.charts import ORANGE, Plot, load_altair, titled
 from asyncsearch.report.plots.plots import plot_history, plot_rungs
+from asyncsearch.sequences.notebook_svg import PAPER
 from asyncsearch.study.study import Study
+from tests.report.plots.test_incumbents import searched
 from tests.report.tools import simulated, store_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -78,9 +80,36 @@ def test_rungs_have_a_dot_for_every_trial_that_reached_them(study: Study) -> Non
 
 
 def test_rungs_fill_the_dots_of_those_that_went_on(study: Study) -> None:
-    filled = [dot for dot in drawn_dots(plot_rungs(study)) if dot.get("fill") != "white"]
+    filled = [dot for dot in drawn_dots(plot_rungs(study)) if dot.get("fill") != PAPER]
     reached = [trial.resource for trial in study.trials]
     assert len(filled) == sum(sum(resource > level for resource in reached) for level in (1, 3))
+
+
+def test_rungs_mark_the_best_trial_wherever_it_was(study: Study) -> None:
+    best = study.best_trial
+    marked = [dot for dot in drawn_dots(plot_rungs(study)) if dot.get("stroke") == ORANGE]
+    assert len(marked) == sum(best.resource >= level for level in (1, 3, 9))
+    assert f"{best.name}, the best" in words(plot_rungs(study))
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_history_names_a_line_where_it_ends(mode: str, tmp_path: Path) -> None:
+    made = searched([4.0, 3.0, 2.5], [5.0, 2.0, 1.0], [6.0, 6.0, 6.0], mode=mode)
+    shown = Study.open(store_of(made, tmp_path / "study"))
+    spec = plot_history(shown).chart.to_dict()
+    curve = [(at, metrics["loss"]) for at, metrics in shown.history(shown.best_trial)]
+    for panel, end in zip(spec["hconcat"], [curve[-1], (9, shown.best_trial.best)], strict=True):
+        (named,) = {(row["units"], row["value"]) for row in values(panel) if "text" in row}
+        assert named == end
+
+
+@pytest.mark.parametrize(("units", "kind"), [(9, "linear"), (99, "linear"), (100, "log"), (5000, "log")])
+def test_the_best_so_far_of_a_long_search_has_a_logarithmic_axis(units: int, kind: str, tmp_path: Path) -> None:
+    made = Study.open(store_of(searched([1.0 / (unit + 1) for unit in range(units)]), tmp_path / "study"))
+    axis = plot_history(made).chart.to_dict()["hconcat"][1]["layer"][0]["encoding"]["x"]
+    assert axis["scale"].get("type", "linear") == kind
+    assert axis["axis"]["values"] == sorted(set(axis["axis"]["values"]))
+    assert len(axis["axis"]["values"]) >= 2
 
 
 def test_history_has_every_report_of_every_trial(study: Study) -> None:

@@ -92,7 +92,11 @@ def test_a_thousand_trials_on_sixty_workers_are_readable_in_one_screen(large: St
 
 def test_a_journal_that_is_cut_off_shows_what_runs(tmp_path: Path) -> None:
     half = Study.open(store_of(simulated(), tmp_path / "study", lines=40))
-    assert "running" in texts(plot_timeline(half).svg)
+    with half.store.lock():
+        assert "running" in texts(plot_timeline(half).svg)
+    shown = texts(plot_timeline(half).svg)
+    assert "running" not in shown, "its driver has died"
+    assert "worker or driver lost" in shown
 
 
 def test_before_any_work_it_says_so(tmp_path: Path) -> None:

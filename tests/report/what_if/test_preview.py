@@ -100,7 +100,7 @@ def test_a_simulated_time_is_never_less_than_the_longest_trial(part: tuple[int, 
     short = Expected(wall_s=20.0, trained=90, reached=((1, 64), (27, 0)), busy_share=0.5, part=part)
     timed, untimed = (preview(ASHA(max_resource=27), 64, cost=cost, expected=short) for cost in (Cost(2.0), None))
     assert timed.seconds == 54.0
-    assert "on 1 worker it takes as long as 27 units on one" in str(untimed)
+    assert "1 worker: as fast as one worker" in str(untimed)
 
 
 def test_a_searcher_with_fewer_proposals_is_named_in_the_preview() -> None:
@@ -154,7 +154,7 @@ def test_the_simulated_search_says_how_many_trials_reach_each_rung() -> None:
     assert search.reached == ((1, 27), (3, 9), (9, 3))
     plan = str(preview(SHA(max_resource=9), 27, parallelism=2, expected=search))
     assert "of its trials 27 reach 1, 9 reach 3, 3 reach 9" in plan
-    assert "on 2 workers it takes as long as 36 units on one" in plan
+    assert "2 workers: about 1.8 times faster than one worker" in plan
 
 
 def test_delays_that_were_measured_are_part_of_the_simulated_time() -> None:

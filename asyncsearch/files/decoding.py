@@ -1,0 +1,20 @@
+"""Decodes what somebody else may have written: whatever the bytes are, there is a value or there is none. Pure."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+UNDECODABLE = (ValueError, RecursionError)
+"""Errors of bytes that are not what a decoder expects: no JSON, other fields, no UTF-8, nested too deeply."""
+
+
+def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
+    """Return what bytes say; None: they are no such value."""
+    try:
+        return decoder.decode(data)
+    except UNDECODABLE:
+        return None

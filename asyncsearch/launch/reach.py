@@ -1,0 +1,116 @@
+"""What of the user's own modules a trainable uses, by reading its code."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from asyncsearch.launch.own_modules import OwnModules
+from asyncsearch.launch.pickle_captures import parts
+
+_MAX_VALUES = 20_000
+_PLAIN = (str, bytes, int, float, complex, bool, type(None))
+
+
+class Reach:
+    """The globals that the code of a trainable may read, followed through the functions and objects that it uses."""
+
+    def __init__(self, own: OwnModules, trainable: object) -> None:
+        self._own = own
+        self.direct: set[tuple[str, str]] = set()
+        """(full name of the module, name of the global) that the trainable has at hand when it begins."""
+        self.imported: set[tuple[str, str]] = set()
+        """Those that it gets by an ``import`` while it runs."""
+        self._seen: dict[int, Any] = {}
+        later: list[Any] = []
+        self._follow([trainable], self.direct, later)
+        self._follow(later, self.imported, later)
+
+    def _follow(self, waiting: list[Any], found: set[tuple[str, str]], later: list[Any]) -> None:
+        while waiting and len(self._seen) < _MAX_VALUES:
+            value = waiting.pop()
+            if isinstance(value, _PLAIN) or id(value) in self._seen:
+                continue
+            self._seen[id(value)] = value
+            if isinstance(value, types.FunctionType | type) and _is_installed(value, self._own):
+                continue
+            if isinstance(value, types.FunctionType):
+                self._read(value, waiting, found, later)
+            if isinstance(value, types.ModuleType):
+                waiting += self._all_of(value, found)
+                continue
+            # Of a module that its code names, a function uses what it reads there.
+            passed = (*_PLAIN, types.ModuleType) if isinstance(value, types.FunctionType) else _PLAIN
+            try:
+                waiting += [part for _, part in parts(value, lambda _: False) if not isinstance(part, passed)]
+            except Exception:  # of an attribute of the user's own
+                continue
+            if (wrapped := getattr(value, "__wrapped__", None)) is not None:
+                waiting.append(wrapped)
+
+    def _read(
+        self, function: types.FunctionType, waiting: list[Any], found: set[tuple[str, str]], later: list[Any]
+    ) -> None:
+        names = set(_names(function.__code__))
+        module = self._own.module_of_function(function)
+        known = {**{name: function.__globals__.get(name) for name in names}, **_cells(function)}
+        present = [value for value in known.values() if isinstance(value, types.ModuleType)]
+        if module is not None:
+            found |= {(module.__name__, name) for name in names if name in vars(module)}
+        for used in present:
+            if self._own.get(used.__name__) is used:
+                waiting += self._attributes(used, names, found)
+        for name in _imported(function.__code__, self._own):
+            other = self._own.get(name)
+            if other is not None and other not in present:
+                later += self._attributes(other, names, self.imported)
+
+    def _all_of(self, module: types.ModuleType, found: set[tuple[str, str]]) -> list[Any]:
+        """Return all globals of a module that something holds as a value."""
+        if self._own.get(module.__name__) is not module:
+            return []
+        found |= {(module.__name__, name) for name in vars(module)}
+        return list(vars(module).values())
+
+    def _attributes(self, module: types.ModuleType, names: set[str], found: set[tuple[str, str]]) -> list[Any]:
+        read: dict[Any, Any] = {name: value for name, value in list(vars(module).items()) if name in names}
+        found |= {(module.__name__, name) for name in read}
+        for value in list(read.values()):
+            if not isinstance(value, types.ModuleType) or self._own.get(value.__name__) is not value:
+                continue
+            if (value.__name__, "") not in found:
+                found.add((value.__name__, ""))
+                read.update(enumerate(self._attributes(value, names, found)))
+        return list(read.values())
+
+
+def _cells(function: types.FunctionType) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    found = {}
+    for name, cell in cells:
+        with contextlib.suppress(ValueError):  # the variable is not assigned yet
+            found[name] = cell.cell_contents
+    return found
+
+
+def _is_installed(value: types.FunctionType | type, own: OwnModules) -> bool:
+    name = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else value.__module__
+    module = sys.modules.get(str(name))
+    return module is not None and module.__name__ != "__main__" and own.get(module.__name__) is None
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _names(inner)
+
+
+def _imported(code: types.CodeType, own: OwnModules) -> Iterator[str]:
+    yield from own.imported_by(code)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _imported(inner, own)

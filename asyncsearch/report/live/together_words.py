@@ -1,0 +1,82 @@
+"""How trials train together, and what their checkpoints take, in words of the status. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.state import StudyState
+from asyncsearch.ids import worker_name
+from asyncsearch.plan.packing import KnownPacks, Packing
+from asyncsearch.report.formatting import many
+
+_ENLARGED = 3
+_GANGS, _MEMBERS = 4, 8
+_UNMEASURED = (
+    'what that saved was not measured, since none of these trained a unit alone: pack="auto" measures it, and '
+    "what_if(study, pack_speedup={8: 5.0}) reckons with what you know"
+)
+
+
+def enlarged(state: StudyState) -> tuple[str, ...]:
+    """Return the first trials that train on more workers than others: "trial-7 on 4"."""
+    least = 1 if state.gang is None else state.gang.size
+    larger = [attempt for attempt in state.attempts.values() if attempt.is_training and attempt.size > least]
+    return tuple([f"{state.trials[attempt.trial].name} on {attempt.size}" for attempt in larger[:_ENLARGED]])
+
+
+def gangs(state: StudyState) -> tuple[str, ...]:
+    """Return the first trials that several workers train together: "trial-7 on worker-0, worker-2"."""
+    together = [attempt for attempt in state.attempts.values() if attempt.is_training and attempt.size > 1]
+    return tuple([f"{state.trials[one.trial].name} on {_workers_of(one, state)}" for one in together[:_GANGS]])
+
+
+def _workers_of(attempt: Attempt, state: StudyState) -> str:
+    leader = state.pool.slots[attempt.lease.worker]
+    names = [worker_name(worker) for worker in (leader.worker, *leader.followers)]
+    return ", ".join(names[:_MEMBERS]) + (f" and {len(names) - _MEMBERS} more" if len(names) > _MEMBERS else "")
+
+
+def packed(state: StudyState) -> str:
+    """Return how many trained together, of all structures: what was measured, and what was in the way."""
+    known = [packs for packs in state.packs.values() if not packs.refusal]
+    units = sum(sum(packs.units.values()) for packs in known)
+    saved = [seconds for packs in known if (seconds := packs.saved_s) is not None]
+    most = max((lanes for packs in known for lanes in packs.units), default=0)
+    parts = [f"{many(units, 'unit')} trained in packs of up to {most}"] if units else []
+    if units:
+        others = sorted({packs.timed_by for packs in known if packs.timed_by and packs.units})
+        parts.append(_saving(sum(saved), others) if saved else _UNMEASURED)
+    memory = min((most for packs in known for most in _in_memory(packs, state.packing)), default=None)
+    if memory is not None:
+        parts.append(f"memory is enough for {memory} together")
+    refused = [packs.refusal for packs in state.packs.values() if packs.refusal]
+    parts += [f"one after another, not together: {words}" for words in refused[:1]]
+    in_turn = [packs.in_turn for packs in known if packs.in_turn]
+    parts += [f"some of a pack step in turn, not as one computation: {words}" for words in in_turn[:1]]
+    return "; ".join(parts)
+
+
+def _saving(seconds: float, others: Sequence[str]) -> str:
+    """Return what packs have saved, as was measured, by this study or others."""
+    by = f" by {', '.join(map(repr, others))}" if others else ""
+    if seconds < 0:
+        return f"that took about {-seconds:.3g} s longer than training alone, as measured{by}"
+    return f"that saved about {seconds:.3g} s of training, as measured{by}"
+
+
+def _in_memory(packs: KnownPacks, packing: Packing | None) -> list[int]:
+    """Return how many had memory enough, as shown, and as predicted where that is fewer than were asked for."""
+    is_less = packs.fits is not None and packing is not None and not packing.is_measured and packs.fits < packing.limit
+    return [most for most in (packs.memory, packs.fits if is_less else None) if most is not None]
+
+
+def beyond_quota(state: StudyState) -> str:
+    """Return why checkpoints take more than their quota; empty: they do not."""
+    if not state.usage.is_over:
+        return ""
+    return (
+        f"{many(len(state.usage.sizes), 'checkpoint')} take {state.usage.total_bytes:,} bytes, more than "
+        f"quota_bytes={state.usage.quota_bytes:,}: all are of trials that may go on, or of the best one, and stay. "
+        "Raise Sharing(quota_bytes=...), or save less."
+    )

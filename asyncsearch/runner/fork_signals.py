@@ -1,0 +1,84 @@
+"""Signal handlers that no forked child inherits, so that each signal ends it as it ends any process.
+
+A Python handler only notes its signal until the interpreter looks for it, and a forked child begins by forgetting what
+was noted. A signal that comes before that, as from ``Pool.terminate()``, would be lost, and who waits for the child
+would wait for ever. So such signals are blocked while a process forks, and a child has another handler by the time
+they are let through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+SignalHandler = Callable[[int, FrameType | None], Any]
+
+_in_child: dict[int, Any] = {}
+"""Number of each signal handled here -> its handler in a child."""
+_blocked = threading.local()
+"""What was blocked before the fork that a thread does; several threads may fork at once."""
+
+
+def handle(number: int, handler: SignalHandler, in_child: Any) -> None:
+    """Set the handler of a signal in this process.
+
+    Args:
+        number: of the signal.
+        handler: for this process.
+        in_child: what a process that is forked from this one has in its place: a handler as ``signal.signal`` takes it.
+    """
+    _in_child[number] = in_child
+    signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def handling(number: int, handler: SignalHandler, default: Any) -> Iterator[None]:
+    """Handle a signal in this process during a block; a child has the handler that it would have without the block.
+
+    Args:
+        number: of the signal.
+        handler: for this process.
+        default: the handler after the block if the one before it was set by C code, which Python cannot set again.
+    """
+    before = signal.getsignal(number)
+    former = default if before is None else before
+    outer = _in_child.get(number)
+    handle(number, handler, former if outer is None else outer)
+    try:
+        yield
+    finally:
+        signal.signal(number, former)
+        if outer is None:
+            _in_child.pop(number, None)
+        else:
+            _in_child[number] = outer
+
+
+def _block() -> None:
+    _blocked.before = signal.pthread_sigmask(signal.SIG_BLOCK, tuple(_in_child)) if _in_child else None
+
+
+def _unblock() -> None:
+    before = getattr(_blocked, "before", None)
+    if before is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _take_child_handlers() -> None:
+    # While the mask is lifted the default action: a Python handler would be called inside this function, which raises
+    # nothing that anybody sees.
+    for number in _in_child:
+        signal.signal(number, signal.SIG_DFL)
+    _unblock()
+    for number, handler in _in_child.items():
+        signal.signal(number, handler)
+    _in_child.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_take_child_handlers)

@@ -1,0 +1,175 @@
+"""The user's own modules in the process that unpickles a trainable.
+
+In a process that exists for trials, a module that was sent is the module of its name: an ``import`` there, a pickle
+that names one of its classes and the functions that were sent find the same objects, with the values of the time at
+which it was sent. Elsewhere (a notebook that trains inline, or that reads a stored study) it is a private copy,
+because the process has modules of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
+
+
+class ModulePlace(NamedTuple):
+    """Where a module was loaded from, on the machine that sent it."""
+
+    file: str | None
+    path: tuple[str, ...] | None
+    """Folders of a package; None: it is a plain module."""
+
+
+class ModuleSource(NamedTuple):
+    """A module that is executed where it arrives."""
+
+    place: ModulePlace
+    text: str
+
+
+_process = {"is for trials": False}
+
+
+def take_modules_over() -> None:
+    """Let this process take over the modules that it unpickles; called once, before the trainable is unpickled."""
+    _process["is for trials"] = True
+
+
+def is_for_trials() -> bool:
+    """Return whether this process takes over what belongs to the process that sent the trainable."""
+    return _process["is for trials"]
+
+
+def make_module(name: str, place: ModulePlace, left_out: Mapping[str, str]) -> ModuleType:
+    """Return an empty module, which ``fill_module`` fills.
+
+    Args:
+        name: its full name.
+        place: where it was loaded from.
+        left_out: global name -> why it was not sent, for who asks for it nevertheless.
+    """
+    module = ModuleType(name)
+    path = None if place.path is None else list(place.path)
+    loader = None if place.file is None else importlib.machinery.SourceFileLoader(name, place.file)
+    spec = importlib.machinery.ModuleSpec(name, loader, origin=place.file, is_package=path is not None)
+    if path is not None:
+        spec.submodule_search_locations = path
+        module.__path__ = path
+    module.__spec__, module.__loader__ = spec, loader
+    spec.has_location = place.file is not None
+    if left_out:
+        vars(module)["__getattr__"] = _Missing(name, dict(left_out))
+    if is_for_trials():
+        sys.modules[name] = module
+    return module
+
+
+def fill_module(module: ModuleType, content: dict[str, Any]) -> None:
+    """Give a module its globals."""
+    vars(module).update(content)
+
+
+def namespace(module: ModuleType) -> dict[str, Any]:
+    """Return the globals of a module, which functions of it read."""
+    return vars(module)
+
+
+class _Missing:
+    """The ``__getattr__`` of a module without all its globals."""
+
+    def __init__(self, module: str, reasons: dict[str, str]) -> None:
+        self._module, self._reasons = module, reasons
+
+    def __call__(self, name: str) -> Any:
+        if name in self._reasons:
+            raise AttributeError(f"{self._module}.{name} was not sent to this worker: {self._reasons[name]}", name=name)
+        raise AttributeError(f"module {self._module!r} has no attribute {name!r}", name=name)
+
+
+def execute_modules(sources: Mapping[str, ModuleSource]) -> None:
+    """Import modules from the text that was sent: those that cannot be sent by value."""
+    _finder.sources.update(sources)
+    if not is_for_trials():
+        if _finder not in sys.meta_path:
+            sys.meta_path.append(_finder)  # a module of this process takes precedence
+        return
+    sys.meta_path.insert(0, _finder)
+    for name in sources:
+        importlib.import_module(name)
+    for name, module in list(sys.modules.items()):
+        package, _, last = name.rpartition(".")
+        if package in sources and not hasattr(sys.modules[package], last):  # it came by value, before its package
+            setattr(sys.modules[package], last, module)
+
+
+def set_state(state: Mapping[str, Mapping[str, Any]]) -> None:
+    """Give executed modules the values that they had: full name -> {path of a global or a class attribute: value}."""
+    if not is_for_trials():
+        return
+    for name, values in state.items():
+        for path, value in values.items():
+            _set(sys.modules[name], path.split("."), value)
+
+
+def _set(owner: Any, path: Sequence[str], value: Any) -> None:
+    for name in path[:-1]:
+        owner = getattr(owner, name, None)
+    if owner is not None:
+        with contextlib.suppress(AttributeError, TypeError):  # a class of the user's own may admit no changes
+            setattr(owner, path[-1], value)
+
+
+def alias_modules(aliases: Mapping[str, str]) -> None:
+    """Know modules by the further names that the sender knew them by: alias -> full name."""
+    if is_for_trials():
+        sys.modules.update({alias: sys.modules[name] for alias, name in aliases.items() if name in sys.modules})
+
+
+def last_of(*steps: Any) -> Any:
+    """Return what is unpickled last, after the modules that it needs."""
+    return steps[-1]
+
+
+class _SentFinder(importlib.abc.MetaPathFinder):
+    """Finds the modules whose text was sent."""
+
+    def __init__(self) -> None:
+        self.sources: dict[str, ModuleSource] = {}
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        source = self.sources.get(name)
+        if source is None:
+            return None
+        place = source.place
+        loader = _SentLoader(name, source)
+        spec = importlib.util.spec_from_loader(name, loader, origin=place.file, is_package=place.path is not None)
+        if spec is not None:
+            spec.has_location = place.file is not None
+            if place.path is not None:
+                spec.submodule_search_locations = list(place.path)
+        return spec
+
+
+class _SentLoader(importlib.abc.InspectLoader):
+    def __init__(self, name: str, source: ModuleSource) -> None:
+        self._name, self._source = name, source
+
+    def is_package(self, fullname: str) -> bool:
+        return self._source.place.path is not None
+
+    def get_source(self, fullname: str) -> str:
+        return self._source.text
+
+    def get_code(self, fullname: str) -> CodeType:
+        code: CodeType = compile(self._source.text, self._source.place.file or "<sent>", "exec", dont_inherit=True)
+        return code
+
+
+_finder = _SentFinder()

@@ -1,0 +1,46 @@
+"""What the logs need of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+
+class LogFile(Protocol):
+    """A file that was begun for appending, by this driver only. One thread calls it."""
+
+    def append(self, data: bytes) -> None:
+        """Write, and return when it is durable.
+
+        Raises:
+            StoreError: it is unknown what was written; write nothing more into it.
+        """
+        ...
+
+    def finish(self, data: bytes) -> None:
+        """Write the last bytes, and close it."""
+        ...
+
+    def give_up(self) -> None:
+        """Close what can be closed; no error."""
+        ...
+
+
+class LogStore(Protocol):
+    """A store, see ``asyncsearch.store.base_store.Store``."""
+
+    @property
+    def is_far(self) -> bool: ...
+    @property
+    def log_interval_s(self) -> float: ...
+    @property
+    def log_open_s(self) -> float: ...
+    @property
+    def log_appends(self) -> bool: ...
+    def begin_log(self, name: str) -> LogFile | None: ...
+    def create(self, name: str, data: bytes) -> bool: ...
+    def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None: ...
+    def list(self, folder: str) -> Sequence[str]: ...
+    def walk(self, folder: str = "") -> Mapping[str, Any]: ...
+    def append_log(self, name: str, lines: Sequence[str]) -> None: ...
+    def read_old_log(self, name: str, skip: int) -> Iterator[str]: ...

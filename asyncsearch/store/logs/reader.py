@@ -1,0 +1,163 @@
+"""Reading the log of one trial: of closed segments the index and the trial's own parts, of an open one block by block.
+
+What was damaged is left out with a sentence in its place, and what a crash cut off is given as far as it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from asyncsearch.errors import BeingWrittenError
+from asyncsearch.store import layout
+from asyncsearch.store.logs import segment_format as form
+from asyncsearch.store.logs.log_store import LogStore
+from asyncsearch.store.logs.salvage import damaged_lines
+from asyncsearch.store.logs.windows import END_BYTES, Windows
+
+_ENDS_AT_ONCE = 8
+_CUT_OFF = "... what came here was cut off when its driver ended ..."
+
+
+class _Open:
+    """Where reading goes on in a segment that is not closed, or has no index that can be read."""
+
+    def __init__(self) -> None:
+        self.driver = ""
+        """Who writes it; empty: not known yet."""
+        self.at = self.body = 0
+        """Where the next block begins, and where the lines of the last one did."""
+
+
+class LogReader:
+    """The lines of one trial. Asked again, it gives those that have come since."""
+
+    def __init__(self, store: LogStore, name: str) -> None:
+        """Begin; ``name`` is that of the log, as ``trial-7``.
+
+        Raises:
+            StoreError: it is not a plain word.
+        """
+        layout.log_file(name)
+        self._store, self._name = store, name
+        self._old = 0
+        """Number of lines that were read in the layout of earlier versions."""
+        self._over: set[int] = set()
+        """The segments of which nothing more can come."""
+        self._open: dict[int, _Open] = {}
+        self._last: dict[str, int] = {}
+        """Driver -> number of its last block that was read: one that was written again counts once."""
+        self._torn: tuple[str, list[str]] | None = None
+        """Who had written a part half, and its whole lines."""
+        self.unread = ""
+        """What was written and cannot be read yet, in words; empty: nothing."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines without their newlines, or those that have come since the last call.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        self.unread = ""
+        for line in self._store.read_old_log(self._name, self._old):
+            self._old += 1
+            yield line
+        numbers = layout.log_segment_numbers(self._store.list(layout.LOG_SEGMENTS))
+        new = [number for number in numbers if number not in self._over]
+        ends = self._ends([number for number in new if number not in self._open])
+        for number in new:
+            windows = Windows(self._store, layout.log_segment(number), ends.get(number))
+            try:
+                index = windows.index() if number in ends else None
+                yield from (
+                    self._walk(number, windows, number < new[-1])
+                    if index is None
+                    else self._pick(number, windows, index)
+                )
+            except BeingWrittenError as error:
+                self.unread = str(error)
+
+    def _ends(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Return the last bytes of segments: there a closed one says where everything is."""
+
+        def end_of(number: int) -> bytes | None:
+            try:
+                return self._store.read_part(layout.log_segment(number), -END_BYTES)
+            except BeingWrittenError:
+                return None
+
+        if len(numbers) < 2 or not self._store.is_far:
+            found = list(map(end_of, numbers))
+        else:
+            with ThreadPoolExecutor(min(len(numbers), _ENDS_AT_ONCE), "asyncsearch-logs") as pool:
+                found = list(pool.map(end_of, numbers))
+        return {number: end for number, end in zip(numbers, found, strict=True) if end is not None}
+
+    def _pick(self, number: int, windows: Windows, index: form.LogIndex) -> Iterator[str]:
+        """Yield what a closed segment has of the trial."""
+        yield from self._torn_of_another(index.driver)
+        parts = [part for part in index.parts(self._name) if part.number > self._last.get(index.driver, 0)]
+        for part, data in zip(parts, windows.parts(parts), strict=True):
+            if not part.is_whole(data):
+                # Bytes came or went, so the index is not right: each block says where it begins.
+                yield from self._walk(number, windows, is_over=True)
+                return
+            yield from self._lines_of(index.driver, part, data)
+        self._over.add(number)
+
+    def _walk(self, number: int, windows: Windows, is_over: bool) -> Iterator[str]:
+        """Yield what the blocks of a segment have of the trial, from where the last call ended.
+
+        Args:
+            is_over: whether nothing more comes: a crash may have cut off its last block.
+        """
+        place = self._open.setdefault(number, _Open())
+        if not place.driver:
+            head = windows.get(0, form.HEAD_BYTES)
+            if len(head) < form.HEAD_BYTES:
+                return
+            driver = form.decode_head(head)
+            place.driver = driver or f"unknown-{number}"
+            place.at = place.body = form.HEAD_BYTES if driver else 0
+            yield from self._torn_of_another(place.driver)
+        while True:
+            line = windows.line(place.at)
+            found = form.decode_line(line, place.at) if line else None
+            if isinstance(found, form.LogIndex):
+                self._over.add(number)
+                return
+            if found is None:
+                behind = windows.next_line_of_ours(place.body) if windows.get(place.at, place.at + 1) else -1
+                if behind < 0:
+                    break
+                yield "... the logs of all trials are damaged here in the store, and lines may be missing ..."
+                place.at = place.body = behind
+                continue
+            part = found.parts.get(self._name)
+            data = b"" if part is None else windows.get(part.start, part.end)
+            if part is not None and len(data) < part.size_bytes:
+                if not is_over:
+                    return
+                self._torn = (place.driver, [*_lines(data), _CUT_OFF])
+            elif part is not None and part.number > self._last.get(place.driver, 0):
+                yield from self._lines_of(place.driver, part, data)
+            place.body, place.at = place.at + len(line), found.end
+        if is_over:
+            self._over.add(number)
+
+    def _torn_of_another(self, driver: str) -> Iterator[str]:
+        """Yield what a driver before this one had written half; one that lived on has written it again, as a whole."""
+        torn, self._torn = self._torn, None
+        if torn is not None and torn[0] != driver:
+            yield from torn[1]
+
+    def _lines_of(self, driver: str, part: form.LogPart, data: bytes) -> Iterator[str]:
+        self._last[driver] = part.number
+        if part.is_whole(data):
+            yield from _lines(data)
+        else:
+            yield from damaged_lines(data)
+
+
+def _lines(data: bytes) -> Iterator[str]:
+    return (line.decode(errors="replace") for line in data.split(b"\n")[:-1])

@@ -1,0 +1,101 @@
+"""Whose the global generators of a process are, where several trainers of a pack take turns in it.
+
+Alone, each hook of a trainer sees the generators of Python, of numpy and of the framework as its own training, or its
+own hook before, has left them. In a pack, others train between its hooks. So whoever calls a hook takes the turn of its
+trainer before: the states of the one whose turn it was are kept, and those of this one are restored.
+
+Rule: this module imports no framework, since the runner imports it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from asyncsearch.trainers.state.global_generators import capture, restore
+
+_KEPT = "_left_states"
+"""The attribute of a trainer with the states that it has left, or with what returns them."""
+_BETWEEN_UNITS = ("save", "load", "update")
+_holder: list[weakref.ref[Any]] = []
+"""The trainer whose states the generators have; none: nobody needs them."""
+
+
+def take_turn(trainer: Any) -> None:
+    """Let the generators have the states that this trainer has left."""
+    if not _has_turn(trainer):
+        begin_turn(trainer)
+        kept = vars(trainer).pop(_KEPT, None)
+        if kept is not None:
+            restore(kept() if callable(kept) else kept)
+
+
+def begin_turn(trainer: Any) -> None:
+    """Let what follows be the turn of a trainer that sets the generators itself, as its ``setup`` and ``train`` do."""
+    if not _keeps_its_own(trainer) and not _has_turn(trainer):
+        end_turn()
+        _holder.append(weakref.ref(trainer))
+
+
+def keep_turn(trainer: Any) -> None:
+    """Let the states be those of a trainer whose ``setup`` or ``train`` has just ended."""
+    if _keeps_its_own(trainer):
+        trainer._keep_generators()
+    else:
+        begin_turn(trainer)
+
+
+def end_turn() -> None:
+    """Keep the present states for the trainer whose turn it was."""
+    while _holder:
+        trainer = _holder.pop()()
+        if trainer is not None:
+            vars(trainer)[_KEPT] = capture()
+
+
+def leave_states(trainer: Any, states: Callable[[], Mapping[str, Any]]) -> None:
+    """Note what a trainer has left without a turn of its own, as one that trained in a stack."""
+    if _has_turn(trainer):
+        _holder.clear()
+    vars(trainer)[_KEPT] = states
+
+
+def has_left_states(trainer: Any) -> bool:
+    """Return whether others have had their turns since that of this trainer."""
+    return _KEPT in vars(trainer)
+
+
+def turn_of(trainer: Any) -> contextlib.AbstractContextManager[None]:
+    """Return the context of a call of a trainer's hook beside others."""
+    if _keeps_its_own(trainer):
+        own: contextlib.AbstractContextManager[None] = trainer._own_generators()
+        return own
+    take_turn(trainer)
+    return contextlib.nullcontext()
+
+
+def turn_between_units(trainer: Any) -> contextlib.AbstractContextManager[None]:
+    """Return the context of what is called between two units: ``save``, ``load`` and ``update``."""
+    if _keeps_its_own(trainer) or _has_hooks_between_units(trainer):
+        return turn_of(trainer)
+    return contextlib.nullcontext()
+
+
+def _keeps_its_own(trainer: Any) -> bool:
+    """Return whether a trainer itself keeps the states that it leaves: to set TensorFlow's costs more than to draw."""
+    return hasattr(trainer, "_own_generators")
+
+
+def _has_hooks_between_units(trainer: Any) -> bool:
+    """Return whether a hook that is called between units, other than ``evaluate``, is the user's own."""
+    kind = type(trainer)
+    return any(
+        name in vars(trainer) or not getattr(kind, name).__module__.startswith("asyncsearch.trainers.")
+        for name in _BETWEEN_UNITS
+    )
+
+
+def _has_turn(trainer: Any) -> bool:
+    return bool(_holder) and _holder[0]() is trainer

@@ -1,0 +1,58 @@
+"""Trainers of a grammar of what users write report the same in packs as alone, whatever their hooks do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.faults.shares import IS_ALL
+from tests.packing.trainer_grammar import PIECES, Drawn, drawn, histories, with_piece
+from tests.packing.trainer_hooks import CHANGES
+
+SEEDS = range(300 if IS_ALL else 30)
+HOOKS = ("evaluate", "update", "save")
+SOME = [
+    *(piece for piece in PIECES if piece[0] not in HOOKS or piece[1] not in CHANGES),
+    *((HOOKS[number % len(HOOKS)], name) for number, name in enumerate(CHANGES)),
+]
+"""Each piece once."""
+NEAR = 1e-7
+"""Rounding grows with the steps, and most where an optimizer divides by the size of a gradient."""
+Reports = Sequence[tuple[int, Mapping[str, float]]]
+
+
+def gap(one: Reports, other: Reports) -> float:
+    """Return the largest difference, as a share of a value; infinite where not the same is reported."""
+    if [(at, list(metrics)) for at, metrics in one] != [(at, list(metrics)) for at, metrics in other]:
+        return math.inf
+    pairs = [
+        (a, b)
+        for mine, its in zip(one, other, strict=True)
+        for a, b in zip(mine[1].values(), its[1].values(), strict=True)
+    ]
+    gaps = [abs(a - b) / max(1e-3, abs(a)) for a, b in pairs if a != b and not (math.isnan(a) and math.isnan(b))]
+    return math.inf if any(map(math.isnan, gaps)) else max(gaps, default=0.0)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_drawn_trainer_reports_the_same_in_a_pack_as_alone(seed: int, tmp_path: Path) -> None:
+    require_same(drawn(seed), tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("what", "name"), PIECES if IS_ALL else SOME)
+def test_each_piece_of_the_grammar_means_the_same_in_a_pack_as_alone(what: str, name: str, tmp_path: Path) -> None:
+    require_same(with_piece(what, name), tmp_path)
+
+
+def require_same(one: Drawn, tmp_path: Path) -> None:
+    alone, packed = (histories(one, tmp_path / str(where), is_packed=where) for where in (False, True))
+    assert alone, one.words
+    assert len(alone) == len(packed), one.words
+    assert max(map(gap, alone, packed)) < NEAR, one.words

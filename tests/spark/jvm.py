@@ -1,0 +1,68 @@
+"""Spark's Java process, as far as looks at executors and tasks ask it; each call counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from types import SimpleNamespace
+from typing import Any
+
+
+class Jvm:
+    """Objects of the JVM, as far as they are asked: jobs with tags, their stages, and their tasks; each call counts."""
+
+    def __init__(
+        self, jobs: Sequence[tuple[str, Sequence[tuple[str, bool]]]], executors: Iterable[str], leaving: Set[str]
+    ) -> None:
+        """Begin.
+
+        Args:
+            jobs: for each, its tags with commas between, and for each task its executor and whether it runs.
+            executors: the names of all.
+            leaving: those that are being decommissioned.
+        """
+        self.calls = 0
+        scheduler = self._object(
+            taskSetManagerForAttempt=lambda stage, _: self._option(self._task_set(jobs[stage - 1000][1])),
+            getExecutorDecommissionState=lambda name: self._option(name if name in leaving else None),
+        )
+        status = self._object(
+            job=lambda number: self._object(
+                jobTags=lambda: self._text(jobs[number][0]), stageIds=lambda: self._text(str(number + 1000))
+            )
+        )
+        scala = self._object(
+            taskScheduler=lambda: scheduler,
+            statusStore=lambda: status,
+            getExecutorIds=lambda: self._text(",".join(executors)),
+        )
+        tracker = self._object(getActiveJobsIds=lambda: range(len(jobs)))
+        self.context = SimpleNamespace(_jsc=self._object(sc=lambda: scala), statusTracker=lambda: tracker)
+
+    def _object(self, **methods: Any) -> SimpleNamespace:
+        def counted(method: Any) -> Any:
+            def call(*arguments: Any) -> Any:
+                self.calls += 1
+                return method(*arguments)
+
+            return call
+
+        return SimpleNamespace(**{name: counted(method) for name, method in methods.items()})
+
+    def _text(self, text: str) -> SimpleNamespace:
+        return self._object(mkString=lambda _: text)
+
+    def _option(self, found: Any) -> SimpleNamespace:
+        return self._object(isDefined=lambda: found is not None, get=lambda: found)
+
+    def _task_set(self, tasks: Sequence[tuple[str, bool]]) -> SimpleNamespace:
+        left = list(tasks)
+
+        def info() -> SimpleNamespace:
+            executor, is_running = left.pop(0)
+            return self._object(running=lambda: is_running, executorId=lambda: executor)
+
+        values = self._object(hasNext=lambda: bool(left), next=info)
+        return self._object(
+            taskInfos=lambda: self._object(valuesIterator=lambda: values),
+            runningTasks=lambda: sum(is_running for _, is_running in tasks),
+        )
