@@ -52,7 +52,14 @@ def test_each_piece_of_the_grammar_means_the_same_in_a_pack_as_alone(what: str, 
 
 
 def require_same(one: Drawn, tmp_path: Path) -> None:
-    alone, packed = (histories(one, tmp_path / str(where), is_packed=where) for where in (False, True))
+    (fails_alone, alone), (fails_packed, packed) = (
+        histories(one, tmp_path / str(where), is_packed=where) for where in (False, True)
+    )
+    assert fails_alone == fails_packed, one.words
     assert alone, one.words
+    if fails_alone:  # The search ends at its third failure, wherever other lanes of a pack are by then.
+        begun = [(mine, its) for mine, its in zip(alone, packed, strict=False) if mine and its]
+        assert gap(alone[0], packed[0]) < NEAR, one.words
+        alone, packed = ([mine[: len(its)] for mine, its in begun], [its[: len(mine)] for mine, its in begun])
     assert len(alone) == len(packed), one.words
-    assert max(map(gap, alone, packed)) < NEAR, one.words
+    assert max(map(gap, alone, packed), default=0.0) < NEAR, one.words

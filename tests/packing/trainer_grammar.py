@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from asyncsearch import FIFO, SHA, GridSearch, Study, TorchTrainer, choice
+from asyncsearch.errors import TrialsFailedError
 from asyncsearch.sequences import linear, values
 from tests.packing.trainer_hooks import (
     CHANGES,
@@ -145,8 +146,8 @@ def with_piece(what: str, name: str) -> Drawn:
     return Drawn(f"{what}: {name}", type("OnePiece", (Base,), own), space, FIFO(max_resource=3), pack)
 
 
-def histories(one: Drawn, store: Path, *, is_packed: bool) -> list[list[tuple[int, Values]]]:
-    """Return what each trial of a search has reported."""
+def histories(one: Drawn, store: Path, *, is_packed: bool) -> tuple[bool, list[list[tuple[int, Values]]]]:
+    """Return whether a search ended since its trials fail, and what each trial has reported."""
     study = Study(
         one.kind,
         space=one.space,
@@ -159,5 +160,9 @@ def histories(one: Drawn, store: Path, *, is_packed: bool) -> list[list[tuple[in
         pack=one.pack if is_packed else None,
         save_every=1 if "save" in vars(one.kind) else None,
     )
-    study.run(display="none")
-    return [list(study.history(trial)) for trial in study.trials]
+    is_failed = False
+    try:
+        study.run(display="none")
+    except TrialsFailedError:
+        is_failed = True
+    return is_failed, [list(study.history(trial)) for trial in study.trials]
