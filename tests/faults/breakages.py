@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import functools
 import os
 import resource
@@ -24,21 +25,37 @@ DISK_BYTES = 8 << 20
 """Size of the disk that is filled."""
 
 
+def in_turn(change: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Let no process mend what another one is still breaking: the rest would stay broken."""
+
+    @functools.wraps(change)
+    def changed(folder: Path) -> None:
+        with open(folder / "breaking", "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            change(folder)
+
+    return changed
+
+
+@in_turn
 def immutable(folder: Path) -> None:
     """Let nothing in the store be written, as on a disk that the kernel has mounted read-only after an error."""
     _run("chattr", "-R", "+i", folder / "study")
 
 
+@in_turn
 def immutable_checkpoints(folder: Path) -> None:
     """Let no checkpoint be written; the journal can be."""
     for name in ("checkpoints", "tmp"):
         _run("chattr", "-R", "+i", folder / "study" / name)
 
 
+@in_turn
 def mutable(folder: Path) -> None:
     _run("chattr", "-R", "-i", folder / "study")
 
 
+@in_turn
 def full(folder: Path) -> None:
     """Fill the disk of the store, to the last byte."""
     with open(folder / "study" / _FILLER, "wb", buffering=0) as file:
@@ -50,6 +67,7 @@ def full(folder: Path) -> None:
                 size //= 2
 
 
+@in_turn
 def freed(folder: Path) -> None:
     (folder / "study" / _FILLER).unlink(missing_ok=True)
 

@@ -16,7 +16,7 @@ def _counted(request: pytest.FixtureRequest) -> Iterator[None]:
     """Note how many damages or kills a test is, see ``shares.counted``; leave no deep folder, on which pytest fails."""
     counts = getattr(request.function, "counts", {})
     request.node.user_properties.extend(counts.items())
-    folder = request.getfixturevalue("tmp_path") if counts and "tmp_path" in request.fixturenames else None
+    folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
     yield
     if folder is not None and folder.is_dir():
         deep = [entry.name for entry in walk(folder, into=lambda entry: entry.base != "deep") if entry.base == "deep"]

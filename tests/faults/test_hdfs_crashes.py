@@ -116,7 +116,9 @@ def test_a_damaged_journal_reads_as_it_was_or_is_refused(whole: Path, tmp_path: 
         said = damage_journal(root / "journal", random.Random(seed))
         sys.stdout.write(f"seed {seed}: {said}\n")
         store = open_store(f"{url}/{seed}")
-        for path in sorted(path for path in root.rglob("*") if path.is_file() and path.name != "lock"):
+        # No deeper: a damage may have put a folder there whose path is too long for any call.
+        found = sorted(path for pattern in ("*", "*/*", "*/*/*") for path in root.glob(pattern))
+        for path in (path for path in found if path.is_file() and path.name != "lock"):
             name = os.path.relpath(path, root)
             store._remote.write(name, path.read_bytes())  # type: ignore[attr-defined]
         return require_same_or_refused(store.url, expected)
