@@ -271,28 +271,24 @@ class Remote:
                 self.remove(f"{folder}/{name}")
 
     def _remove_all(self, path: str) -> None:
-        """Remove a folder with its contents, however deep it is: fsspec's own way calls itself for each level."""
-        folders = [path]
-        for one in folders:  # grows meanwhile
-            for entry in self._fs.ls(one, detail=True):
-                if entry["type"] == "directory":
-                    folders.append(entry["name"])
-                else:
-                    self._fs.rm_file(entry["name"])
+        """Remove a folder with its contents."""
+        files, folders = self._contents(path)
+        for name in files:
+            self._fs.rm_file(name)
         for one in reversed(folders):
             self._fs.rmdir(one)
 
-    def _walk(self, path: str) -> dict[str, Any]:
-        """Return all files below a folder; fsspec's own way calls itself for each level."""
-        found: dict[str, Any] = {}
+    def _contents(self, path: str) -> tuple[dict[str, Any], list[str]]:
+        """Return all files below a folder, and all folders from it down: fsspec calls itself for each level."""
+        files: dict[str, Any] = {}
         folders = [path]
         for one in folders:  # grows meanwhile
             for entry in self._fs.ls(one, detail=True):
                 if entry["type"] == "directory":
                     folders.append(entry["name"])
                 else:
-                    found[entry["name"]] = entry
-        return found
+                    files[entry["name"]] = entry
+        return files, folders
 
     def remove_if_empty(self, folder: str) -> None:
         """Remove an empty folder, where the file system has folders."""
@@ -321,7 +317,7 @@ class Remote:
             try:
                 if isinstance(self._fs, LocalFileSystem):
                     return files_in(Path(path))
-                found = self._fs.find(path, detail=True) if self._fs.async_impl else self._walk(path)
+                found = self._fs.find(path, detail=True) if self._fs.async_impl else self._contents(path)[0]
             except (FileNotFoundError, NotADirectoryError):
                 return {}
         inside = {self._bare(name).removeprefix(path + "/"): info for name, info in found.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,20 +19,10 @@ from asyncsearch.trainers.keras_values import HeldValues  # noqa: E402
 from tests.trainers.keras_pack_trainers import DATA  # noqa: E402
 from tests.trainers.tools import Run, Trial  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("double_precision")
 layers: Any = keras.layers
 SETTINGS = SimpleNamespace(factor=1.0)
 WEIGHT = 1.0
-
-
-@pytest.fixture(autouse=True)
-def _double_precision() -> Iterator[None]:
-    before = keras.config.floatx(), keras.config.dtype_policy()
-    keras.config.set_floatx("float64")
-    keras.config.set_dtype_policy("float64")  # which another test may have set
-    yield
-    keras.config.set_floatx(before[0])
-    keras.config.set_dtype_policy(before[1])
-    gc.collect()
 
 
 class Scaled(layers.Layer):  # type: ignore[misc]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,10 @@ from tests.trainers.keras_pack_trainers import begin_unit, difference, gap, trai
 from tests.trainers.random_keras_trainers import random_trainer  # noqa: E402
 from tests.trainers.tools import Run, Trial, stir  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("double_precision")
 IS_ALL = os.environ.get("ASYNCSEARCH_FAULTS") == "all"
 FEW, MANY = range(4), range(4, 60)
 SMALL = 1e-9
-
-
-@pytest.fixture(autouse=True)
-def _double_precision() -> Iterator[None]:
-    before = keras.config.floatx(), keras.config.dtype_policy()
-    keras.config.set_floatx("float64")
-    keras.config.set_dtype_policy("float64")  # which another test may have set
-    yield
-    keras.config.set_floatx(before[0])
-    keras.config.set_dtype_policy(before[1])
-    keras.backend.clear_session()
-    gc.collect()
 
 
 @pytest.mark.parametrize("seed", FEW)
