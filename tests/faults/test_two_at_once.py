@@ -14,7 +14,6 @@ import pytest
 
 from asyncsearch import Study
 from tests.faults.accounts import losses, tell
-from tests.faults.moments import draw
 from tests.faults.places import PLACES
 from tests.faults.shares import seeds
 from tests.faults.tools import Search, counts, require_kept, require_whole
@@ -114,7 +113,7 @@ def test_a_stopped_driver_that_is_killed_leaves_its_study_to_the_next_one(tmp_pa
         require_second_refused(search, driver)
         driver.kill()
 
-    code, output = search.run(meanwhile=killed, stop=str(draw(random.Random("stopped"), {"write": counts()["write"]})))
+    code, output = search.run(meanwhile=killed, stop=f"write:{counts()['write'] // 2}:within")  # in mid-search
     assert code == -signal.SIGKILL, output
     require_kept(search)
     search.finish()
