@@ -77,6 +77,11 @@ def await_file(path: Path) -> None:
     raise AssertionError(f"there is no {path.name}")
 
 
+def has_waiting_tasks(context: Any, pool: str) -> bool:
+    found = context._jsc.sc().getPoolForName(pool)
+    return bool(found.isDefined() and found.get().schedulableQueue().size() > 0)
+
+
 def in_pool(context: Any, pool: str, call: Callable[[], Any]) -> threading.Thread:
     """Call in a thread whose jobs are in a pool."""
 
@@ -110,7 +115,7 @@ def test_a_search_gets_a_slot_before_the_waiting_tasks_of_a_job_in_another_pool_
     for number in (0, 1):
         await_file(folder / f"begun-{number}")
     search = in_pool(context, "searches", lambda: study.run(num_trials=1, parallelism=1, display="none"))
-    while len(context.statusTracker().getActiveJobsIds()) < 2:
+    while not has_waiting_tasks(context, "searches"):  # a job that has begun may not have its tasks in the queue yet
         threading.Event().wait(0.05)
     (folder / "go-0").touch()
     await_file(folder / "trains")
