@@ -172,10 +172,11 @@ def resume(options: argparse.Namespace) -> None:
 def preview(options: argparse.Namespace) -> None:
     """Print what the search of a script would cost."""
     from asyncsearch.study.scripts import study_of_script
+    from asyncsearch.study.study import proposals_of
 
     study, run = study_of_script(options.script, to_run=options.num_trials is None)
     total = run.num_trials if options.num_trials is None else options.num_trials
-    if total is None and study._begin_searcher().length() is None:
+    if total is None and proposals_of(study) is None:
         raise UsageError(
             f"{options.script!r} does not say how many trials: write "
             f"asyncsearch preview {options.script} --num-trials 64."

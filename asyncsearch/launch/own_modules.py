@@ -12,6 +12,7 @@ import sys
 import tokenize
 import types
 from collections.abc import Collection, Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from asyncsearch.runner.own_modules import ModulePlace, ModuleSource
@@ -131,14 +132,14 @@ def own_members(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
 
     Python has set those, whoever imported them: with them a package would bring all that the driver has loaded of it.
     """
-    for name, value in list(vars(module).items()):
+    for name, value in dict(vars(module)).items():
         if name not in SKIPPED and not is_submodule(value, module, name):
             yield name, value
 
 
 def submodules(module: types.ModuleType) -> Iterator[tuple[str, types.ModuleType]]:
     """Yield the loaded modules that are in a package, by their names in it."""
-    for name, value in list(vars(module).items()):
+    for name, value in dict(vars(module)).items():
         if is_submodule(value, module, name):
             yield name, value
 
@@ -191,7 +192,8 @@ def is_inside(member: Any, root: Any) -> bool:
 
 def loaded_modules() -> dict[str, types.ModuleType]:
     """Return name -> loaded module; libraries also put objects there that are not modules."""
-    loaded: list[tuple[str, Any]] = sorted(sys.modules.items())
+    copied = sys.modules.copy()  # in one step, since other threads may import meanwhile
+    loaded: list[tuple[str, Any]] = sorted(copied.items(), key=itemgetter(0))
     return {name: module for name, module in loaded if isinstance(module, types.ModuleType)}
 
 

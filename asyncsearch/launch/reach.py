@@ -76,7 +76,7 @@ class Reach:
         return list(vars(module).values())
 
     def _attributes(self, module: types.ModuleType, names: set[str], found: set[tuple[str, str]]) -> list[Any]:
-        read: dict[Any, Any] = {name: value for name, value in list(vars(module).items()) if name in names}
+        read: dict[Any, Any] = {name: value for name, value in dict(vars(module)).items() if name in names}
         found |= {(module.__name__, name) for name in read}
         for value in list(read.values()):
             if not isinstance(value, types.ModuleType) or self._own.get(value.__name__) is not value:

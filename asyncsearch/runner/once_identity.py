@@ -102,7 +102,7 @@ class _OnceWalk(ContentWalk):
     def _module(self, module: types.ModuleType) -> str:
         if id(module) not in self._modules:
             self._modules.add(id(module))
-            for name, value in list(vars(module).items()):
+            for name, value in dict(vars(module)).items():
                 if not (name.startswith("__") and name.endswith("__")):
                     self._attribute(name, value)
         return f"module {module.__name__}"

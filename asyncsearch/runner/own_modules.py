@@ -103,7 +103,7 @@ def execute_modules(sources: Mapping[str, ModuleSource]) -> None:
     sys.meta_path.insert(0, _finder)
     for name in sources:
         importlib.import_module(name)
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         package, _, last = name.rpartition(".")
         if package in sources and not hasattr(sys.modules[package], last):  # it came by value, before its package
             setattr(sys.modules[package], last, module)

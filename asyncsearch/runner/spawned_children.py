@@ -89,6 +89,6 @@ def _register_modules(_known: int) -> None:
     """Let cloudpickle send what is defined in modules that no child can import."""
     import cloudpickle
 
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         if type(module) is ModuleType and module.__name__ == name and not _can_be_imported(name) and name != "__main__":
             cloudpickle.register_pickle_by_value(module)

@@ -20,8 +20,8 @@ from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.report.live.cluster_display import cluster_display
 from asyncsearch.shared.pack_times import TimesInProcess
 from asyncsearch.study.first_calls import IN_RUN
+from asyncsearch.study.found_workers import SharedPlace
 from asyncsearch.study.gang_option import least_workers, require_limit, require_workers, sizes_of, workers_for
-from asyncsearch.study.runnable import SharedPlace
 from asyncsearch.study.script_runs import note_run
 from asyncsearch.study.study import Study, backend_of, require_end
 from asyncsearch.study.submission import Submission

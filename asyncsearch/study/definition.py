@@ -69,16 +69,39 @@ class StudyDefinition(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_tolerant or self.packing is not None
 
 
-def source_hash(trainable: object) -> str:
-    """Return a hash of the trainable's source, empty where the source cannot be had."""
+class Code(msgspec.Struct, frozen=True):
+    """Of which code a trainable is, for people and to notice that it was edited; each part is empty if unknown."""
+
+    name: str
+    """Of the trainable."""
+    fingerprint: str
+    """Hash of the trainable's source."""
+    script: str
+    """The file with that source."""
+    script_sha256: str
+    parts: dict[str, str]
+    """Name -> digest of the functions and classes that the trainable consists of."""
+
+    @classmethod
+    def of(cls, trainable: object) -> Code:
+        """Return the code of a trainable."""
+        name = getattr(trainable, "__qualname__", repr(trainable))
+        return cls(name, _source_hash(trainable), *_script_of(trainable), _parts_of(trainable))
+
+    @classmethod
+    def in_file(cls, study: StudyFile) -> Code:
+        """Return the code that a study was created with, as its file says."""
+        return cls(study.trainable, study.fingerprint, study.script, study.script_sha256, study.parts)
+
+
+def _source_hash(trainable: object) -> str:
     try:
         return hashlib.sha256(inspect.getsource(trainable).encode()).hexdigest()  # type: ignore[arg-type]
     except (OSError, TypeError):
         return ""
 
 
-def script_of(trainable: object) -> tuple[str, str]:
-    """Return the file with a trainable's source and its hash, both empty where it has none."""
+def _script_of(trainable: object) -> tuple[str, str]:
     try:
         what = trainable if inspect.isroutine(trainable) or inspect.isclass(trainable) else type(trainable)
         path = Path(inspect.getsourcefile(what) or "").resolve()
@@ -105,8 +128,7 @@ def edit_words(study: StudyFile) -> str:
     )
 
 
-def parts_of(trainable: object) -> dict[str, str]:
-    """Return name -> digest of the code that a trainable consists of, empty where it cannot be had."""
+def _parts_of(trainable: object) -> dict[str, str]:
     try:
         return parts_digests(trainable)
     except Exception as error:  # of an attribute of the user's own: the digests are for a note only

@@ -23,11 +23,12 @@ from asyncsearch.plan.pack_strategies import strategy_name
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
 from asyncsearch.schedulers.scheduler_options import options_of
+from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.shared.folder import require_shareable
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.own_folder import require_own_folder
 from asyncsearch.study import kept_functions
-from asyncsearch.study.definition import StudyDefinition, pickled, require_same
+from asyncsearch.study.definition import Code, StudyDefinition, pickled, require_same
 from asyncsearch.study.leftovers import sweep
 from asyncsearch.study.warm_start import WarmStart, begin_searcher, keep
 from asyncsearch.trial import TrialState
@@ -38,24 +39,22 @@ class KeptStudy(msgspec.Struct, kw_only=True):
 
     store: Store
     definition: StudyDefinition
-    trainable: str
-    """Name of the trainable, for people."""
-    fingerprint: str
-    """Hash of the trainable's source."""
-    script: tuple[str, str] = ("", "")
-    """The file with the trainable's source and its hash; empty: unknown."""
-    parts: dict[str, str]
-    """Name -> digest of the code that the trainable consists of."""
+    code: Code
+    """Of the trainable."""
     warm: WarmStart
     resume: bool
     """Whether a study that is in the store already goes on; so does one that was opened once."""
 
     def fresh_state(self) -> StudyState:
         """Return the state before the first record of the journal."""
-        what = self.definition
-        searcher = begin_searcher(what.searcher, what.space, what.config, self.warm)
+        what, searcher = self.definition, self.begin_searcher()
         scheduler = what.scheduler.begin(what.space, what.config.seed)
         return StudyState(what.config, searcher, scheduler, what.scheduler.max_resource, what.packing, what.gang)
+
+    def begin_searcher(self) -> SearcherState:
+        """Return the searcher before its first proposal."""
+        what = self.definition
+        return begin_searcher(what.searcher, what.space, what.config, self.warm)
 
     def require_places(self) -> None:
         """Check, before anything is written, that the places of the study and of what it shares are not another's.
@@ -64,7 +63,7 @@ class KeptStudy(msgspec.Struct, kw_only=True):
             StoreError: other programs have files there.
         """
         if read_study_file(self.store) is None:
-            require_own_folder(self.store, self.trainable)
+            require_own_folder(self.store, self.code.name)
         if self.definition.shared is not None:
             require_shareable(self.definition.shared)
 
@@ -139,14 +138,14 @@ class KeptStudy(msgspec.Struct, kw_only=True):
             scheduler=what.scheduler.describe(),
             scheduler_options=options_of(what.scheduler),
             max_resource=what.scheduler.max_resource,
-            trainable=self.trainable,
+            trainable=self.code.name,
             can_evaluate=config.can_evaluate,
             pack_by=config.pack_by,
             pack_opt="" if what.packing is None else strategy_name(what.packing.strategy),
-            fingerprint=self.fingerprint,
-            script=self.script[0],
-            script_sha256=self.script[1],
-            parts=self.parts,
+            fingerprint=self.code.fingerprint,
+            script=self.code.script,
+            script_sha256=self.code.script_sha256,
+            parts=self.code.parts,
             python=kept_functions.THIS_PYTHON,
             functions=functions,
             shared="" if what.shared is None else what.shared.shown,

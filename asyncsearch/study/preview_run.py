@@ -21,7 +21,6 @@ from asyncsearch.study.gang_option import gang_notes, gangs_of, workers_for
 from asyncsearch.study.metric_names import direction_notes
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
-from asyncsearch.study.warm_start import begin_searcher
 
 
 def preview_run(
@@ -39,7 +38,7 @@ def preview_run(
     TrainingModel(pack_speedup={} if pack_speedup is None else pack_speedup)  # checks it
     what = study.definition
     scheduler, config = what.scheduler, what.config
-    proposals = begin_searcher(what.searcher, what.space, config, study.warm).length()
+    proposals = study.begin_searcher().length()
     require_bounded(what.searcher, num_trials, proposals, "preview")
     asked = positive("num_trials", proposals if num_trials is None else num_trials)
     known = _workers_here(study) if parallelism is None else workers_of("parallelism", parallelism)

@@ -74,10 +74,8 @@ class Results:
 
     name: str
     config: EngineConfig
-    store: Store
     shared: Store | None
-    space: Space
-    """Of a study that was made or resumed here; one that was only opened has none."""
+    _place: Store
     _seen: ReadState | None
     _ends: tuple[int, dict[TrialId, list[CheckpointRef]]] = (0, {})
     """Bytes that the journal had, at the least, and where the trainings of each trial ended."""
@@ -85,10 +83,6 @@ class Results:
     """Bytes that the journal had, at the least, and the last value of each metric of each trial."""
     _shown_in: object = None
     """The run of a notebook's cell that shows the table already; None: there is none."""
-    _trainable_name: str
-    _fingerprint: str
-    _parts: dict[str, str]
-    _script: tuple[str, str]
 
     def _open(self, store: str | Path) -> None:
         """Become the study of a store, to read it.
@@ -96,13 +90,17 @@ class Results:
         Raises:
             StudyNotFoundError: the store holds no study.
         """
-        self.store = open_store(store)
+        self._place = open_store(store)
         file = self._require_file()
-        self.name, self._trainable_name, self._fingerprint = file.name, file.trainable, file.fingerprint
-        self._parts, self._script = file.parts, (file.script, file.script_sha256)
+        self.name = file.name
         self.shared = open_store(file.shared) if file.shared else None
         self.config = config_of(file)
         self._seen = None
+
+    @property
+    def store(self) -> Store:
+        """What holds everything that the study writes."""
+        return self._place
 
     @property
     @in_sentences()
@@ -228,7 +226,8 @@ class Results:
         """
         from asyncsearch.study.event_files import write_event_files
 
-        domains = self.space.parameters if hasattr(self, "space") else {}
+        space: Space | None = getattr(self, "space", None)  # of a study that was made or resumed here
+        domains = {} if space is None else space.parameters
         logdir = Path("tensorboard", plain_part(self.name)) if path is None else Path(path)
         return write_event_files(self, logdir, self._require_file().created_s, domains)
 

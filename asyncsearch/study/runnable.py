@@ -2,79 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
-
-import msgspec
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 
 from asyncsearch import errors
 from asyncsearch.actions import EndRun
-from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.arguments import enough
 from asyncsearch.driver.interrupts import Interrupts
-from asyncsearch.driver.shared_workers import WorkerShare
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import AsyncSearchError, StoreLostError, UsageError
-from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import read_records, read_study_file
 from asyncsearch.journal.projection import last_failure
 from asyncsearch.launch import chosen
-from asyncsearch.launch.base_launcher import Launcher, Preflight
-from asyncsearch.launch.scarcity import require_descriptors
-from asyncsearch.report.formatting import many
+from asyncsearch.launch.base_launcher import Launcher
+from asyncsearch.launch.bundle import pack
 from asyncsearch.report.live.display import Display
-from asyncsearch.report.live.progress import announced
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import warnings_of
 from asyncsearch.rpc import auth
-from asyncsearch.rpc.forks import require_no_fork_with_grpc
-from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.searchers.base_searcher import Searcher
+from asyncsearch.sequences.custom_sequences import register_versions
 from asyncsearch.shared.files import SharedFiles
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.homes import root_of
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.names import compare_names
 from asyncsearch.shared.options import default_names
-from asyncsearch.shared.pack_times import PackTimes, TimesInFolder, TimesInProcess, code_key
+from asyncsearch.shared.pack_times import PackTimes, TimesInFolder, code_key
 from asyncsearch.shared.quota import keep_within
+from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.study import trial_dirs
 from asyncsearch.study.background import begun
-from asyncsearch.study.devices_option import (
-    devices_of,
-    many_devices,
-    require_equal_kinds,
-    require_own_devices,
-    with_devices,
-)
-from asyncsearch.study.gang_option import require_workers, useful_workers, workers_for
+from asyncsearch.study.default_store import DefaultFolder
+from asyncsearch.study.found_workers import SharedPlace, find_workers
+from asyncsearch.study.gang_option import require_workers
+from asyncsearch.study.kept_functions import read_earlier
 from asyncsearch.study.kept_study import KeptStudy
 from asyncsearch.study.leftovers import swept
 from asyncsearch.study.metric_names import direction_notes
 from asyncsearch.study.results import ReadState
 from asyncsearch.study.run import Search, run_search
-from asyncsearch.study.warm_start import begin_searcher
+from asyncsearch.trainable import Pickled, WithFunctions
 
 CORRECT = "Correct it and run the script again, with resume=True and a larger num_trials, or in another store="
 """Advice for errors of the user's code: ``asyncsearch resume`` would run the stored code, and failed trials count."""
-
-
-class SharedPlace(msgspec.Struct, frozen=True):
-    """A study's place on a cluster that it shares with other studies."""
-
-    share: WorkerShare
-    found: Preflight
-    """What the cluster has, for all studies."""
-    backend: str | Launcher
-    """Of the cluster, or the launcher that the study brought along."""
-    times: TimesInProcess
-    """How fast packs of its studies train."""
-
-    def check(self, launcher: Launcher) -> Preflight:
-        """Return what a launcher of this study finds."""
-        mine = msgspec.structs.replace(self.found, parallelism=self.share.most)
-        return msgspec.structs.replace(launcher.check_again(mine), cpu_threads=self.found.cpu_threads)
 
 
 class RunnableStudy(KeptStudy, kw_only=True):
@@ -83,8 +54,8 @@ class RunnableStudy(KeptStudy, kw_only=True):
     backend: str | Launcher
     could_pack: bool = False
     """Whether it might have asked for ``pack=``, and did not."""
-    claim: Callable[[], tuple[Store, list[str]]] | None = None
-    """Gives the store for good, with notes on the choice; None: it is ``store``."""
+    default: DefaultFolder | None = None
+    """Gives the store for good, when it is taken; None: it was named, or is taken already."""
 
     def run(
         self,
@@ -101,106 +72,91 @@ class RunnableStudy(KeptStudy, kw_only=True):
         Args:
             place: its place on a cluster that it shares with other studies, in place of ``parallelism``.
         """
-        what, store = self.definition, self.store
-        proposals = begin_searcher(what.searcher, what.space, what.config, self.warm).length()
-        require_bounded(what.searcher, num_trials, proposals, "run")
-        require_workers(what.gang, parallelism)
-        is_begun = read_study_file(store) is not None
-        advice = warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun)
-        advice += direction_notes(what.config.metric, what.config.mode)
-        self.require_places()
+        what = self.definition
+        advice, is_begun = self._check(num_trials, parallelism)
         if not is_begun:
             display.warn(advice)
+        bundle = self._bundle(display)
         backend = self.backend if place is None else place.backend
         with chosen(backend, study=what.config.study) as launcher, ExitStack() as ending:
-            if launcher.transport is None:
-                require_no_fork_with_grpc()
-            devices: tuple[str, ...] | None = None
-            if place is not None:
-                preflight = place.check(launcher)
-                require_own_devices(launcher, what.devices)
-            else:
-                with announced(launcher.preparation()) if display.is_shown else nullcontext():
-                    found = launcher.check(enough(parallelism, useful_workers(what.gang, num_trials)))
-                room, devices = with_devices(launcher, what.devices, found.parallelism, parallelism)
-                if room < found.parallelism:  # each of fewer workers has more cores
-                    found = launcher.check(room)
-                preflight = msgspec.structs.replace(found, parallelism=workers_for(what.gang, room))
-                require_equal_kinds(devices, what.devices, what.gang, preflight.parallelism)
-            require_descriptors(preflight.parallelism, are_processes_here=launcher.name == "processes")
-            if place is None:
-                launcher.warm_up(preflight.parallelism)
+            found = find_workers(launcher, what, num_trials, parallelism, place, is_shown=display.is_shown)
             # Beside the store's writes, which come before workers need it; no process is forked from here on.
-            is_remote = launcher.transport is None
             making = begun(auth.make_identity, "asyncsearch-identity")
-            identity = ending.enter_context(making) if is_remote else None
-            workers = many(preflight.parallelism, "worker") + (f" ({preflight.place})" if preflight.place else "")
-            workers += "" if what.gang is None else f", {what.gang.size} to a trial"
-            workers += "" if what.devices is None else f", {many_devices(what.devices)} to a worker"
-
-            def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
-                return WorkerConfig(
-                    study=what.config.study,
-                    metric=what.config.metric,
-                    bundle=what.trainable,
-                    store=what.shared or store,
-                    dirs=trial_dirs.place_in(store),
-                    untrusted="" if what.shared is None or what.is_trusted else what.shared.shown,
-                    endpoint=endpoint,
-                    worker=worker,
-                    epoch=epoch,
-                    cpu_threads=preflight.cpu_threads,
-                    gpus=None if devices is None else devices_of(worker, devices, what.devices or 1),
-                    gpu_share=min(1.0, what.devices or 1.0),
-                    **what.worker,
-                )
-
-            if self.claim is not None:
-                self.store, notes = self.claim()
-                store = self.store
-                display.warn(notes)
+            identity = ending.enter_context(making) if launcher.transport is None else None
+            store = self.take_store(display)
             store.prepare()
             with store.lock():
                 state, last = self.open(display)
                 # Not before: a study that may not go on has not begun to search.
-                share = "" if place is None else "a share of "
-                display.begin(
-                    f"{what.config.study}: searching on {share}{workers}, with everything stored in {store.shown}"
-                )
-                display.warn(preflight.warnings)
+                begins = f"searching on {found.describe()}, with everything stored in {store.shown}"
+                display.begin(f"{what.config.study}: {begins}")
+                display.warn(found.preflight.warnings)
                 # A search that has all its trials can no longer follow it.
                 if is_begun and (num_trials is None or len(state.trials) < num_trials):
                     display.warn(advice)
-                membership = self._join(state, display)
                 search = Search(
                     state=state,
                     store=store,
                     last_record=last,
                     launcher=launcher,
-                    preflight=preflight,
-                    worker_config=worker_config,
+                    preflight=found.preflight,
+                    worker_config=partial(found.config, bundle, store),
                     identity=identity,
                     worker_store=(what.shared or store).url,
                     definition=what,
                     num_trials=num_trials,
                     timeout_s=timeout_s,
-                    shared=membership,
+                    shared=self._join(state, display),
                     pack_times=self._pack_times(place),
                     could_pack=self.could_pack,
                     share=None if place is None else place.share,
                 )
-                try:
-                    with swept(store, state, what.keep_dirs):
-                        end = run_search(search, display, interrupts)
-                    if membership is not None:
-                        self.keep_quota(display)
-                finally:
-                    display.close()
-                _require_journal(store)
-                result = ReadState(state, store.journal_size())
+                result, end = self._search(search, display, interrupts)
         if end.error_kind:
             raise getattr(errors, end.error_kind, AsyncSearchError)(_with_traceback(store, end, launcher))
         return result
+
+    def take_store(self, display: Display) -> Store:
+        """Return the store; one that was not named gets its folder now, once."""
+        if self.default is not None:
+            chosen, self.default = self.default, None
+            earlier = chosen.last()
+            self.store = open_store(chosen.claim(Path(self.store.shown)))
+            if earlier:
+                go_on = f"To go on with {earlier}, write Study(..., resume=True)."
+                display.warn([f"This is a new study, in {self.store.shown}. {go_on}"])
+        return self.store
+
+    def _check(self, num_trials: int | None, parallelism: int | None) -> tuple[list[str], bool]:
+        """Refuse a search that cannot end or begin; return advice on it, and whether the study has begun before."""
+        what = self.definition
+        proposals = self.begin_searcher().length()
+        require_bounded(what.searcher, num_trials, proposals, "run")
+        require_workers(what.gang, parallelism)
+        is_begun = read_study_file(self.store) is not None
+        advice = warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun)
+        self.require_places()
+        return [*advice, *direction_notes(what.config.metric, what.config.mode)], is_begun
+
+    def _bundle(self, display: Display) -> bytes:
+        """Return the pickled trainable, with the functions of time that trials began with before they were edited."""
+        file = read_study_file(self.store) if self.resume else None
+        earlier = read_earlier(self.store, file, self.definition.space.function_versions)
+        display.warn(earlier.notes)
+        register_versions(earlier.versions)
+        bundle = self.definition.trainable
+        return pack(WithFunctions(Pickled(bundle), {}, earlier.versions)).data if earlier.versions else bundle
+
+    def _search(self, search: Search, display: Display, interrupts: Interrupts | None) -> tuple[ReadState, EndRun]:
+        try:
+            with swept(search.store, search.state, self.definition.keep_dirs):
+                end = run_search(search, display, interrupts)
+            if search.shared is not None:
+                self.keep_quota(display)
+        finally:
+            display.close()
+        _require_journal(search.store)
+        return ReadState(search.state, search.store.journal_size()), end
 
     def keep_quota(self, display: Display) -> None:
         """Remove from the shared folder what exceeds the quota."""
@@ -225,7 +181,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
     def _pack_times(self, place: SharedPlace | None) -> list[PackTimes]:
         """Return where studies of this code keep how fast packs train: the cluster, and the folder that they share."""
         what = self.definition
-        code = code_key(self.trainable, self.parts, what.config.defaults)
+        code = code_key(self.code.name, self.code.parts, what.config.defaults)
         if not code or what.packing is None or not what.packing.is_measured:
             return []
         found = [] if place is None else [place.times.of_code(code)]

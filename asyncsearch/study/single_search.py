@@ -50,4 +50,6 @@ def _search(study: RunnableStudy, known: KnownPath, end: int | None, home: Store
         config=msgspec.structs.replace(config, share=True) if study.definition.shared is None else config,
         quota_bytes=None,
     )
-    return msgspec.structs.replace(study, store=home, definition=definition, warm=WarmStart(), resume=True, claim=None)
+    return msgspec.structs.replace(
+        study, store=home, definition=definition, warm=WarmStart(), resume=True, default=None
+    )

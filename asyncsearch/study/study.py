@@ -8,6 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
+
 from asyncsearch.arguments import answering, positive, seconds_of, text_of, workers_of, yes_or_no
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
@@ -22,16 +24,16 @@ from asyncsearch.plan.autoscale import Autoscale
 from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.plan.pack_strategies import PackStrategy
+from asyncsearch.plan.packing import Packing
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import Preview
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.scheduler_names import require_scheduler
-from asyncsearch.searchers.base_searcher import Searcher, SearcherState
+from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.searcher_names import searcher_of
 from asyncsearch.sentences import in_sentences
-from asyncsearch.sequences.custom_sequences import register_versions
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.options import default_names, open_folder, read_defaults, require_shared, trusts
 from asyncsearch.shared.quota import EVALUATIONS
@@ -43,23 +45,22 @@ from asyncsearch.store.patience import TIMEOUT_S, waiting
 from asyncsearch.store.restoring import resumable
 from asyncsearch.study.ablation_check import require_ablated, sent_with_functions
 from asyncsearch.study.default_store import DefaultFolder
-from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, script_of, source_hash
+from asyncsearch.study.definition import Code, StudyDefinition, read_plan
 from asyncsearch.study.devices_option import devices_for
 from asyncsearch.study.evaluate import Evaluation, KnownPath, was_found, was_proposed
 from asyncsearch.study.first_calls import IN_RESUME, IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
 from asyncsearch.study.gang_option import gang_for
-from asyncsearch.study.kept_functions import read_earlier
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.packing_option import could_pack, pack_by_of, packing_of, require_choices
 from asyncsearch.study.preview_run import preview_run
 from asyncsearch.study.requirements import can_evaluate, can_save, require_pausable, require_sequences
-from asyncsearch.study.results import ReadState, Results
+from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.script_runs import note_run
 from asyncsearch.study.single_search import train_single
 from asyncsearch.study.trainable_checks import require_trainable
 from asyncsearch.study.warm_start import begin_searcher, kept, warm_start_of
-from asyncsearch.trainable import Pickled, Trainable, WithFunctions
+from asyncsearch.trainable import Trainable, WithFunctions
 from asyncsearch.trial import Params
 
 _log = logging.getLogger(__name__)
@@ -158,27 +159,24 @@ class Study(Results):
         require_groups(sharing, workers, checkpoints)
         require_trainable(trainable, str(metric))
         self.trainable: Trainable | None = trainable
-        self.searcher: Searcher = searcher_of(searcher)
-        self.space = self.searcher.extended(Space.of(space))
-        self.scheduler = FIFO() if scheduler is None else require_scheduler(scheduler)
+        searcher, code = searcher_of(searcher), Code.of(trainable)
+        space = searcher.extended(Space.of(space))
+        scheduler = FIFO() if scheduler is None else require_scheduler(scheduler)
         label = getattr(trainable, "__name__", type(trainable).__name__)
         share, resume = yes_or_no("share", share), yes_or_no("resume", resume)
         self.name = text_of("name", name or "")
-        self._default = None if store is not None else DefaultFolder(self.name or label)
-        if self._default is not None:
+        default = None if store is not None else DefaultFolder(self.name or label)
+        if default is not None:
             self.name = self.name or label
-            last = self._default.last() if resume else None
-            store, self._default = last or self._default.choose(), None if last else self._default
-        self.store: Store = open_store(resumable(store or "") if resume else store or "")
-        self.name = self.name or self.store.shown.rstrip("/").rsplit("/", 1)[-1] or label
-        self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
-        self.shared = open_folder(self.store, sharing.shared, version, share=share, trainable=trainable)
-        self._is_trusted = trusts(self.shared, sharing.trusted)
-        self._quota_bytes = sharing.quota_bytes
-        names = self.space.names | default_names(read_defaults(sharing.defaults))
+            last = default.last() if resume else None
+            store, default = last or default.choose(), None if last else default
+        place = open_store(resumable(store or "") if resume else store or "")
+        self.name = self.name or place.shown.rstrip("/").rsplit("/", 1)[-1] or label
+        self.shared = open_folder(place, sharing.shared, version, share=share, trainable=trainable)
+        defaults = read_defaults(sharing.defaults)
         self.config = search_config(
-            self.space,
-            self.scheduler,
+            space,
+            scheduler,
             share=None if share and self.shared is None else share,
             study=self.name,
             metric=metric,
@@ -188,45 +186,56 @@ class Study(Results):
             version=text_of("version", version),
             max_failures=max_failures,
             keep_checkpoints=checkpoints.keep_checkpoints,
-            quota_bytes=self._quota_bytes if self.shared is None else None,
+            quota_bytes=sharing.quota_bytes if self.shared is None else None,
             save_every=save_every,
-            shared_as="" if self.shared is None else self._trainable_name,
-            defaults=read_defaults(sharing.defaults),
+            shared_as="" if self.shared is None else code.name,
+            defaults=defaults,
             can_evaluate=can_evaluate(trainable),
             can_save=can_save(trainable),
-            pack_by=pack_by_of(trainable, names, is_packed=pack is not None),
+            pack_by=pack_by_of(trainable, space.names | default_names(defaults), is_packed=pack is not None),
         )
-        self._settings = checkpoints.with_timeout(workers.for_driver())
-        self._worker = workers.for_agents() | checkpoints.for_agents()
-        self._keep_dirs: int | None = checkpoints.keep_dirs
-        self._backend = require_backend(backend)
-        self._resume = resume
-        self._seen: ReadState | None = None
-        self._is_read_only = False
-        self._fingerprint, self._parts = source_hash(trainable), parts_of(trainable)
-        self._script = script_of(trainable)
-        with waiting(self._settings.store_timeout_s, _log.warning, self.store):
-            self._warm = warm_start_of(self.store, warm_start, space=self.space, config=self.config, resume=resume)
-        require_proposal(self.searcher, self._begin_searcher(), self.space)
-        require_target(self.scheduler, self.scheduler.begin(self.space, seed))
-        require_pausable(trainable, self.scheduler)
-        require_sequences(trainable, self.space, self.scheduler, share=share)
-        is_fresh = workers.fresh_process
-        self.packing = packing_of(
-            trainable,
-            self.scheduler,
-            pack,
-            pack_opt,
-            share=share,
-            fresh_process=is_fresh,
-            names=self.config.pack_by,
+        settings = checkpoints.with_timeout(workers.for_driver())
+        launcher = require_backend(backend)
+        with waiting(settings.store_timeout_s, _log.warning, place):
+            warm = warm_start_of(place, warm_start, space=space, config=self.config, resume=resume)
+        begun = begin_searcher(searcher, space, self.config, warm)
+        require_proposal(searcher, begun, space)
+        require_target(scheduler, scheduler.begin(space, seed))
+        require_pausable(trainable, scheduler)
+        require_sequences(trainable, space, scheduler, share=share)
+        packs: dict[str, Any] = {"fresh_process": workers.fresh_process, "names": self.config.pack_by}
+        packing = packing_of(trainable, scheduler, pack, pack_opt, share=share, **packs)
+        require_choices(packing, begin_searcher(searcher, space, self.config, warm))
+        gang = gang_for(trainable, space, workers_per_trial, packing, autoscale)
+        definition = StudyDefinition(
+            trainable=b"",
+            space=space,
+            searcher=searcher,
+            scheduler=scheduler,
+            config=self.config,
+            settings=settings,
+            worker=workers.for_agents() | checkpoints.for_agents(),
+            backend=launcher if isinstance(launcher, str) else "auto",
+            shared=self.shared,
+            quota_bytes=sharing.quota_bytes,
+            is_trusted=trusts(self.shared, sharing.trusted),
+            packing=packing,
+            gang=gang,
+            is_tolerant=require_shared(self.shared, is_tolerant=sharing.tolerant),
+            devices=devices_for(devices_per_trial, gang),
+            keep_dirs=checkpoints.keep_dirs,
         )
-        require_choices(self.packing, self._begin_searcher())
-        self._could_pack = could_pack(trainable, self.scheduler, pack, share=share)
-        self.gang = gang_for(trainable, self.space, workers_per_trial, self.packing, autoscale)
-        self._devices = devices_for(devices_per_trial, self.gang)
-        self._is_tolerant = require_shared(self.shared, is_tolerant=sharing.tolerant)
-        self._bundle: bytes | None = None
+        self._runnable: RunnableStudy | None = RunnableStudy(
+            store=place,
+            definition=definition,
+            code=code,
+            warm=warm,
+            resume=resume,
+            backend=launcher,
+            could_pack=could_pack(trainable, scheduler, pack, share=share),
+            default=default,
+        )
+        self._seen = None
 
     @classmethod
     @answering("Study.resume", "Study.resume('studies/digits')", instead=IN_RESUME)
@@ -244,16 +253,19 @@ class Study(Results):
         place = open_store(resumable(store))
         with waiting(TIMEOUT_S, _log.warning, place):
             study = cls.open(place)  # type: ignore[arg-type]  # a store is what open_store gives back
-            plan = read_plan(study.store, study._require_file())
-            study.space, study.searcher, study.scheduler = plan.space, plan.searcher, plan.scheduler
-            study.config, study._settings, study._worker = plan.config, plan.settings, plan.worker
-            study._bundle, study._backend = plan.trainable, backend or plan.backend
-            study.shared = None if plan.shared is None else plan.shared.with_keys_of(study.store)
-            study._is_trusted, study._quota_bytes = plan.is_trusted, plan.quota_bytes
-            study.packing, study.gang, study._is_tolerant = plan.packing, plan.gang, plan.is_tolerant
-            study._keep_dirs, study._devices = plan.keep_dirs, plan.devices
-            study._resume, study._is_read_only = True, False
-            study._warm = kept(study.store)
+            file = study._require_file()
+            kept_one = read_plan(study.store, file)
+            shared = None if kept_one.shared is None else kept_one.shared.with_keys_of(study.store)
+            definition = msgspec.structs.replace(kept_one, shared=shared)
+            study.config, study.shared = definition.config, shared
+            study._runnable = RunnableStudy(
+                store=study.store,
+                definition=definition,
+                code=Code.in_file(file),
+                warm=kept(study.store),
+                resume=True,
+                backend=backend or definition.backend,
+            )
         return study
 
     @classmethod
@@ -265,11 +277,45 @@ class Study(Results):
             StudyNotFoundError: the store holds no study.
         """
         study = cls.__new__(cls)
-        study._is_read_only, study._default = True, None
-        study.packing, study.gang, study._is_tolerant, study._could_pack = None, None, False, False
-        study._keep_dirs, study._devices = None, None
+        study._runnable = None
         study._open(store)
         return study
+
+    @property
+    def store(self) -> Store:
+        """What holds everything that the study writes; of a study without a named store, from its first run on."""
+        return self._place if self._runnable is None else self._runnable.store
+
+    @property
+    def space(self) -> Space:
+        """The space; a study that was only opened has none, as it has no searcher and scheduler."""
+        return self._definition.space
+
+    @property
+    def searcher(self) -> Searcher:
+        """The searcher."""
+        return self._definition.searcher
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The scheduler."""
+        return self._definition.scheduler
+
+    @property
+    def gang(self) -> Gang | None:
+        """How many workers train a trial together; None: one, or the study was only opened."""
+        return None if self._runnable is None else self._runnable.definition.gang
+
+    @property
+    def packing(self) -> Packing | None:
+        """How workers get several trials together; None: each trains alone, or the study was only opened."""
+        return None if self._runnable is None else self._runnable.definition.packing
+
+    @property
+    def _definition(self) -> StudyDefinition:
+        if self._runnable is None:
+            raise AttributeError
+        return self._runnable.definition
 
     @answering("run", "study.run(num_trials=64)", instead=IN_RUN)
     def run(
@@ -295,7 +341,7 @@ class Study(Results):
             AsyncSearchError: the search could not start, or failed; every acknowledged report is in the store.
             KeyboardInterrupt: it was interrupted; all results are kept, and ``run`` continues the search.
         """
-        self._require_described("run")
+        self._described("run")
         num_trials = None if num_trials is None else positive("num_trials", num_trials)
         parallelism = None if parallelism is None else workers_of("parallelism", parallelism)
         timeout_s = None if timeout is None else seconds_of("timeout", timeout)
@@ -342,9 +388,9 @@ class Study(Results):
             ResourceError: the scheduler cannot run this search.
             StudyNotFoundError: there is no study at ``like``.
         """
-        self._require_described("preview")
+        study = self._described("preview")
         already = 0 if read_study_file(self.store) is None else len(self._read_state().trials)
-        own = self._runnable(), num_trials, parallelism, seconds_per_unit, like, already
+        own = study, num_trials, parallelism, seconds_per_unit, like, already
         return preview_run(*own, pack, pack_speedup, gang_speedup)
 
     @in_sentences()
@@ -370,18 +416,17 @@ class Study(Results):
         end = self._max_resource()
         if end is not None and resource > end:
             raise UsageError(f"resource={resource} is beyond max_resource={end} of this study. Use resource <= {end}.")
-        given = dict(params) if self._is_read_only else self._plain(params)
-        if not self._is_read_only:
-            self._claim()
+        display = open_display("none")
+        given = dict(params) if self._runnable is None else self._plain(params)
+        if self._runnable is not None:
+            self._runnable.take_store(display)
         root = self.config.root
         steps = path(root, {**self.config.defaults, **given}, resource)
         home = self.store.child(f"{EVALUATIONS}/{digest(root, canonical(given), str(resource))}")
         known_path = KnownPath(given, steps, resource)
         known = self._known(known_path, home)
         if known is None:
-            self._require_described("run")
-            display = open_display("none")
-            mine = self._runnable(display)
+            mine = self._with_trainable(self._described("run"), display)
             mine.require_places()
             trial = train_single(mine, known_path, end, home, display)
             mine.keep_quota(display)
@@ -408,14 +453,14 @@ class Study(Results):
         for store in (self.store, home):
             known_path.read_journal(read_records(store))
         if self.shared is not None:
-            known_path.read_shared(
-                SharedFolder(self.shared, takes_packed=self._is_tolerant or self.packing is not None)
-            )
-        can_evaluate = self.config.can_evaluate and not self._is_read_only
+            takes_packed = self._runnable is not None and self._runnable.definition.takes_packed
+            known_path.read_shared(SharedFolder(self.shared, takes_packed=takes_packed))
+        can_evaluate = self.config.can_evaluate and self._runnable is not None
         return known_path.metrics(self.config.metric if can_evaluate else "")
 
     def _max_resource(self) -> int | None:
-        return self._require_file().max_resource if self._is_read_only else self.scheduler.max_resource
+        study = self._runnable
+        return self._require_file().max_resource if study is None else study.definition.scheduler.max_resource
 
     if not TYPE_CHECKING:  # a type checker knows what there is
 
@@ -427,89 +472,44 @@ class Study(Results):
         config = self.config
         return f"Study({self.name!r}, metric={config.metric!r}, mode={config.mode!r}, store={self.store.shown!r})"
 
-    def _begin_searcher(self) -> SearcherState:
-        return begin_searcher(self.searcher, self.space, self.config, self._warm)
-
     def _not_found(self) -> StudyNotFoundError:
-        if self._is_read_only:
+        if self._runnable is None:
             return super()._not_found()
         return StudyNotFoundError(f"{self.name!r} has not been run yet: write study.run(num_trials=64) first.")
 
     def _position(self, trial: TrialId) -> str:
         words = super()._position(trial)
-        if words or self._is_read_only:
+        if words or self._runnable is None:
             return words
-        state = self._runnable().fresh_state()
+        state = self._runnable.fresh_state()
         replay(self.store, state)
         return state.scheduler.position(trial)
 
-    def _claim(self) -> tuple[Store, list[str]]:
-        """Make the folder of a study without a named store, once; return its store, and a note on the one before."""
-        if self._default is None:
-            return self.store, []
-        chosen, self._default = self._default, None
-        earlier = chosen.last()
-        folder = chosen.claim(Path(self.store.shown))
-        self.store = open_store(folder)
-        note = f"This is a new study, in {self.store.shown}. To go on with {earlier}, write Study(..., resume=True)."
-        return self.store, [note] if earlier else []
+    def _described(self, method: str) -> RunnableStudy:
+        """Return the study as it is run.
 
-    def _require_described(self, method: str) -> None:
-        if self._is_read_only:
+        Raises:
+            UsageError: it was opened to read its results only.
+        """
+        if self._runnable is None:
             raise UsageError(
                 f"{self.name!r} was opened to read its results. To {method} it, write "
                 f"Study.resume({self.store.shown!r}).{method}(...)."
             )
+        return self._runnable
 
-    def _runnable(self, display: Display | None = None) -> RunnableStudy:
-        """Return the study in the form that is run; without a display its trainable is left out."""
-        if display is not None and self._bundle is None:
+    def _with_trainable(self, study: RunnableStudy, display: Display) -> RunnableStudy:
+        """Pickle the trainable for the workers, once."""
+        definition = study.definition
+        if not definition.trainable:
             assert self.trainable is not None
-            functions, versions = self.space.custom_functions, self.space.function_versions
-            sent = sent_with_functions(self.trainable, self.searcher)
+            space = definition.space
+            sent = sent_with_functions(self.trainable, definition.searcher)
+            functions, versions = space.custom_functions, space.function_versions
             packed = pack(WithFunctions(sent, functions, versions) if functions else sent)
-            self._bundle = with_sources(packed)
+            study.definition = msgspec.structs.replace(definition, trainable=with_sources(packed))
             display.warn(packed.warnings)
-        bundle = b"" if display is None else self._with_earlier_functions(self._bundle or b"", display)
-        definition = StudyDefinition(
-            trainable=bundle,
-            space=self.space,
-            searcher=self.searcher,
-            scheduler=self.scheduler,
-            config=self.config,
-            settings=self._settings,
-            worker=self._worker,
-            backend=self._backend if isinstance(self._backend, str) else "auto",
-            shared=self.shared,
-            quota_bytes=self._quota_bytes,
-            is_trusted=self._is_trusted,
-            packing=self.packing,
-            gang=self.gang,
-            is_tolerant=self._is_tolerant,
-            devices=self._devices,
-            keep_dirs=self._keep_dirs,
-        )
-        return RunnableStudy(
-            store=self.store,
-            definition=definition,
-            trainable=self._trainable_name,
-            fingerprint=self._fingerprint,
-            script=self._script,
-            parts=self._parts,
-            backend=self._backend,
-            warm=self._warm,
-            resume=self._resume,
-            could_pack=self._could_pack,
-            claim=self._claim,
-        )
-
-    def _with_earlier_functions(self, bundle: bytes, display: Display) -> bytes:
-        """Return a bundle with the functions of time that trials began with before they were edited."""
-        file = read_study_file(self.store) if self._resume else None
-        earlier = read_earlier(self.store, file, self.space.function_versions)
-        display.warn(earlier.notes)
-        register_versions(earlier.versions)
-        return pack(WithFunctions(Pickled(bundle), {}, earlier.versions)).data if earlier.versions else bundle
+        return study
 
 
 def run_shown(
@@ -521,16 +521,15 @@ def run_shown(
     **options: Any,
 ) -> Study:
     """Run a study with checked arguments; ``options`` are those of ``RunnableStudy.run``."""
-    with waiting(study._settings.store_timeout_s, lambda sentence: display.warn([sentence]), study.store, study.shared):
+    own = study._described("run")
+    store_timeout_s = own.definition.settings.store_timeout_s
+    with waiting(store_timeout_s, lambda sentence: display.warn([sentence]), study.store, study.shared):
         if read_study_file(study.store) is None:
-            require_ablated(study.trainable, study.searcher, study._begin_searcher())
+            require_ablated(study.trainable, own.definition.searcher, own.begin_searcher())
         # After a failure the state may be ahead of the journal, which decides.
         study._seen = None
-        runnable = study._runnable(display)
-        try:
-            study._seen = runnable.run(num_trials, parallelism, timeout_s, display, **options)
-        finally:
-            study._resume = runnable.resume
+        runnable = study._with_trainable(own, display)
+        study._seen = runnable.run(num_trials, parallelism, timeout_s, display, **options)
     return study
 
 
@@ -540,8 +539,7 @@ def backend_of(study: Study) -> str | Launcher:
     Raises:
         UsageError: it was opened to read its results only.
     """
-    study._require_described("run")
-    return study._backend
+    return study._described("run").backend
 
 
 def require_end(study: Study, num_trials: int | None) -> None:
@@ -550,4 +548,13 @@ def require_end(study: Study, num_trials: int | None) -> None:
     Raises:
         UsageError: the searcher proposes without end and no number of trials is given.
     """
-    require_bounded(study.searcher, num_trials, study._begin_searcher().length(), "run_together")
+    require_bounded(study.searcher, num_trials, proposals_of(study), "run_together")
+
+
+def proposals_of(study: Study) -> int | None:
+    """Return the number of proposals of a study's searcher; None: without end.
+
+    Raises:
+        UsageError: it was opened to read its results only.
+    """
+    return study._described("run").begin_searcher().length()

@@ -15,7 +15,7 @@ from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.live.table import continue_command, continue_line, short_line
 from asyncsearch.rpc.messages import LogLine
-from asyncsearch.study.runnable import SharedPlace
+from asyncsearch.study.found_workers import SharedPlace
 from asyncsearch.study.study import Study, run_shown
 
 Thread = Callable[[Callable[[], None], str], threading.Thread]

@@ -46,7 +46,8 @@ def root(whole: Path, tmp_path: Path) -> Path:
 def resumed(root: Path) -> Read:
     """Read a store by the code in its bundle."""
     study = Study.resume(root)
-    assert len(study._warm.trials) == 3
+    assert study._runnable is not None
+    assert len(study._runnable.warm.trials) == 3
     assert study.space.names == {"x"}
     return read(root)
 

@@ -134,5 +134,6 @@ def test_a_study_without_its_head_is_opened_and_resumed_with_a_note(
 def test_replaying_tells_a_damaged_head(root: Path) -> None:
     (root / "head.json").write_bytes(b"\0" * 128)
     opened = study(root, resume=True)
-    doubts = replay(opened.store, opened._runnable().fresh_state()).doubts
+    assert opened._runnable is not None
+    doubts = replay(opened.store, opened._runnable.fresh_state()).doubts
     assert any("head.json is damaged" in doubt for doubt in doubts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import itertools
 import subprocess
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from asyncsearch.errors import NotPicklableError
 from asyncsearch.launch.bundle import pack
-from asyncsearch.launch.own_modules import folders_of
+from asyncsearch.launch.own_modules import folders_of, loaded_modules
 
 _numbers = itertools.count()
 
@@ -511,3 +512,20 @@ def test_a_package_brings_only_the_modules_in_it_that_are_reached(
         """
     )
     run_in_worker(pack(train).data, tmp_path)
+
+
+def test_modules_that_others_import_meanwhile_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = {**sys.modules}
+    monkeypatch.setattr(sys, "modules", modules)
+
+    def imports(phase: str, _: dict[str, int]) -> None:  # as another thread would, at any allocation
+        modules[f"{phase} {len(modules)}"] = sys
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(imports)
+    gc.set_threshold(1)
+    try:
+        assert "pytest" in loaded_modules()
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(imports)

@@ -70,7 +70,8 @@ def test_deciding_again_over_a_journal_promotes_the_same_trials_in_the_same_orde
     made.run(9, display="none")
     made.run(27, display="none")
     records = list(read_records(made.store))
-    again = made._runnable().fresh_state()
+    assert made._runnable is not None
+    again = made._runnable.fresh_state()
     for record in records:
         assert tuple(handle(again, record.event, record.t)) == record.actions
     assert bool(promotions(records)) is SCHEDULERS[name].pauses

@@ -12,6 +12,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from asyncsearch import FIFO, GridSearch, Study, Trainer, choice
 from asyncsearch.sequences import multistep
 from asyncsearch.store.fsspec_store import FsspecStore
@@ -78,7 +80,10 @@ def make(folder: Path, name: str, **options: Any) -> Study:
     }
     study = Study(Counting, **(settings | options))
     if os.environ.get(REMOTE) and study.shared is not None:
-        study.store, study.shared = (FsspecStore(f"file://{store.url}") for store in (study.store, study.shared))
+        runnable = study._runnable
+        assert runnable is not None
+        runnable.store, study.shared = (FsspecStore(f"file://{store.url}") for store in (study.store, study.shared))
+        runnable.definition = msgspec.structs.replace(runnable.definition, shared=study.shared)
     return study
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from asyncsearch import FIFO, SHA, Checkpoints, GridSearch, Study, choice
@@ -94,7 +95,7 @@ def test_what_another_study_saved_in_silence_is_evaluated_and_not_trained_again(
         "checkpoints": Checkpoints(keep_checkpoints=2),
     }
     first = make(tmp_path, "first", scheduler=FIFO(max_resource=6), **options)
-    first.config = type(first.config)(**{**_fields(first.config), "can_evaluate": False})
+    set_can_evaluate(first, False)
     first.run(parallelism=1, display="none")
     assert [trial.value_resource for trial in first.trials] == [4, 4]
     second = make(tmp_path, "second", scheduler=FIFO(max_resource=6), **options)
@@ -114,7 +115,7 @@ def test_eval_evaluates_a_shared_checkpoint_without_training(tmp_path: Path) -> 
         "checkpoints": Checkpoints(keep_checkpoints=2),
     }
     first = make(tmp_path, "first", scheduler=FIFO(max_resource=6), **options)
-    first.config = type(first.config)(**{**_fields(first.config), "can_evaluate": False})
+    set_can_evaluate(first, False)
     first.run(parallelism=1, display="none")
     trained = done(tmp_path, "trained")
     second = make(tmp_path, "second", scheduler=FIFO(max_resource=6), **options)
@@ -133,13 +134,13 @@ def silent(tmp_path: Path) -> Study:
         scheduler=FIFO(max_resource=6),
         checkpoints=Checkpoints(keep_checkpoints=2),
     )
-    study.config = type(study.config)(**{**_fields(study.config), "can_evaluate": False})
+    set_can_evaluate(study, False)
     return study.run(parallelism=1, display="none")
 
 
 def test_eval_evaluates_a_checkpoint_of_its_own_study_without_training(tmp_path: Path, silent: Study) -> None:
     trained = done(tmp_path, "trained")
-    silent.config = type(silent.config)(**{**_fields(silent.config), "can_evaluate": True})
+    set_can_evaluate(silent, True)
     found = silent.eval({"x": 0.2}, 6)
     assert (found, found.resource) == ({"loss": loss(0.2, 6)}, 6)
     assert done(tmp_path, "trained") == trained
@@ -173,11 +174,14 @@ def test_eval_trains_from_the_beginning_if_the_checkpoint_cannot_be_had(
     checkpoint = silent.trials[1].checkpoint
     assert checkpoint is not None
     silent.store.delete(checkpoint)
-    silent.config = type(silent.config)(**{**_fields(silent.config), "can_evaluate": True})
+    set_can_evaluate(silent, True)
     assert silent.eval({"x": 0.2}, 6) == {"loss": loss(0.2, 6)}
     assert done(tmp_path, "trained")[0.2, 6] == 2
     assert "trained from the beginning" in caplog.text
 
 
-def _fields(config: Any) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in config.__struct_fields__}
+def set_can_evaluate(study: Study, can_evaluate: bool) -> None:
+    runnable = study._runnable
+    assert runnable is not None
+    study.config = msgspec.structs.replace(study.config, can_evaluate=can_evaluate)
+    runnable.definition = msgspec.structs.replace(runnable.definition, config=study.config)

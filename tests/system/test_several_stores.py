@@ -66,7 +66,7 @@ def test_two_drivers_at_once_share_over_fsspec_and_one_takes_over_from_the_other
     assert again.returncode == 0, output
     for name in ("first", "second"):
         study = Study.open(tmp_path / "studies" / name)
-        study.store = FsspecStore(f"file://{tmp_path}/studies/{name}")
+        study._place = FsspecStore(f"file://{tmp_path}/studies/{name}")
         assert results(study) == alone
     assert sorted(units(tmp_path).values()) == [1] * (DISTINCT - 1) + [2], "one unit was not saved"
     base = temporary / f"asyncsearch-{os.getuid()}"

@@ -45,9 +45,13 @@ class Planned(Protocol):
     """The part of a ``Study`` that is needed."""
 
     config: EngineConfig
-    store: Store
-    space: Space
-    scheduler: Scheduler
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def space(self) -> Space: ...
+    @property
+    def scheduler(self) -> Scheduler: ...
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,139 @@
+"""The workers that a run has: those of its own launcher, or its part of a cluster that several studies share."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import msgspec
+
+from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.arguments import enough
+from asyncsearch.driver.shared_workers import WorkerShare
+from asyncsearch.ids import WorkerId
+from asyncsearch.launch.base_launcher import Launcher, Preflight
+from asyncsearch.launch.scarcity import require_descriptors
+from asyncsearch.report.formatting import many
+from asyncsearch.report.live.progress import announced
+from asyncsearch.rpc.forks import require_no_fork_with_grpc
+from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.shared.pack_times import TimesInProcess
+from asyncsearch.store.base_store import Store
+from asyncsearch.study import trial_dirs
+from asyncsearch.study.definition import StudyDefinition
+from asyncsearch.study.devices_option import (
+    devices_of,
+    many_devices,
+    require_equal_kinds,
+    require_own_devices,
+    with_devices,
+)
+from asyncsearch.study.gang_option import useful_workers, workers_for
+
+
+class SharedPlace(msgspec.Struct, frozen=True):
+    """A study's place on a cluster that it shares with other studies."""
+
+    share: WorkerShare
+    found: Preflight
+    """What the cluster has, for all studies."""
+    backend: str | Launcher
+    """Of the cluster, or the launcher that the study brought along."""
+    times: TimesInProcess
+    """How fast packs of its studies train."""
+
+    def check(self, launcher: Launcher) -> Preflight:
+        """Return what a launcher of this study finds."""
+        mine = msgspec.structs.replace(self.found, parallelism=self.share.most)
+        return msgspec.structs.replace(launcher.check_again(mine), cpu_threads=self.found.cpu_threads)
+
+
+class FoundWorkers(msgspec.Struct, frozen=True):
+    """Workers that are there to be launched."""
+
+    preflight: Preflight
+    definition: StudyDefinition
+    """Of the study that they train for."""
+    devices: tuple[str, ...] | None = None
+    """The devices of this machine that they divide among themselves; None: they see those of their machine."""
+    is_share: bool = False
+    """Whether other studies have workers of the same cluster."""
+
+    def describe(self) -> str:
+        """Return how many they are, where, and of how many a trial or a worker has some, for people."""
+        found, gang, devices = self.preflight, self.definition.gang, self.definition.devices
+        words = "a share of " if self.is_share else ""
+        words += many(found.parallelism, "worker") + (f" ({found.place})" if found.place else "")
+        words += "" if gang is None else f", {gang.size} to a trial"
+        return words + ("" if devices is None else f", {many_devices(devices)} to a worker")
+
+    def config(
+        self, bundle: bytes, store: Store, worker: WorkerId, epoch: int, endpoint: Endpoint | None
+    ) -> WorkerConfig:
+        """Return the configuration of one launch of one of them.
+
+        Args:
+            bundle: the pickled trainable.
+            store: of the study.
+            worker: which one.
+            epoch: number of the launch.
+            endpoint: where the driver's server listens; None: the worker is in this process.
+        """
+        what, devices = self.definition, self.definition.devices or 1.0
+        return WorkerConfig(
+            study=what.config.study,
+            metric=what.config.metric,
+            bundle=bundle,
+            store=what.shared or store,
+            dirs=trial_dirs.place_in(store),
+            untrusted="" if what.shared is None or what.is_trusted else what.shared.shown,
+            endpoint=endpoint,
+            worker=worker,
+            epoch=epoch,
+            cpu_threads=self.preflight.cpu_threads,
+            gpus=None if self.devices is None else devices_of(worker, self.devices, devices),
+            gpu_share=min(1.0, devices),
+            **what.worker,
+        )
+
+
+def find_workers(
+    launcher: Launcher,
+    definition: StudyDefinition,
+    num_trials: int | None,
+    parallelism: int | None,
+    place: SharedPlace | None,
+    *,
+    is_shown: bool,
+) -> FoundWorkers:
+    """Look for the workers of a study, and warm up those that it has for itself.
+
+    Args:
+        launcher: launches them.
+        definition: of the study.
+        num_trials: how many trials it will have; None: it is not known.
+        parallelism: how many workers were asked for; None: all that there are.
+        place: the study's place on a cluster that it shares, where ``parallelism`` does not count.
+        is_shown: whether to say that there is something to wait for.
+
+    Raises:
+        ResourceError: there are too few.
+        UsageError: their devices do not suit the study.
+    """
+    if launcher.transport is None:
+        require_no_fork_with_grpc()
+    if place is not None:
+        found = FoundWorkers(place.check(launcher), definition, is_share=True)
+        require_own_devices(launcher, definition.devices)
+    else:
+        with announced(launcher.preparation()) if is_shown else nullcontext():
+            preflight = launcher.check(enough(parallelism, useful_workers(definition.gang, num_trials)))
+        room, devices = with_devices(launcher, definition.devices, preflight.parallelism, parallelism)
+        if room < preflight.parallelism:  # each of fewer workers has more cores
+            preflight = launcher.check(room)
+        preflight = msgspec.structs.replace(preflight, parallelism=workers_for(definition.gang, room))
+        require_equal_kinds(devices, definition.devices, definition.gang, preflight.parallelism)
+        found = FoundWorkers(preflight, definition, devices)
+    require_descriptors(found.preflight.parallelism, are_processes_here=launcher.name == "processes")
+    if place is None:
+        launcher.warm_up(found.preflight.parallelism)
+    return found
