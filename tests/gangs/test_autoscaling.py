@@ -57,7 +57,9 @@ def test_the_last_trials_get_the_workers_that_are_free_and_end_as_on_one(tmp_pat
     function = linear(working(tmp_path, UNITS))
     study = grid(function, tmp_path / "s", None, 1, autoscale=Autoscale(0.2), scheduler=scheduler)
     study.run(parallelism=2, display="none")
-    assert sizes(study) == [1, 2], "it changes its size once, since it gains by it"
+    found = sizes(study)
+    assert set(found) == {1, 2}, "it changes its size, since it gains by it"
+    assert found == sorted(found), "and not back"
     require_lines(study, alone)
     story = " ".join(str(study.explain(0)).split())
     assert "returned to the queue for a worker: it goes on with 2 workers: " in story
