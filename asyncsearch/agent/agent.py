@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 import uuid
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -19,7 +20,6 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.devices import devices_of
 from asyncsearch.agent.driver_stream import Connect, DriverStream
 from asyncsearch.agent.io_selector import READ, DescriptorSelector
-from asyncsearch.agent.mailbox import Mailbox
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.agent.transfers import Fetched, Published, ShardDone, Transferred, Uploaded, Waiting
 from asyncsearch.agent.workbench import Workbench
@@ -27,6 +27,47 @@ from asyncsearch.errors import InternalError
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, GangNote, Hello, Refused, StoreTokens
 from asyncsearch.runner.device import device_name
 from asyncsearch.store.hdfs import tokens
+
+T = TypeVar("T")
+
+
+class Mailbox(Generic[T]):
+    """A queue that wakes a selector."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._items: list[T] = []
+        self._reading, self._writing = os.pipe()
+        self._is_closed = False
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable while items wait."""
+        return self._reading
+
+    def put(self, item: T) -> None:
+        """Add an item; any thread may call this. Items after ``close`` are dropped."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._items.append(item)
+            if len(self._items) == 1:  # one byte wakes the reader for all items, so the pipe is never full
+                os.write(self._writing, b".")
+
+    def take(self) -> list[T]:
+        """Return the items since the last call, in order, without waiting."""
+        with self._lock:
+            items, self._items = self._items, []
+            if items:
+                os.read(self._reading, 1)
+            return items
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                os.close(self._reading)
+                os.close(self._writing)
+
 
 _FLUSH_S = 5.0
 """Time limit for sending the last messages when the driver dismisses the worker."""

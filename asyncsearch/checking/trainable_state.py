@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 import types
 from collections.abc import Collection, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from asyncsearch.checking.part_kinds import kind_of_name
 from asyncsearch.checking.steps_into import Locals, has_attributes, may_be_read, plain_key, steps_into
 from asyncsearch.checking.trainable_parts import (
     Part,
@@ -27,6 +27,24 @@ from asyncsearch.checking.trainable_parts import (
 )
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trainers.state.state_kinds import is_of
+
+_KINDS = (
+    ("scaler", r"grad_?scal|loss_?scal|\bscaler\b"),
+    ("optimizer", r"optim|\bopt\b|momentum|velocit|\badam|\bms\b|\bvs\b"),
+    ("generator", r"rng|random|generator|seed_state"),
+    ("buffers", r"running_|moving_|buffer|\bema\b|average"),
+    ("order", r"order|perm|shuffl|indices|queue|loader|batches"),
+    ("offset", r"offset|position|cursor|samples|\bplace\b"),
+    ("counter", r"step|count|epoch|iteration|\bt_?\b|number"),
+    ("weights", r"weight|bias|coef|intercept|param|kernel|theta"),
+)
+_PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KINDS)
+
+
+def kind_of_name(name: str) -> str:
+    """Return the kind that a name suggests, or an empty text."""
+    return next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "")
+
 
 _MAX_DEPTH = 10
 _MAX_PARTS = 20_000

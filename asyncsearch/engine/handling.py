@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from asyncsearch.actions import AnyAction
+from asyncsearch.actions import AnyAction, DeleteCheckpoint
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.autoscaling import is_scaled, resize
 from asyncsearch.engine.deciding import respond
-from asyncsearch.engine.deleting import delete_beyond_quota, delete_unreachable
 from asyncsearch.engine.filling import adjust, conclude, fill
 from asyncsearch.engine.joining import join
 from asyncsearch.engine.learning import learn
 from asyncsearch.engine.share import excess
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
 
 
@@ -76,3 +76,15 @@ def replay(state: StudyState, event: AnyEvent, actions: Sequence[AnyAction], now
     if actions:
         state.times.seen_s = now
     state.touched.clear()
+
+
+def delete_unreachable(state: StudyState, emit: Emit) -> None:
+    """Delete the checkpoints from which no trial and no attempt would continue."""
+    while state.unreachable:
+        emit(DeleteCheckpoint(next(iter(state.unreachable))))
+
+
+def delete_beyond_quota(state: StudyState, emit: Emit) -> None:
+    """Let finished trials give up their checkpoints, the worst first, until the rest fit into the quota of bytes."""
+    while state.usage.is_over and (spared := state.spare()) is not None:
+        emit(DeleteCheckpoint(spared))

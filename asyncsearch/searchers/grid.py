@@ -7,7 +7,7 @@ point leaves something to be drawn.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.lattice import Lattice
-from asyncsearch.searchers.prefix_order import MAX_WALKED, depth_first
+from asyncsearch.sequences import segments
 from asyncsearch.space import Domain, Space
 from asyncsearch.space.dotted_names import did_you_mean
 from asyncsearch.space.parameter_values import integer, show
@@ -183,3 +183,44 @@ def _too_large(space: Space, sizes: Mapping[str, int], total: int) -> SpaceError
         f"The grid has at least {total:,} points, more than {MAX_GRID_POINTS:,}; most come from {shown}. Take fewer of "
         "each, GridSearch(points={name: 5}), list those that matter, choice(...), or use RandomSearch."
     )
+
+
+MAX_WALKED = 100_000
+"""Up to this many points a grid is walked; takes about 100 microseconds for each."""
+
+_FOREVER = 2**62
+
+
+def depth_first(indices: Iterable[int], params_of: Callable[[int], Params]) -> list[int]:
+    """Return the indices in the order of the walk; ``params_of`` gives the configuration of an index.
+
+    Configurations that part later come first; otherwise the given order is kept.
+    """
+    groups: dict[str, list[int]] = {}
+    for index in indices:
+        _, text = next(segments(params_of(index), 1))
+        groups.setdefault(text, []).append(index)
+    order: list[int] = []
+    for group in groups.values():
+        if len(group) == 1:
+            order += group
+        else:
+            # Segments of one group at a time: all of them would not fit into memory.
+            order += _walk({index: segments(params_of(index), _FOREVER) for index in group})
+    return order
+
+
+def _walk(remaining: dict[int, Iterator[tuple[int, str]]]) -> Iterator[int]:
+    waiting = [list(remaining)]
+    while waiting:
+        group = waiting.pop()
+        if len(group) == 1:
+            yield group[0]
+            continue
+        branches: dict[tuple[int, str] | None, list[int]] = {}
+        for index in group:
+            branches.setdefault(next(remaining[index], None), []).append(index)
+        yield from branches.pop(None, [])
+        # The last one pushed is walked first: the latest start, and of equal starts the first that came.
+        by_start = sorted(branches.items(), key=lambda branch: -branch[0][0] if branch[0] else 0)
+        waiting += [members for _, members in reversed(by_start)]

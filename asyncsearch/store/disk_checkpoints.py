@@ -36,7 +36,6 @@ from asyncsearch.store.manifest import (
     survey,
 )
 from asyncsearch.store.no_follow import inside
-from asyncsearch.store.shards import gone, require_shards, written_twice
 
 _log = logging.getLogger(__name__)
 
@@ -208,3 +207,33 @@ def _require_folder(staged: Path) -> None:
         with contextlib.suppress(OSError):
             if (mode := folder.stat().st_mode & 0o777) & 0o700 != 0o700:
                 folder.chmod(mode | 0o700)
+
+
+def require_shards(shards: Shards | None, manifest: Manifest, checkpoint: CheckpointRef) -> None:
+    """Check that all shards are among the files of a checkpoint that is to be committed.
+
+    Raises:
+        StoreError: one is missing.
+    """
+    missing = set() if shards is None else shards.by_name.keys() - {file.name for file in manifest.files}
+    if missing:
+        raise StoreError(
+            f"Cannot commit checkpoint {checkpoint}: the shards {sorted(missing)} of other workers have vanished. Check"
+            " that no other driver opened the study; then commit again."
+        )
+
+
+def gone(checkpoint: CheckpointRef, place: object) -> CheckpointError:
+    """Return the error for shards whose place is not there any more."""
+    return CheckpointError(
+        f"There is no place {str(place)!r} for a shard of checkpoint {checkpoint}: the worker that is to commit it has"
+        " given it up, or does not share this folder. All workers must see the same store."
+    )
+
+
+def written_twice(checkpoint: CheckpointRef, name: str) -> CheckpointError:
+    """Return the error for a file that two workers have written."""
+    return CheckpointError(
+        f"Two workers have written the file {name!r} of checkpoint {checkpoint}. Let save() give each rank's file a"
+        " name of its own."
+    )

@@ -23,11 +23,10 @@ from asyncsearch.files.working_folder import absolute
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import flock, layout
 from asyncsearch.store.base_store import FileInfo, Store
-from asyncsearch.store.disk import explained, make_folders, sync_folder, write_new
+from asyncsearch.store.disk import explained, make_folders, sync_data, sync_folder, write_all, write_new
 from asyncsearch.store.disk_checkpoints import DiskCheckpoints
 from asyncsearch.store.disk_files import DiskFiles, exists, lines_of, names_in
 from asyncsearch.store.head_file import LocalHeadFile
-from asyncsearch.store.local_log import LocalLog
 from asyncsearch.store.local_segment import LocalSegment, open_local_segment
 from asyncsearch.store.manifest import PackedWith, Shards, StoredFile
 from asyncsearch.store.no_follow import inside
@@ -225,3 +224,26 @@ def _require_writable(folder: Path) -> None:
 
 def _is_read_only(folder: Path) -> bool:
     return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
+class LocalLog:
+    """A file that grows by one write and one sync an append; see ``LogFile``."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        """Take over a new file."""
+        self._path, self._descriptor = path, descriptor
+
+    def append(self, data: bytes) -> None:
+        with explained("write a log", self._path):
+            write_all(self._descriptor, data)
+            sync_data(self._descriptor)
+
+    def finish(self, data: bytes) -> None:
+        self.append(data)
+        self.give_up()
+
+    def give_up(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)

@@ -8,7 +8,7 @@ class TestMine(SchedulerConformance):
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from asyncsearch.actions import AnyAction
@@ -18,7 +18,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
-from asyncsearch.schedulers.base_scheduler import Scheduler, SchedulerState
+from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.options import Delays, Faults, Loss
@@ -27,7 +27,6 @@ from asyncsearch.testing.action_laws import ActionLaws
 from asyncsearch.testing.agent_world import HISTORIES, World
 from asyncsearch.testing.base_suite import MethodSuite
 from asyncsearch.testing.checked_methods import CheckedScheduler, text_of
-from asyncsearch.testing.forecasts import check_forecast
 from asyncsearch.testing.instruction_count import decision
 from asyncsearch.testing.recording import SPACE, Recorded, replayed, restored
 from asyncsearch.testing.workloads import Steps, coarse
@@ -230,3 +229,34 @@ class _LawfulWorld(World):
 def _histories(state: StudyState) -> list[tuple[Any, ...]]:
     """Return the final state of each trial, without its values."""
     return [(t.id, t.state, t.target, t.resource, t.value_resource, t.reason) for t in state.trials]
+
+
+def check_forecast(scheduler: Scheduler, num_trials: int) -> None:
+    """Require that every trial begins once, in one bracket, and that no rung has more trials than the one before it.
+
+    The scheduler may refuse a search that cannot work.
+
+    Raises:
+        AssertionError: the forecast cannot be true; the message says where.
+    """
+    try:
+        lines = scheduler.forecast(num_trials)
+    except ResourceError:
+        return
+    began = sum(line.trials for line in lines if line.from_resource == 0)
+    assert began == num_trials, f"forecast({num_trials}): {began} trials begin"
+    for bracket in sorted({line.bracket for line in lines}):
+        _check_bracket(scheduler, num_trials, [line for line in lines if line.bracket == bracket])
+
+
+def _check_bracket(scheduler: Scheduler, num_trials: int, lines: Iterable[RungForecast]) -> None:
+    at: int | None = 0
+    trials = num_trials
+    for line in lines:
+        where = f"forecast({num_trials}), bracket {line.bracket}, from {line.from_resource} to {line.to_resource}"
+        assert line.from_resource == at, f"{where}: the line before ends at {at}"
+        assert 0 <= line.trials <= trials, f"{where}: {line.trials} trials, and {trials} before"
+        at, trials = line.to_resource, line.trials
+        assert at is None or line.from_resource < at, f"{where}: it does not lead upwards"
+        top = scheduler.max_resource
+        assert top is None or (at is not None and at <= top), f"{where}: it leads beyond max_resource={top}"

@@ -13,8 +13,7 @@ import pytest
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.rpc.messages import LogLine, LogLines
-from asyncsearch.store.local import LocalStore
-from asyncsearch.store.local_log import LocalLog
+from asyncsearch.store.local import LocalLog, LocalStore
 
 
 class SlowStore(LocalStore):

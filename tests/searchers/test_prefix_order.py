@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from asyncsearch.ids import NodeKey
 from asyncsearch.plan.keys import path
-from asyncsearch.searchers import GridSearch, prefix_order
+from asyncsearch.searchers import GridSearch
+from asyncsearch.searchers.grid import depth_first
 from asyncsearch.sequences import Sequence, multistep, values
 from asyncsearch.space import Space, choice, randint
 from asyncsearch.trial import Params
@@ -98,5 +99,5 @@ def test_initial_points_come_first_and_are_not_repeated() -> None:
 
 def test_walk_asks_for_no_more_of_an_endless_sequence_than_is_shared() -> None:
     space = Space({"lr": choice(*({"sequence": "step", "value": n, "step_size": 1} for n in range(1, 400)))})
-    asked = prefix_order.depth_first(range(399), lambda index: {"lr": space.parameters["lr"].grid(None)[index]})
+    asked = depth_first(range(399), lambda index: {"lr": space.parameters["lr"].grid(None)[index]})
     assert asked == list(range(399))

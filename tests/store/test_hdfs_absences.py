@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asyncsearch.store.hdfs.absences import Absences
+from asyncsearch.store.hdfs.store import Absences
 
 
 @pytest.mark.parametrize(("now", "is_gone"), [(100.0, False), (129.9, False), (130.0, True)])

@@ -29,7 +29,6 @@ from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.far_store import FarStore
 from asyncsearch.store.hdfs import log_pieces, publishing
-from asyncsearch.store.hdfs.absences import Absences
 from asyncsearch.store.hdfs.addresses import Address, parse
 from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.log import HdfsLog
@@ -188,3 +187,19 @@ class HdfsStore(FarStore):
     def _old_log(self, name: str) -> Iterator[str]:
         blocks = log_pieces.blocks(self._remote, layout.log_file(name))
         return (line.decode(errors="replace").removesuffix("\n") for line in split_lines(blocks))
+
+
+class Absences:
+    """Since when the content of each file has been away."""
+
+    def __init__(self, patience_s: float) -> None:
+        self.patience_s = patience_s
+        self._since: dict[str, float] = {}
+
+    def note(self, name: str, now: float) -> bool:
+        """Note that no DataNode has the content of a file; return whether that has been so for too long."""
+        return now - self._since.setdefault(name, now) >= self.patience_s
+
+    def forget(self, name: str) -> None:
+        """Note that the content is there, or that nothing could be read at all."""
+        self._since.pop(name, None)

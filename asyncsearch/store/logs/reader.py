@@ -5,6 +5,7 @@ What was damaged is left out with a sentence in its place, and what a crash cut 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +13,6 @@ from asyncsearch.errors import BeingWrittenError
 from asyncsearch.store import layout
 from asyncsearch.store.logs import segment_format as form
 from asyncsearch.store.logs.log_store import LogStore
-from asyncsearch.store.logs.salvage import damaged_lines
 from asyncsearch.store.logs.windows import END_BYTES, Windows
 
 _ENDS_AT_ONCE = 8
@@ -161,3 +161,24 @@ class LogReader:
 
 def _lines(data: bytes) -> Iterator[str]:
     return (line.decode(errors="replace") for line in data.split(b"\n")[:-1])
+
+
+_SHAPED = re.compile(rb"(?:\d+\.\d{3} [OE] |\.\.\. )[^\x00-\x08\x0b-\x1f\x7f]*")
+
+
+def damaged_lines(data: bytes) -> Iterator[str]:
+    """Yield the lines that are as lines should be, behind a sentence that says how many are not."""
+    lines = data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    kept = [text for line in lines if (text := _text(line)) is not None]
+    gone = f"{len(lines) - len(kept):,} of them are left out, and the others may not be as they were printed"
+    yield f"... the next {len(lines):,} lines were damaged in the store: {gone} ..."
+    yield from kept
+
+
+def _text(line: bytes) -> str | None:
+    try:
+        return line.decode() if _SHAPED.fullmatch(line) else None
+    except UnicodeDecodeError:
+        return None

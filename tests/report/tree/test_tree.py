@@ -29,8 +29,7 @@ from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.journal.format import Record
 from asyncsearch.report.tree.layout import Layout
 from asyncsearch.report.tree.reading import read_tree
-from asyncsearch.report.tree.text import text_tree
-from asyncsearch.report.tree.tree import Tree, tree
+from asyncsearch.report.tree.tree import Tree, text_tree, tree
 from asyncsearch.report.tree.view import Kind, TreeView
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
