@@ -21,7 +21,7 @@ from asyncsearch.files.trees import remove_tree
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout, scratch
 from asyncsearch.store.disk import discard, explained, make_folders, sweep_away, sync_folder, write_new
-from asyncsearch.store.disk_files import names_in
+from asyncsearch.store.disk_files import DiskFiles, names_in
 from asyncsearch.store.manifest import (
     Manifest,
     PackedWith,
@@ -35,17 +35,12 @@ from asyncsearch.store.manifest import (
     require_damage,
     survey,
 )
-from asyncsearch.store.no_follow import inside
 
 _log = logging.getLogger(__name__)
 
 
-class DiskCheckpoints:
-    """Stages, commits, finds and deletes checkpoints below a folder; its methods are those of ``Store``."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._tmp = root / "tmp"
+class DiskCheckpoints(DiskFiles):
+    """The part of a store that stages, commits, finds and deletes checkpoints below a folder."""
 
     def stage(self, checkpoint: CheckpointRef) -> Path:
         layout.node_folder(checkpoint)
@@ -84,8 +79,10 @@ class DiskCheckpoints:
                     discard(node / str(version), self._tmp)
         return manifest.size_bytes
 
+    def shard_place(self, checkpoint: CheckpointRef, staged: Path) -> str:
+        return staged.parent.name  # the staged folder itself, which all workers reach; ``discard`` removes it
+
     def add_shard(self, checkpoint: CheckpointRef, place: str, staged: Path) -> Sequence[StoredFile]:
-        """Move the files of a staged folder into another one; see ``Store.add_shard``."""
         target = self._folder("tmp") / layout.check_place(place) / layout.FILES
         with explained(f"add a shard to checkpoint {checkpoint}", target):
             if not self._is_staged(staged) or not is_folder(target):
@@ -110,7 +107,7 @@ class DiskCheckpoints:
             remove_tree(staged.parent)
 
     @contextlib.contextmanager
-    def opened(self, checkpoint: CheckpointRef) -> Iterator[Path]:
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
         """Provide the files of a checkpoint, which were compared with its manifest: its own folder.
 
         Where there is more in it than the manifest names, which is no part of the checkpoint, a copy without that.
@@ -138,8 +135,7 @@ class DiskCheckpoints:
             with contextlib.suppress(OSError):
                 node.rmdir()
 
-    def list(self, node: NodeKey | None) -> Sequence[CheckpointRef]:
-        """Return the committed checkpoints; see ``Store.checkpoints``."""
+    def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
         folder = self._folder("checkpoints")
         found: set[CheckpointRef] = set()
         with explained("list the checkpoints", folder):
@@ -151,12 +147,9 @@ class DiskCheckpoints:
         with explained("sweep", self._root):
             for name in filter(layout.is_temporary, names_in(self._folder("tmp"))):
                 sweep_away(self._tmp / name, self._tmp)
-            for checkpoint in self.list(None):
+            for checkpoint in self.checkpoints():
                 for version in self._versions(checkpoint)[:-1]:
                     sweep_away(self._folder(layout.node_folder(checkpoint)) / str(version), self._tmp)
-
-    def _folder(self, name: str) -> Path:
-        return inside(self._root, name, is_folder=True)
 
     def _versions(self, checkpoint: CheckpointRef) -> Sequence[layout.Version]:
         return layout.versions_of(checkpoint.resource, names_in(self._folder(layout.node_folder(checkpoint))))

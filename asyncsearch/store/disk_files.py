@@ -11,20 +11,21 @@ from pathlib import Path
 
 from asyncsearch.files.plain import open_file, open_to_read, read_file
 from asyncsearch.files.trees import remove_tree, walk
+from asyncsearch.files.working_folder import absolute
 from asyncsearch.store import layout
-from asyncsearch.store.base_store import FileInfo
+from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.disk import explained, make_folders, sync_folder, write_new
 from asyncsearch.store.no_follow import inside
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
-class DiskFiles:
-    """Reads, writes, lists and removes files below a folder; its methods are those of ``Store``."""
+class DiskFiles(Store):
+    """The part of a store that reads, writes, lists and removes files below a folder."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._tmp = root / "tmp"
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(absolute(root))
+        self._tmp = self._root / "tmp"
 
     def read(self, name: str) -> bytes | None:
         path = self._path(name)
@@ -32,7 +33,7 @@ class DiskFiles:
             return read_file(path)
         return None
 
-    def read_part(self, name: str, start: int, end: int | None) -> bytes | None:
+    def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None:
         path = self._path(name)
         with explained("read", path):
             try:
@@ -84,7 +85,7 @@ class DiskFiles:
         with explained("list", path):
             return names_in(path)
 
-    def walk(self, folder: str) -> Mapping[str, FileInfo]:
+    def walk(self, folder: str = "") -> Mapping[str, FileInfo]:
         path = self._folder(layout.check_name(folder, ())) if folder else self._root
         with explained("list", path):
             return files_in(path)

@@ -13,43 +13,28 @@ import errno
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from asyncsearch.errors import StoreError
 from asyncsearch.files.plain import open_file, read_file
-from asyncsearch.files.working_folder import absolute
-from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import flock, layout
-from asyncsearch.store.base_store import FileInfo, Store
+from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import explained, make_folders, sync_data, sync_folder, write_all, write_new
 from asyncsearch.store.disk_checkpoints import DiskCheckpoints
-from asyncsearch.store.disk_files import DiskFiles, exists, lines_of, names_in
+from asyncsearch.store.disk_files import exists, lines_of, names_in
 from asyncsearch.store.head_file import LocalHeadFile
 from asyncsearch.store.local_segment import LocalSegment, open_local_segment
-from asyncsearch.store.manifest import PackedWith, Shards, StoredFile
 from asyncsearch.store.no_follow import inside
 from asyncsearch.store.rescue import rescue_files
 
 
-class LocalStore(Store):
+class LocalStore(DiskCheckpoints):
     """One study's folder on a disk. It has no open files, so it can be pickled to workers that see the same path."""
-
-    def __init__(self, root: str | Path) -> None:
-        self._root = Path(absolute(root))
-        self._tmp = self._root / "tmp"
 
     def __repr__(self) -> str:
         return f"LocalStore({str(self._root)!r})"
-
-    @property
-    def _files(self) -> DiskFiles:  # not an attribute: bundles of earlier versions lack it
-        return DiskFiles(self._root)
-
-    @property
-    def _checkpoints(self) -> DiskCheckpoints:
-        return DiskCheckpoints(self._root)
 
     @property
     def url(self) -> str:
@@ -108,34 +93,6 @@ class LocalStore(Store):
     def is_locked(self) -> bool:
         return flock.is_held(self._root / "lock")
 
-    # Small files
-
-    def read(self, name: str) -> bytes | None:
-        return self._files.read(name)
-
-    def write(self, name: str, data: bytes) -> None:
-        self._files.write(name, data)
-
-    def create(self, name: str, data: bytes) -> bool:
-        return self._files.create(name, data)
-
-    def remove(self, name: str) -> None:
-        self._files.remove(name)
-
-    def list(self, folder: str) -> Sequence[str]:
-        return self._files.list(folder)
-
-    def walk(self, folder: str = "") -> Mapping[str, FileInfo]:
-        return self._files.walk(folder)
-
-    def remove_tree(self, folder: str) -> None:
-        self._files.remove_tree(folder)
-
-    def remove_if_empty(self, folder: str) -> None:
-        self._files.remove_if_empty(folder)
-
-    # Journal
-
     def read_segment(self, name: str) -> Iterator[bytes]:
         path = inside(self._root, f"journal/{layout.check_segment(name)}")
         if not exists(path):
@@ -147,45 +104,6 @@ class LocalStore(Store):
 
     def open_head(self) -> LocalHeadFile:
         return LocalHeadFile(self._root)
-
-    # Checkpoints
-
-    def stage(self, checkpoint: CheckpointRef) -> Path:
-        return self._checkpoints.stage(checkpoint)
-
-    def commit(
-        self,
-        checkpoint: CheckpointRef,
-        staged: Path,
-        packed_with: PackedWith | None = None,
-        shards: Shards | None = None,
-    ) -> int:
-        return self._checkpoints.commit(checkpoint, staged, packed_with, shards)
-
-    def shard_place(self, checkpoint: CheckpointRef, staged: Path) -> str:
-        return staged.parent.name  # the staged folder itself, which all workers reach; ``discard`` removes it
-
-    def add_shard(self, checkpoint: CheckpointRef, place: str, staged: Path) -> Sequence[StoredFile]:
-        return self._checkpoints.add_shard(checkpoint, place, staged)
-
-    def discard(self, staged: Path) -> None:
-        self._checkpoints.discard(staged)
-
-    @contextlib.contextmanager
-    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
-        with self._checkpoints.opened(checkpoint) as files:
-            yield files
-
-    def delete(self, checkpoint: CheckpointRef) -> None:
-        self._checkpoints.delete(checkpoint)
-
-    def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
-        return self._checkpoints.list(node)
-
-    def sweep(self) -> None:
-        self._checkpoints.sweep()
-
-    # Logs
 
     @property
     def log_appends(self) -> bool:
@@ -202,16 +120,10 @@ class LocalStore(Store):
             except FileExistsError:
                 return None
 
-    def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None:
-        return self._files.read_part(name, start, end)
-
     def _old_log(self, name: str) -> Iterator[str]:
         path = inside(self._root, layout.log_file(name))
         lines = lines_of(path) if exists(path) else iter(())
         return (line.decode(errors="replace").removesuffix("\n") for line in lines)
-
-    def _folder(self, name: str) -> Path:
-        return inside(self._root, name, is_folder=True)
 
 
 def _require_writable(folder: Path) -> None:
