@@ -152,6 +152,7 @@ def resume(options: argparse.Namespace) -> None:
     from asyncsearch.journal.opening import read_records, read_study_file
     from asyncsearch.journal.projection import last_total
     from asyncsearch.study.definition import edit_words
+    from asyncsearch.study.runnable import too_few
     from asyncsearch.study.study import Study
 
     study = Study.resume(options.store, backend=options.backend)
@@ -162,10 +163,8 @@ def resume(options: argparse.Namespace) -> None:
         with study.store.lock():  # without it, what a driver appended that has died is not read from every store
             total = last_total(read_records(study.store))
     elif (there := _count_of_trials(options.store)) > total:
-        sys.stderr.write(
-            f"--num-trials {total} is fewer than the {there} trials that the study has: it is the total, so no new "
-            f"trial begins. For {total} more write --num-trials {there + total}.\n"
-        )
+        sys.stderr.write(f"{too_few(f'--num-trials {total}', total, there, '--num-trials ')}\n")
+        total = there  # else the run says it again in Python's words
     study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
 
 
