@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pandas
@@ -15,16 +17,27 @@ class TrialsFrame(pandas.DataFrame):
         """Let what is chosen or sorted out of it look the same."""
         return TrialsFrame
 
-    def _page(self) -> pandas.DataFrame:
-        """Return an ordinary frame with its times to the second; Z stands for UTC."""
+    def _page(self, named: Mapping[str, Any] = MappingProxyType({})) -> pandas.DataFrame:
+        """Return an ordinary frame with its times to the second; Z stands for UTC.
+
+        ``named``: arguments for how it is written; formatters of the user's get the times themselves.
+        """
         page = pandas.DataFrame(self)
-        for place, kind in enumerate(self.dtypes):
+        for place, kind in enumerate(() if named.get("formatters") else self.dtypes):
             if isinstance(kind, pandas.DatetimeTZDtype):
                 page.isetitem(place, page.iloc[:, place].dt.strftime("%Y-%m-%d %H:%M:%SZ").fillna(""))
         return page
 
     def __repr__(self) -> str:
         return repr(self._page())
+
+    def to_string(self, *given: Any, **named: Any) -> Any:
+        """Return all rows as text, as ``print(frame.to_string())`` shows them."""
+        return self._page(named).to_string(*given, **named)
+
+    def to_html(self, *given: Any, **named: Any) -> Any:
+        """Return all rows as a page."""
+        return self._page(named).to_html(*given, **named)
 
     def _repr_html_(self) -> str | None:
         shown: str | None = self._page()._repr_html_()  # type: ignore[operator]
