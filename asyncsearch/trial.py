@@ -93,7 +93,8 @@ _WORDS = {
     TrialState.FAILED: "failed",
 }
 _FOREIGN_NAMES = {
-    **dict.fromkeys(("metric", "score", "loss", "accuracy", "result", "last_result", "values"), "value"),
+    **dict.fromkeys(("metric", "score", "result", "last_result", "values"), "value"),
+    **dict.fromkeys(("loss", "accuracy"), "metrics"),
     **dict.fromkeys(("config", "hyperparameters", "hparams"), "params"),
     **dict.fromkeys(("number", "trial_id"), "id"),
     **dict.fromkeys(("epoch", "epochs", "step", "last_step", "training_iteration"), "resource"),
@@ -263,6 +264,15 @@ class _SeenTrial(Trial, gc=False):
 
     seen_words: str = ""
     seen_metrics: dict[str, float] = {}
+
+    if not TYPE_CHECKING:  # a type checker knows what there is
+
+        def __getattr__(self, name: str) -> NoReturn:
+            places = {"metrics": self.seen_metrics, "params": self.params}
+            instead = next((f"{place}[{name!r}]" for place, found in places.items() if name in found), "")
+            instead = instead or _FOREIGN_NAMES.get(name, "")
+            words = f": write trial.{instead}." if instead else "."
+            raise AttributeError(f"A trial has no {name!r}{words}", name=name, obj=self)
 
     @property
     def words(self) -> str:

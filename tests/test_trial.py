@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 from asyncsearch.ids import NodeKey, TrialId
@@ -51,3 +54,22 @@ def test_completion_offers_only_the_names_that_a_trial_has() -> None:
         assert [name for name in offered if not hasattr(one, name)] == []
         with pytest.raises(AttributeError, match=r"write trial\.params"):
             one.config  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("accuracy", "A trial has no 'accuracy': write trial.metrics['accuracy']."),
+        ("nnz", "A trial has no 'nnz': write trial.metrics['nnz']."),
+        ("lr", "A trial has no 'lr': write trial.params['lr']."),
+        ("loss", "A trial has no 'loss': write trial.metrics."),
+        ("score", "A trial has no 'score': write trial.value."),
+        ("user_attrs", "A trial has no 'user_attrs'."),
+    ],
+)
+def test_a_name_that_a_trial_lacks_is_sent_to_where_its_value_is(name: str, words: str) -> None:
+    trial = trial_with(TrialState.RUNNING, lr=0.1).seen_in("running", {"accuracy": 0.5, "nnz": 3.0})
+    with pytest.raises(AttributeError) as caught:
+        getattr(trial, name)
+    assert str(caught.value) == words
+    assert pickle.loads(pickle.dumps(trial)) == copy.deepcopy(trial) == trial

@@ -40,13 +40,13 @@ def show(options: argparse.Namespace) -> None:
     print(printable(_opened(options.store).summary()))
 
 
-SORT_KEYS: dict[str, Callable[[Trial, int], Any]] = {
-    "id": lambda trial, sign: trial.id,
-    "resource": lambda trial, sign: (-trial.resource, trial.id),
-    "state": lambda trial, sign: (list(TrialState).index(trial.state), trial.id),
-    "value": lambda trial, sign: (trial.value is None, sign * (trial.value or 0.0), trial.id),
+SORT_KEYS: dict[str, Callable[[Trial, float | None, int], Any]] = {
+    "id": lambda trial, value, sign: trial.id,
+    "resource": lambda trial, value, sign: (-trial.resource, trial.id),
+    "state": lambda trial, value, sign: (list(TrialState).index(trial.state), trial.id),
+    "value": lambda trial, value, sign: (value is None, sign * (value or 0.0), trial.id),
 }
-"""Sort keys of trials; ``sign`` is 1 if the metric is minimised, else -1."""
+"""Sort keys of trials and the values that rank them; ``sign`` is 1 if the metric is minimised, else -1."""
 
 
 def trials(options: argparse.Namespace) -> None:
@@ -56,12 +56,12 @@ def trials(options: argparse.Namespace) -> None:
     from asyncsearch.report.live.table import grid, unshown_line
 
     study = _opened(options.store)
-    sign = 1 if study.config.mode == "min" else -1
+    sign, rank_by = 1 if study.config.mode == "min" else -1, study.config.rank_by
     status = study._status()
     words = status.words
     # A finished search says "stopped early" of trials that are PAUSED in its journal: both words find them.
     chosen = [trial for trial in study.trials if options.state in (None, words(trial.state), trial.state.words)]
-    chosen.sort(key=lambda trial: SORT_KEYS[options.sort](trial, sign))
+    chosen.sort(key=lambda trial: SORT_KEYS[options.sort](trial, trial.ranked_value(rank_by), sign))
     chosen = chosen[: options.limit]
     metric = study.config.metric
     found = trial_rows(chosen, metric)
@@ -72,8 +72,8 @@ def trials(options: argparse.Namespace) -> None:
     elif options.format == "csv":
         print(csv_text(found, column_names(found)))
     else:
-        shown = [row_of(trial, status.is_unfinished) for trial in chosen]
-        print("\n".join(grid(metric, shown, status.marked, words, status.others)))
+        shown = [row_of(trial, status.is_unfinished, rank_by=rank_by) for trial in chosen]
+        print("\n".join(grid(status.value_heading, shown, status.marked, words, status.others)))
         if status.unshown:
             print(f"  {unshown_line(status)}")
 
@@ -152,6 +152,7 @@ def resume(options: argparse.Namespace) -> None:
     from asyncsearch.journal.opening import read_records, read_study_file
     from asyncsearch.journal.projection import last_total
     from asyncsearch.study.definition import edit_words
+    from asyncsearch.study.runnable import too_few
     from asyncsearch.study.study import Study
 
     study = Study.resume(options.store, backend=options.backend)
@@ -162,10 +163,8 @@ def resume(options: argparse.Namespace) -> None:
         with study.store.lock():  # without it, what a driver appended that has died is not read from every store
             total = last_total(read_records(study.store))
     elif (there := _count_of_trials(options.store)) > total:
-        sys.stderr.write(
-            f"--num-trials {total} is fewer than the {there} trials that the study has: it is the total, so no new "
-            f"trial begins. For {total} more write --num-trials {there + total}.\n"
-        )
+        sys.stderr.write(f"{too_few(f'--num-trials {total}', total, there, '--num-trials ')}\n")
+        total = there  # else the run says it again in Python's words
     study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
 
 

@@ -10,7 +10,9 @@ from asyncsearch.events import TrainingEnded
 from asyncsearch.ids import WorkerId
 
 FEWEST = 3
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
+_FRAME = re.compile(r'^[\s|]*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
+"""A frame; those of a group of exceptions stand behind rules."""
+_INSTALLED = re.compile(r"[/\\](?:(?:site|dist)-packages|lib(?:64)?[/\\]python3\.\d+)[/\\]|^<frozen ", re.IGNORECASE)
 _IN_WORDS = {
     "no_report": "no report",
     "bad_report": "a report that cannot be used",
@@ -72,6 +74,7 @@ def place_of(end: TrainingEnded) -> str:
 
 
 def line_in(error: str) -> str:
-    """Return the file and the line in which an error was raised, by its traceback; empty: it has none."""
+    """Return the last file and line of the user's own in a traceback, else of a library; empty: it has none."""
     frames = list(_FRAME.finditer(error))
-    return f'"{frames[-1]["file"]}", line {frames[-1]["line"]}' if frames else ""
+    users = [frame for frame in frames if _INSTALLED.search(frame["file"]) is None] or frames
+    return f'"{users[-1]["file"]}", line {users[-1]["line"]}' if users else ""

@@ -146,7 +146,7 @@ class InlineWorker:
         self._current = self._next()
         state = SignalState() if threading.current_thread() is threading.main_thread() else None
         try:
-            with sending_copies():
+            with sending_copies(self._trainable):
                 self._train_current(look_up)
         except BaseException:  # interrupted in our own code
             self._interrupt = self._interrupt or KeyboardInterrupt()

@@ -45,9 +45,9 @@ class ValuePickler(CodePickler):
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, types.FunctionType):
-            return self._function(obj)
+            return _registered(obj, self._function(obj))
         if isinstance(obj, type):
-            return self._class(obj)
+            return _registered(obj, self._class(obj))
         if isinstance(obj, types.ModuleType):
             return self._module(obj)
         if isinstance(obj, types.CodeType):
@@ -145,6 +145,22 @@ class ValuePickler(CodePickler):
         if self._own.goes_by_name(name):
             return importlib.import_module, (name,)
         return own_modules.make_module, (name, place_of(module), self._own.left_out(name))
+
+
+def _registered(value: Any, reduced: Any) -> Any:
+    """Return a function or class with the name under which Keras finds it, if a decorator has registered it there."""
+    saving: Any = getattr(sys.modules.get("keras"), "saving", None)
+    if not (isinstance(reduced, tuple) and len(reduced) == _PARTS and hasattr(saving, "get_registered_name")):
+        return reduced
+    name = saving.get_registered_name(value)
+    if saving.get_custom_objects().get(name) is not value:
+        return reduced
+    make, arguments, state, items, pairs, fill = reduced
+    return make, arguments, (name, fill, state), items, pairs, rebuilt_values.fill_registered
+
+
+_PARTS = 6
+"""Parts of how an object is made again that is given its content by a function."""
 
 
 def _rebuilt(value: Any) -> Any:

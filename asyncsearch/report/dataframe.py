@@ -11,7 +11,6 @@ from asyncsearch.trial import Trial
 
 if TYPE_CHECKING:
     import pandas
-import pandas
 
 _FIRST = ("trial", "value")
 _METRICS, _PARAMS = "metrics.", "params."
@@ -59,6 +58,7 @@ def trials_dataframe(trials: Sequence[Trial], metric: str) -> pandas.DataFrame:
     frame = dataframe("trials_dataframe", rows, column_names(rows), times=("started", "ended"), without=without)
     numbers = [name for name in frame.columns if name.startswith(_METRICS)]
     frame = frame.astype(dict.fromkeys(["value", "best", *numbers], "float64"))
+    from asyncsearch.report.trials_frame import TrialsFrame
 
     return TrialsFrame(_as_chosen(frame, rows))
 
@@ -94,28 +94,3 @@ def dataframe(
     for name in times:
         frame[name] = pandas.to_datetime(frame[name].astype("float64"), unit="s", utc=True)
     return frame
-
-
-class TrialsFrame(pandas.DataFrame):
-    """A ``DataFrame`` like any other, but for how it looks: names do not break at their hyphen, and times are short."""
-
-    @property
-    def _constructor(self) -> Any:
-        """Let what is chosen or sorted out of it look the same."""
-        return TrialsFrame
-
-    def _page(self) -> pandas.DataFrame:
-        """Return an ordinary frame with its times to the second; Z stands for UTC."""
-        page = pandas.DataFrame(self)
-        for place, kind in enumerate(self.dtypes):
-            if isinstance(kind, pandas.DatetimeTZDtype):
-                page.isetitem(place, page.iloc[:, place].dt.strftime("%Y-%m-%d %H:%M:%SZ").fillna(""))
-        return page
-
-    def __repr__(self) -> str:
-        return repr(self._page())
-
-    def _repr_html_(self) -> str | None:
-        shown: str | None = self._page()._repr_html_()  # type: ignore[operator]
-        # On each cell: the style sheet of JupyterLab lets cells break, whatever is said of what is around them.
-        return None if shown is None else shown.replace("<td>", '<td style="white-space: nowrap">')

@@ -16,6 +16,7 @@ _PACKAGE = Path(__file__).parent.parent
 _OWN = tuple(str(_PACKAGE / part) for part in ("runner", "trainable.py", "launch/inline_worker.py", "checking"))
 """Where the code between the runner and the user's lies."""
 _HEAD_CHARS, _TAIL_CHARS = 4_000, 12_000
+_CAUSE_CHARS, _CAUSES = 300, 3
 
 
 class NoReportError(ReportError):
@@ -52,6 +53,8 @@ def exception_text(error: BaseException) -> str:
         _drop_own_frames(found, (str(_PACKAGE),) if is_answer else _OWN)
         is_on_return = is_answer and not is_bug(error) and _is_own(found, str(_PACKAGE))
         text = "".join(found.format_exception_only() if is_on_return else found.format()).rstrip()
+        if (cause := _cause(found)) != " ".join(text.splitlines()[-1].split()):
+            text += f"\n{cause if len(cause) <= _CAUSE_CHARS else cause[: _CAUSE_CHARS - 3] + '...'}"
     except Exception as second:  # no memory is left, or the exception's own __str__ fails
         text = f"{type(error).__name__} (its traceback could not be written: {type(second).__name__})"
     if isinstance(error, SystemExit):
@@ -79,6 +82,26 @@ def shortened(text: str) -> str:
 def sendable(text: str) -> str:
     """Return the text with lone surrogates, which a message cannot hold, as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _cause(found: TracebackException) -> str:
+    """Return an exception in one line: its text may have many, with advice, notes or a stack at its end.
+
+    Of a group of exceptions, the first ones in it are named too.
+    """
+    inside: list[str] = []
+    named, waiting = _headline(found), list(getattr(found, "exceptions", None) or ())
+    while waiting and len(inside) < _CAUSES:
+        one = waiting.pop(0)
+        within = list(getattr(one, "exceptions", None) or ())
+        waiting[:0] = within
+        inside += [] if within else [_headline(one)]
+    return ": ".join([named, "; ".join(inside)] if inside else [named])
+
+
+def _headline(found: TracebackException) -> str:
+    """Return its kind and message in one line; those of a syntax error come after its code, which is indented."""
+    return " ".join(next((part for part in found.format_exception_only() if part[:1] != " "), "").split())
 
 
 def _is_own(found: TracebackException, own: str) -> bool:

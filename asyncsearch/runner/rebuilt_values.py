@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
@@ -46,6 +47,20 @@ def fill_class(kind: type, content: tuple[Callable[[type, Any], object], Any]) -
     fill, state = content
     if kind not in _tokens:
         fill(kind, state)
+
+
+def fill_registered(value: Any, content: tuple[str, Callable[[Any, Any], object], Any]) -> None:
+    """Complete a function or class, and enter it into Keras, which loads models with it by this name."""
+    name, fill, state = content
+    fill(value, state)
+    saving = importlib.import_module("keras.saving")
+    if name in saving.get_custom_objects():  # this process has its own one
+        return
+    package, mark, last = name.rpartition(">")
+    if mark:
+        saving.register_keras_serializable(package, last)(value)
+    else:
+        saving.get_custom_objects()[name] = value
 
 
 def cached(function: Callable[..., Any], maxsize: int | None, typed: bool) -> Any:

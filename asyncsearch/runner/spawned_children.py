@@ -3,36 +3,51 @@
 ``multiprocessing`` names a function by its module, which such a child imports. Of a trial's process it can import
 neither ``__main__``, which is the runner, nor modules that were sent with the trainable and are on no path of this
 machine: the child would fail at each task, and a pool would wait for ever. So what they define is sent by value, there
-and back. ``backend="inline"`` trains with copies of functions, which ``multiprocessing`` refuses to name; these are
-sent by value while a trial trains.
+and back. The functions of one module have one dictionary of globals there, too, whenever each was sent: what a pool's
+initializer sets is what its tasks read. ``backend="inline"`` trains with copies of functions, which ``multiprocessing``
+refuses to name; these are sent by value while a trial trains.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import io
+import os
 import pickle
 import sys
+import uuid
 from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
 from types import FunctionType, ModuleType
 from typing import Any
 
+_origins = [uuid.uuid4().hex]
+"""The processes that this one is forked from, and itself, the last."""
+os.register_at_fork(after_in_child=lambda: _origins.append(uuid.uuid4().hex))
+_known: dict[tuple[str, int], dict[str, Any]] = {}
+"""The process in which a dictionary of globals began and its address there -> the one that stands for it here."""
+
 
 def send_by_value() -> None:
     """Let this process send definitions that its children cannot import."""
+    _know(vars(sys.modules["__main__"]))
     # Looked up by the pickler when it is made; Python's own ForkingPickler has none.
     setattr(ForkingPickler, "reducer_override", _reduced)  # noqa: B010
 
 
 @contextlib.contextmanager
-def sending_copies() -> Iterator[None]:
-    """Let this process meanwhile send definitions that are not what their name stands for."""
+def sending_copies(trainable: object = None) -> Iterator[None]:
+    """Let this process meanwhile send definitions that are not what their name stands for: those of ``trainable``."""
+    known = dict(_known)
+    _know({"trainable": trainable, **_attributes(trainable)})
     before = vars(ForkingPickler).get("reducer_override")
     setattr(ForkingPickler, "reducer_override", _reduced_copy)  # noqa: B010
     try:
         yield
     finally:
+        _known.clear()  # the data of each trainable would stay in a notebook's process
+        _known.update(known)
         if before is None:
             delattr(ForkingPickler, "reducer_override")
         else:
@@ -41,7 +56,7 @@ def sending_copies() -> Iterator[None]:
 
 def received(data: bytes) -> Any:
     """Return a definition that was sent by value; this process sends such ones back by value, too."""
-    send_by_value()
+    setattr(ForkingPickler, "reducer_override", _reduced)  # noqa: B010
     # From this process's parent or child, through the pipe between them, as all that multiprocessing sends.
     return pickle.loads(data)  # noqa: S301
 
@@ -49,19 +64,84 @@ def received(data: bytes) -> Any:
 def _reduced(_pickler: ForkingPickler, value: Any) -> Any:
     if not isinstance(value, type | FunctionType) or _can_be_imported(value.__module__):
         return NotImplemented
-    import cloudpickle
-
     _register_modules(len(sys.modules))
     # The same class however often it is sent: cloudpickle knows the classes of a process by their ids.
-    return received, (cloudpickle.dumps(value),)
+    return received, (_dumps(value),)
 
 
 def _reduced_copy(_pickler: ForkingPickler, value: Any) -> Any:
     if not isinstance(value, type | FunctionType) or _is_what_its_name_says(value):
         return NotImplemented
+    return received, (_dumps(value),)
+
+
+def _dumps(value: object) -> bytes:
+    file = io.BytesIO()
+    _pickler_class()(file).dump(value)
+    return file.getvalue()
+
+
+@functools.cache
+def _pickler_class() -> Any:
+    """Return the class of picklers; cloudpickle is imported only where something is sent."""
     import cloudpickle
 
-    return received, (cloudpickle.dumps(value),)
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, _Globals):
+                return shared_globals, (*obj.key, obj.names)
+            if isinstance(obj, FunctionType):
+                self.globals_ref[id(obj.__globals__)] = _Globals(obj.__globals__)
+            reduced = super().reducer_override(obj)
+            if not isinstance(obj, FunctionType) or not isinstance(reduced, tuple):
+                return reduced
+            *made, fill = reduced
+            return *made, functools.partial(fill_function, fill)
+
+    return Pickler
+
+
+class _Globals:
+    """The globals of a function that is sent."""
+
+    def __init__(self, globals_: dict[str, Any]) -> None:
+        here = (_origins[-1], id(globals_))
+        self.key = next((key for key, one in _known.items() if one is globals_), here)
+        _known[self.key] = globals_
+        self.names = {name: globals_[name] for name in ("__package__", "__name__", "__file__") if name in globals_}
+
+
+def shared_globals(origin: str, address: int, names: dict[str, Any]) -> dict[str, Any]:
+    """Return the globals that stand here for those of a function that was sent."""
+    module = sys.modules.get(names.get("__name__", ""))
+    if origin in _origins and module is not None and id(vars(module)) == address:
+        _known[origin, address] = vars(module)
+    return _known.setdefault((origin, address), dict(names))
+
+
+def fill_function(fill: Any, function: FunctionType, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """Complete a function; a global that is there already may have been set by an initializer, and stays."""
+    attributes, slots = state
+    for name, value in slots["__globals__"].items():
+        function.__globals__.setdefault(name, value)
+    fill(function, (attributes, {**slots, "__globals__": {}}))
+
+
+def _know(named: dict[str, Any]) -> None:
+    """Remember the globals of functions now: a process that is forked later has them under the same addresses."""
+    functions = [one for one in list(named.values()) if isinstance(one, FunctionType)]
+    for globals_ in {id(one.__globals__): one.__globals__ for one in functions}.values():
+        inside = [one for one in list(globals_.values()) if isinstance(one, FunctionType)]
+        for one in (globals_, *(each.__globals__ for each in inside)):
+            _Globals(one)
+
+
+def _attributes(trainable: object) -> dict[str, Any]:
+    """Return the functions of an object, a method, a partial function or a class."""
+    found = getattr(trainable, "func", trainable)
+    found = getattr(found, "__func__", found)
+    kind = found if isinstance(found, type) else type(found)
+    return {"itself": found, **vars(kind)}
 
 
 def _is_what_its_name_says(value: type | FunctionType) -> bool:

@@ -82,9 +82,11 @@ def open_store(url: str | Path | Store) -> Store:
         return _open_local(_path_of(text, rest))
     if colon and rest.startswith("/") and protocol.lower() in _protocols():
         shown = without_password_of(f"{protocol}:/{rest}", text)
+        known = {"hdfs": f"'hdfs://{rest}', on another cluster 'hdfs://HOST/...'", "dbfs": f"'/dbfs{rest}'"}
+        written = known.get(protocol.lower(), f"'{protocol}://...'")
         raise StoreError(
-            f"{shown!r} looks like a URL without its '//', as pathlib.Path makes it of a URL. Pass it as text:"
-            f" '{protocol}://...'; or, if it is a folder, './{shown}'."
+            f"{shown!r} looks like a URL without its '//', as Hadoop writes some and pathlib.Path makes it of others."
+            f" Write as text: {written}; or, if it is a folder, './{shown}'."
         )
     return _open_local(text)
 

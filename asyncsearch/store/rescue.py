@@ -8,6 +8,7 @@ bundle, without checkpoints and logs. ``Study.resume`` of that file writes it ba
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import tempfile
 import time
@@ -116,7 +117,7 @@ class Rescue:
 
 def rescue_files(root: Path) -> list[Path]:
     """Return the rescue files that lie beside a store, in the order of their times."""
-    found = (path for path in root.parent.glob(f"{root.name.replace('[', '[[]')}.rescued-*.zip") if is_rescue(path))
+    found = (path for path in root.parent.glob(f"{glob.escape(root.name)}.rescued-*.zip") if is_rescue(path))
     return sorted(found)
 
 

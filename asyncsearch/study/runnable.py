@@ -94,6 +94,8 @@ class RunnableStudy(KeptStudy, kw_only=True):
                 # A search that has all its trials can no longer follow it.
                 if is_begun and (num_trials is None or len(state.trials) < num_trials):
                     display.warn(advice)
+                elif num_trials is not None and num_trials < len(state.trials):
+                    display.warn([too_few(f"num_trials={num_trials}", num_trials, len(state.trials), "num_trials=")])
                 search = Search(
                     state=state,
                     store=store,
@@ -199,6 +201,14 @@ def _require_journal(store: Store) -> None:
             f"The journal of the study in {store.shown!r} was removed while its run ended, and no process has its files"
             " open any more. Restore the folder 'journal' from a backup, or start the study again in a new store=."
         )
+
+
+def too_few(given: str, total: int, there: int, argument: str) -> str:
+    """Return what a total below the number of trials that a study has leads to, and what to write for more."""
+    return (
+        f"{given} is fewer than the {there} trials that the study has: it is the total, so no new trial begins. "
+        f"For {total} more write {argument}{there + total}."
+    )
 
 
 def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:

@@ -28,7 +28,7 @@ def require_trainable(trainable: Trainable, metric: str) -> None:
     name = getattr(trainable, "__name__", type(trainable).__name__)
     _require_one_argument(trainable, name)
     if inspect.iscoroutinefunction(trainable) or inspect.isasyncgenfunction(trainable):
-        raise UsageError(f"{name} is asynchronous, and nobody would await it: write `def {name}(trial):`.")
+        raise UsageError(f"{name} is asynchronous, and nobody would await it: write `{_head(name)}`.")
     if inspect.isgeneratorfunction(trainable):
         raise UsageError(
             f"{name} yields, so that a call would train nothing: write trial.report({metric_in_call(metric)}) instead"
@@ -91,7 +91,7 @@ def _require_one_argument(function: Trainable, name: str) -> None:
         return
     names = list(signature.parameters)
     if not names:
-        raise UsageError(f"{name}() takes no argument, and gets the trial: write `def {name}(trial):`.")
+        raise UsageError(f"{name}() takes no argument, and gets the trial: write `{_head(name)}`.")
     first, rest = names[0], ", ".join(f"{one}=..." for one in names[1:])
     if first in ("trial", "self", "context", "t"):
         raise UsageError(
@@ -99,7 +99,12 @@ def _require_one_argument(function: Trainable, name: str) -> None:
             f"or put what changes into the space."
         )
     lines = "; ".join(f"{one} = trial.params[{one!r}]" for one in names)
-    raise UsageError(f"{name}({', '.join(names)}) gets one argument, the trial: write `def {name}(trial): {lines}`.")
+    raise UsageError(f"{name}({', '.join(names)}) gets one argument, the trial: write `{_head(name)} {lines}`.")
+
+
+def _head(name: str) -> str:
+    """Return the first line of a function that is trained: a lambda has no name that ``def`` takes."""
+    return f"def {name if name.isidentifier() else 'train'}(trial):"
 
 
 def _foreign_uses(function: Trainable, metric: str) -> Iterator[str]:

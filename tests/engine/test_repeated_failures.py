@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
+import json
 from typing import Any
 
 import pytest
 
 from asyncsearch.actions import EndRun, StopRun
 from asyncsearch.engine import snapshot
-from asyncsearch.engine.repeated_failures import place_of
+from asyncsearch.engine.repeated_failures import line_in, place_of
 from asyncsearch.events import Outcome, Reported, RunRequested, TrainingEnded, WorkerAttached
 from asyncsearch.ids import Lease, WorkerId
+from asyncsearch.runner.failures import exception_text
 from asyncsearch.schedulers import FIFO
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.testing.recording import SPACE
@@ -142,3 +146,31 @@ def test_no_name_of_a_kind_of_failure_is_shown_to_people(kind: str) -> None:
     end = TrainingEnded(lease, Outcome.FAILED, 0, error=TRACEBACK.format(line=3, kind="ReportError"), error_kind=kind)
     assert "_" not in place_of(end).replace("tune.py", "")
     assert 'in "tune.py", line 3' in place_of(end)
+
+
+def _raised(library: Any) -> str:
+    try:
+        library()
+    except Exception as error:
+        return exception_text(error)
+    raise AssertionError("it has not failed")
+
+
+async def _in_a_group() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.to_thread(json.loads, "{"))
+
+
+@pytest.mark.parametrize(
+    "library",
+    [lambda: json.loads("{"), lambda: importlib.import_module("no_such_module"), lambda: asyncio.run(_in_a_group())],
+    ids=["library", "import", "group"],
+)
+def test_a_failure_inside_a_library_is_placed_at_the_line_of_the_user(library: Any) -> None:
+    end = TrainingEnded(Lease(1, WorkerId(0), 1), Outcome.FAILED, 0, error=_raised(library), error_kind="E")
+    assert f'E in "{__file__}", line ' in place_of(end)
+
+
+def test_a_failure_without_a_line_of_the_user_is_placed_in_the_library() -> None:
+    text = 'Traceback (most recent call last):\n  File "/v/lib/python3.11/site-packages/a/b.py", line 7, in f\nE: x'
+    assert line_in(text) == '"/v/lib/python3.11/site-packages/a/b.py", line 7'

@@ -277,3 +277,26 @@ def test_too_much_captured_data_is_refused_without_pickling_all_of_it(monkeypatc
 
 def test_small_trainable_has_no_warnings() -> None:
     assert pack(train_with_global).warnings == ()
+
+
+def test_what_a_decorator_has_registered_with_keras_travels_registered(tmp_path: Path, import_own: ImportOwn) -> None:
+    pytest.importorskip("keras")
+    own = import_own(
+        "own.layers",
+        {
+            "own/__init__.py": "",
+            "own/layers.py": "import keras\n"
+            "@keras.saving.register_keras_serializable(package='mine')\n"
+            "class Scale(keras.layers.Layer): pass\n"
+            "@keras.saving.register_keras_serializable()\n"
+            "def loss(y, p): return 0\n"
+            "def plain(y, p): return 0\n"
+            "def train(trial):\n"
+            "    known = keras.saving.get_custom_objects()\n"
+            "    pairs = ('mine>Scale', Scale), ('Custom>loss', loss), ('Custom>plain', plain)\n"
+            "    return [known.get(name) is one for name, one in pairs]\n",
+        },
+    )
+    assert own.train(None) == [True, True, False]
+    assert run_elsewhere(pack(own.train).data, "train(None)", tmp_path) == "[True, True, False]"
+    assert own.train(pickle.loads(pack(own.Scale).data)) == [True, True, False]

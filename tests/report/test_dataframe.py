@@ -96,7 +96,9 @@ def test_a_notebook_shows_a_trial_in_a_line_with_short_times_and_states_in_words
         assert page.count('<td style="white-space: nowrap">trial-') == len(shown)
         assert "<td>" not in page
         assert re.search(r">\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ<", page)
-        assert "+00:00" not in page + repr(shown)
+        assert "+00:00" not in page + repr(shown) + shown.to_string() + shown.to_html(index=False)
+        own = shown.to_string(formatters={"started": lambda time: time.isoformat()}, columns=["started"])
+        assert "T" in own
     assert type(frame["started"]) is pandas.Series
     assert frame["state"][FAILING] == "failed"
     assert set(frame["state"]) <= set(STATE_WORDS)

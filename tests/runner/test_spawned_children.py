@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import subprocess
 import sys
 from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -25,6 +27,14 @@ class Point:
 
 def square(x):
     return x * x
+
+SEEN = []
+
+def note(value):
+    SEEN.append(value)
+
+def noted(_):
+    return SEEN
 
 def moved(point):
     assert isinstance(point, Point)
@@ -79,3 +89,47 @@ def test_a_copy_of_a_function_goes_to_a_pool_while_a_trial_trains_with_it(method
         assert pool.map_async(copy, range(3)).get(timeout=60) == [0, 2, 4]
         assert bytes(ForkingPickler.dumps(doubled)) == pickle.dumps(doubled), "itself goes by its name"
     assert dict(vars(ForkingPickler)) == before
+
+
+SCRIPT = """
+import multiprocessing
+STATE, NUMBER = {"seen": 0}, 0
+
+def init(given):
+    global NUMBER, LATER
+    STATE["seen"] = NUMBER = LATER = given
+
+def task(_):
+    return STATE["seen"], NUMBER, LATER
+
+def train(trial):
+    for method in ("fork", "spawn", "forkserver"):
+        with multiprocessing.get_context(method).Pool(1, init, (5,)) as pool:
+            assert pool.map_async(task, range(3)).get(timeout=60) == [(5, 5, 5)] * 3, method
+    return 1.0
+"""
+
+
+@pytest.mark.parametrize("backend", ["processes", "inline"])
+def test_what_an_initializer_of_a_pool_sets_is_what_its_tasks_read(backend: str, tmp_path: Path) -> None:
+    run = (
+        "if __name__ == '__main__':\n    from asyncsearch import Study, uniform\n"
+        "    space = {'x': uniform(0, 1)}\n"
+        f"    study = Study(train, space=space, metric='loss', mode='min', store='s', backend={backend!r})\n"
+        "    study.run(2, parallelism=1)\n"
+    )
+    (tmp_path / "script.py").write_text(SCRIPT + run)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_functions_of_a_sent_module_share_its_globals_in_a_child(user: Any, method: str) -> None:
+    with multiprocessing.get_context(method).Pool(1, user.note, (7,)) as pool:
+        assert pool.map_async(user.noted, range(2)).get(timeout=60) == [[7], [7]]
+        (back,) = pool.map_async(returned, [user.note]).get(timeout=60)
+    assert back.__globals__ is vars(user)
+
+
+def returned(value: Any) -> Any:
+    return value

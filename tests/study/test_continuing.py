@@ -160,3 +160,12 @@ def test_what_becomes_of_trials_that_failed_before_the_code_was_corrected_is_sai
     search(right(), 5)
     assert "2 trials failed before the code was changed; they stay failed and count in num_trials" in caplog.text
     assert "raise num_trials by 2" in caplog.text
+
+
+def test_a_total_below_the_trials_that_there_are_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study(tmp_path / "s", FIFO(max_resource=1)).run(3, display="none")
+    for total, is_said in ((3, False), (2, True), (4, False)):
+        Study.resume(tmp_path / "s").run(total)
+        text = " ".join("".join(capsys.readouterr()).split())
+        assert ("num_trials=2 is fewer than the 3 trials that the study has" in text) == is_said
+        assert ("For 2 more write num_trials=5." in text) == is_said

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from asyncsearch import ASHA, FIFO, Checkpoints, Study, choice
+from asyncsearch.cli import main
 from asyncsearch.errors import UsageError
 from asyncsearch.report.live.status import status_of
 from asyncsearch.report.live.table import best_line, early_line, incumbent_line
@@ -73,3 +74,20 @@ def test_a_best_trial_that_was_stopped_early_comes_with_the_way_to_train_it_on()
         words.append(early_line(status_of(state, scheduler=scheduler.describe())))
     assert "was stopped early: ASHA(..., finish_best=True)" in words[0]
     assert words[1] == ""
+
+
+@pytest.mark.parametrize("rank_by", ["last", "best"])
+def test_tables_show_the_values_by_which_they_rank(
+    rank_by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = searched(tmp_path, rank_by=rank_by)
+    main(["trials", str(tmp_path / "st"), "--sort", "value"])
+    heading, values = {"last": ("loss", ["0.5", "0.6", "0.8"]), "best": ("best loss", ["0.1", "0.5", "0.6"])}[rank_by]
+    for page in (study.summary(), capsys.readouterr().out):
+        _, _, table = page.partition("trial  ")
+        first, *rows = table.splitlines()
+        assert first.split("  ")[-2].strip() == heading or f" {heading} " in first
+        assert [row.split()[-2] for row in rows] == values
+        assert rows[0].startswith("*")
+    assert f">{heading}</th>" in study._repr_html_()
+    assert ("the best by its best value" in study.tree().svg) == (rank_by == "best")

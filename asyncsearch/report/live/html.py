@@ -68,7 +68,7 @@ def _table(status: StudyStatus) -> str:
         return ""
     head = "".join(
         f'<th style="{_CELL};font-weight:600">{escape(cut(name, 40))}</th>'
-        for name in headings(status.metric, status.others)
+        for name in headings(status.value_heading, status.others)
     )
     body = "".join(_row(row, status) for row in status.rows)
     more = f'<div style="{_FAINT}">{escape(unshown_line(status))}</div>' if status.unshown else ""

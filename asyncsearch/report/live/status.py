@@ -172,6 +172,11 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return 1 - self.trained / self.full
 
+    @property
+    def value_heading(self) -> str:
+        """What the values that rank trials are: "loss", or "best loss" where each is the trial's best one."""
+        return f"best {self.metric}" if self.rank_by == "best" else self.metric
+
     def words(self, state: TrialState) -> str:
         """Return what people call a trial in this state."""
         return state.words if self.workers_wanted else state.words_after(is_unfinished=self.is_unfinished)
@@ -244,6 +249,7 @@ def status_of(
     run = state.run if driver_died_s is None else None
     counts: dict[TrialState, int] = {}
     trained = failures = failing = nonfinite = 0
+    rank_by = state.config.rank_by
     sign, worst = 1 if state.config.mode == "min" else -1, math.inf
     ranked: list[tuple[float, TrialId]] = []
     running: list[Trial] = []
@@ -265,7 +271,7 @@ def status_of(
             incumbent, seen = trial, trial.best
         if trial.state is TrialState.FAILED:
             failed.append(trial)
-        elif (value := trial.ranked_value(state.config.rank_by)) is not None and sign * value <= worst:
+        elif (value := trial.ranked_value(rank_by)) is not None and sign * value <= worst:
             insort(ranked, (sign * value, trial.id))
             del ranked[_BEST_ROWS:]
             worst = ranked[-1][0] if len(ranked) == _BEST_ROWS else math.inf
@@ -290,14 +296,14 @@ def status_of(
         name=state.config.study,
         metric=state.config.metric,
         mode=state.config.mode,
-        rank_by=state.config.rank_by,
+        rank_by=rank_by,
         is_best_early=bool(best) and _is_early(state, best[0]),
         scheduler=scheduler,
         counts=counts,
-        rows=tuple({t.id: row_of(t, is_unfinished, latest) for t in (*running, *best, *failed)}.values()),
+        rows=tuple({t.id: row_of(t, is_unfinished, latest, rank_by) for t in (*running, *best, *failed)}.values()),
         others=others,
         unshown=len(state.metric_names - {state.config.metric, *others}),
-        best=_ranked_row(state, row_of(best[0], is_unfinished, latest), best[0]) if best else None,
+        best=_ranked_row(state, row_of(best[0], is_unfinished, latest, rank_by), best[0]) if best else None,
         is_ablation=any(PARAMETER in trial.params for trial in state.trials[:1]),
         repeated=max((trial.resource - _saved(trial) for trial in state.trials if _goes_on(trial)), default=0)
         if is_unfinished
@@ -338,20 +344,24 @@ def status_of(
     )
 
 
-def row_of(trial: Trial, is_unfinished: bool = False, latest: LatestMetrics | None = None) -> TrialRow:
-    """Return a trial as a table shows it; ``is_unfinished``: as of a search that no run continues now."""
+def row_of(
+    trial: Trial, is_unfinished: bool = False, latest: LatestMetrics | None = None, rank_by: str = "last"
+) -> TrialRow:
+    """Return a trial as a table shows it, with the value by which trials are ranked.
+
+    ``is_unfinished``: as of a search that no run continues now.
+    """
     saved = _saved(trial)
     repeats = is_unfinished and _goes_on(trial) and saved < trial.resource
-    row = TrialRow(trial.name, trial.state, trial.resource, trial.target, trial.value, trial.params, trial.reason)
+    row = TrialRow(trial.name, trial.state, trial.resource, trial.target, None, trial.params, trial.reason)
     metrics = trial.metrics if latest is None else latest.of(trial.id)
-    return msgspec.structs.replace(row, metrics=metrics, goes_on_from=saved if repeats else None)
+    value = trial.ranked_value(rank_by)
+    return msgspec.structs.replace(row, value=value, metrics=metrics, goes_on_from=saved if repeats else None)
 
 
 def _ranked_row(state: StudyState, row: TrialRow, trial: Trial) -> TrialRow:
-    """Return the row of the best trial with the value that ranks it, and where that was reported."""
-    if state.config.rank_by == "last":
-        return row
-    return msgspec.structs.replace(row, value=trial.best, resource=trial.best_resource)
+    """Return the row of the best trial with the resource at which the value that ranks it was reported."""
+    return row if state.config.rank_by == "last" else msgspec.structs.replace(row, resource=trial.best_resource)
 
 
 def _is_early(state: StudyState, trial: Trial) -> bool:

@@ -30,7 +30,7 @@ def table(status: StudyStatus) -> str:
     if status.is_unfinished:
         lines.append(f"    {continue_command(status)}")  # in one piece, else it could not be pasted
     if status.rows:
-        lines += ["", *grid(status.metric, status.rows, status.marked, status.words, status.others)]
+        lines += ["", *grid(status.value_heading, status.rows, status.marked, status.words, status.others)]
         lines += [f"  {unshown_line(status)}"] if status.unshown else []
     return "\n".join(lines)
 

@@ -47,7 +47,9 @@ _TALLEST_LANE, _FLATTEST_LANE = 24.0, 1.5
 
 def draw(tree: TreeView, name: str, metric: str, mode: str, best: TrialId | None = None) -> Drawing:
     """Return the picture of a stage tree; ``best``: the best trial, if it is not the one with the best last value."""
-    picture = _Picture(tree, metric, _best(tree, mode, best))
+    first, last = _best(tree, mode, best), _best(tree, mode, None)
+    is_beaten = first is not None and last is not None and first.value != last.value
+    picture = _Picture(tree, metric, first, is_beaten=is_beaten)
     alone = nothing_shared(tree)
     return picture.words(name, alone) if alone else picture.drawing(name)
 
@@ -64,8 +66,8 @@ def _best(tree: TreeView, mode: str, best: TrialId | None) -> TrialPath | None:
 class _Picture:
     """Shapes of one tree."""
 
-    def __init__(self, tree: TreeView, metric: str, best: TrialPath | None) -> None:
-        self._tree, self._metric, self._best = tree, metric, best
+    def __init__(self, tree: TreeView, metric: str, best: TrialPath | None, *, is_beaten: bool) -> None:
+        self._tree, self._metric, self._best, self._is_beaten = tree, metric, best, is_beaten
         self._layout = Layout(tree)
         self._lane = min(max(_HEIGHT / max(1, self._layout.size), _FLATTEST_LANE), _TALLEST_LANE)
         self._legend = _legend_places(tree)
@@ -206,7 +208,7 @@ class _Picture:
         if self._is_labelled and path.value is not None:
             words += f"  {number(path.value)}"
         if has_best:
-            words += ", the best"
+            words += ", the best" + (" by its best value" if self._is_beaten else "")
         size = 11 if self._lane >= 13 or has_best else 9
         weight, fill = (600, INK) if has_best else (400, FAINT)
         return _haloed(self._text(x, y, words, size=size, weight=weight, fill=fill))
