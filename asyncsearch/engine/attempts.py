@@ -156,21 +156,28 @@ class Attempt(msgspec.Struct):
         return awaited is None or (self.committed is not None and self.committed >= awaited)
 
     def misnamed(self, message: Event) -> str:
-        """Return what a message under this lease names that is not of its work; empty: nothing."""
+        """Return what a message under this lease names that is not of its work, or undoes what is done; empty: nothing."""
         start, end = self.batch.stages[0].start, self.batch.stages[-1].stop
         if isinstance(message, CheckpointCommitted | CheckpointFailed):
             at = message.checkpoint
             if not start < at.resource <= end or at.node != self.node_at(at.resource):
                 return f"the checkpoint at {at.resource} of node {at.node[:8]}"
+            if self.end is not None and at.resource > self.end.resource:
+                return f"a checkpoint at {at.resource}, of a training that ended at {self.end.resource},"
         elif isinstance(message, Reported):
             if message.resource > end:
                 return f"resource {message.resource}"
         elif isinstance(message, TrainingEnded):
-            saved = message.checkpoint_resource
+            saved, durable = message.checkpoint_resource, self.committed or 0
+            done = max(self.resource, durable, saved or 0)
             if message.resource > end:
                 return f"resource {message.resource}"
             if saved is not None and not start < saved <= end:
                 return f"a checkpoint at {saved}"
+            if message.resource < done:  # else trials would wait for units that the plan counts as trained
+                return f"an end at {message.resource}, with units up to {done},"
+            if (saved or 0) < durable:
+                return f"an end whose last checkpoint is at {saved}, with one at {durable},"
         return ""
 
     def stage_at(self, resource: int) -> PlannedStage:
