@@ -117,7 +117,7 @@ class Promises:
         reason = f"{vain.count} times in a row {words.rstrip('.')}."
         if is_store:
             self._refused.add(lease.worker)
-            if len(self._refused) >= min(2, self._state.pool.count_alive()):
+            if len(self._refused) >= min(2, self._state.voices):
                 self._post(StopRequested(f"{reason[0].upper()}{reason[1:]}", "StoreError"))
                 return
         self._post(WorkerLost(lease.worker, lease.epoch, reason))

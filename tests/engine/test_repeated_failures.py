@@ -8,9 +8,10 @@ import pytest
 
 from asyncsearch.actions import EndRun, StopRun
 from asyncsearch.engine import snapshot
-from asyncsearch.engine.repeated_failures import place_of
+from asyncsearch.engine.repeated_failures import RepeatedFailures, place_of
 from asyncsearch.events import Outcome, Reported, RunRequested, TrainingEnded, WorkerAttached
 from asyncsearch.ids import Lease, WorkerId
+from asyncsearch.plan.gangs import Gang
 from asyncsearch.schedulers import FIFO
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.testing.recording import SPACE
@@ -142,3 +143,32 @@ def test_no_name_of_a_kind_of_failure_is_shown_to_people(kind: str) -> None:
     end = TrainingEnded(lease, Outcome.FAILED, 0, error=TRACEBACK.format(line=3, kind="ReportError"), error_kind=kind)
     assert "_" not in place_of(end).replace("tune.py", "")
     assert 'in "tune.py", line 3' in place_of(end)
+
+
+def in_gangs(workers: int, size: int, min_size: int | None = None) -> Player:
+    state = make_state(FIFO(max_resource=3), RandomSearch(), SPACE)
+    state.gang = Gang(size, min_size)
+    player = Player(state)
+    player.begin(None, workers)
+    return player
+
+
+@pytest.mark.parametrize(("workers", "size", "failures"), [(2, 2, 3), (3, 2, 4), (3, 3, 4), (4, 2, 5), (6, 3, 7)])
+def test_the_same_failure_in_every_gang_ends_the_run(workers: int, size: int, failures: int) -> None:
+    assert fail_until_stopped(in_gangs(workers, size)) == failures
+
+
+@pytest.mark.parametrize(
+    ("alive", "size", "least", "voices"), [(5, 3, None, 1), (5, 3, 2, 2), (4, 2, 1, 2), (1, 2, 1, 1)]
+)
+def test_a_gang_has_one_voice(alive: int, size: int, least: int | None, voices: int) -> None:
+    assert in_gangs(alive, size, least).state.voices == voices
+
+
+def test_a_rank_that_failed_the_gangs_of_two_others_is_one_that_says_so() -> None:
+    failures = RepeatedFailures()
+    for gang in ([WorkerId(0), WorkerId(1)], [WorkerId(2), WorkerId(1)]):
+        failures.claim("CannotPauseError", gang)
+    assert not failures.is_agreed("CannotPauseError", 2)
+    failures.claim("CannotPauseError", [WorkerId(0), WorkerId(3)])
+    assert failures.is_agreed("CannotPauseError", 2)
