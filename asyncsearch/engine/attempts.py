@@ -156,7 +156,7 @@ class Attempt(msgspec.Struct):
         return awaited is None or (self.committed is not None and self.committed >= awaited)
 
     def misnamed(self, message: Event) -> str:
-        """Return what a message under this lease names that is not of its work, or undoes what is done; empty: nothing."""
+        """Return what a message under this lease names that is not of its work, or undoes what is done; or nothing."""
         start, end = self.batch.stages[0].start, self.batch.stages[-1].stop
         if isinstance(message, CheckpointCommitted | CheckpointFailed):
             at = message.checkpoint
