@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Set
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ from asyncsearch.trial import Trial, TrialState, is_end
 
 RETURNED_BESIDE = "; its function returned"
 """Begins the part of the reason of a trial's end that names a value which was returned beside reports."""
+_SHOWN, _NAME_CHARS = 10, 100
+"""How many of the returned values a reason names, and how much of their names."""
 NEVER = "and never reported"
 UNSAVED = "without a checkpoint. Give save="
 FATAL_KINDS = {"cannot_pause": "CannotPauseError"}
@@ -244,7 +247,9 @@ def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, r
 
 def unreported_words(end: TrainingEnded, metric: str) -> str:
     """Return what a function returned beside its reports, and what to change."""
-    values = ", ".join(f"{name}={value}" for name, value in end.unreported.items())
+    shown = [f"{name[:_NAME_CHARS]}={value}" for name, value in itertools.islice(end.unreported.items(), _SHOWN)]
+    left_out = len(end.unreported) - len(shown)
+    values = ", ".join(shown) + (f" and {left_out:,} more" if left_out else "")
     line = f"trial.report({metric_in_call(metric)})"
     return (
         f"{RETURNED_BESIDE} {values}, which is not recorded, as all units had their reports and the value of a trial "

@@ -11,7 +11,8 @@ from asyncsearch.events import TrainingEnded
 from asyncsearch.ids import WorkerId
 
 FEWEST = 3
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
+_PATH_CHARS = 1_000
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})', re.MULTILINE)
 _IN_WORDS = {
     "no_report": "no report",
     "bad_report": "a report that cannot be used",
@@ -75,4 +76,4 @@ def place_of(end: TrainingEnded) -> str:
 def line_in(error: str) -> str:
     """Return the file and the line in which an error was raised, by its traceback; empty: it has none."""
     frames = list(_FRAME.finditer(error))
-    return f'"{frames[-1]["file"]}", line {frames[-1]["line"]}' if frames else ""
+    return f'"{frames[-1]["file"][-_PATH_CHARS:]}", line {frames[-1]["line"]}' if frames else ""

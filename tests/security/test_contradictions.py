@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asyncsearch.engine import snapshot
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
@@ -141,3 +142,23 @@ def test_times_of_packs_that_no_clock_measures_are_left_out(seconds: tuple[int, 
     known.note([(1, 1.0), seconds])
     assert known.seconds == {1: 1.0}
     assert known.alone_s(1.0, 3) > 0
+
+
+@pytest.mark.parametrize("kind", ["error", "returned", "checkpoint", "traceback"])
+def test_what_ends_tell_takes_little_memory_however_much_it_is(kind: str) -> None:
+    door = Door(make_state(FIFO(max_resource=9)), trials=40)
+    state = door.player.state
+    for number in range(30):
+        lease, long = state.attempts[min(state.attempts)].lease, f"{'x' * 250_000}{number}"
+        if kind in ("error", "traceback"):
+            text = f'  File "{long}", line 1, in f\nValueError: x' if kind == "traceback" else long
+            door.player.tell(TrainingEnded(lease, Outcome.FAILED, 1, error=text, error_kind="ValueError"))
+        elif kind == "returned":
+            door.player.tell(Reported(lease, 9, {"loss": 1.0}))
+            values: Any = {f"{name}{'x' * 900}": 1.0 for name in range(1000)}
+            door.player.tell(TrainingEnded(lease, Outcome.RETURNED, 9, unreported=values))
+        else:
+            here = CheckpointRef(state.attempts[min(state.attempts)].node_at(9), 9)
+            door.player.tell(TrainingEnded(lease, Outcome.REACHED, 9, 9))
+            door.player.tell(CheckpointFailed(lease, here, long))
+    assert len(snapshot.encode(state, 0)) < 500_000
