@@ -45,9 +45,9 @@ class StoreWaits:
         self._delays = Backoff()
         self._shown = ""
         """What the store answered, as it was told last."""
-        self._told: dict[Worker, float] = {}
+        self._shown_s: dict[Worker, float] = {}
         """When it was told of each worker."""
-        self._is_told = False
+        self._is_shown = False
 
     def began(self, key: Worker, error: str, now: float) -> None:
         """Note that a worker, or the journal, waits for the store: told once, and again once it is known why."""
@@ -56,10 +56,10 @@ class StoreWaits:
         if not is_first and (self._shown != SILENT or error == SILENT):
             return
         self._shown = error
-        self._is_told = key in _NAMES or not is_first or now >= self._told.get(key, -_AGAIN_S) + _AGAIN_S
-        if not self._is_told:
+        self._is_shown = key in _NAMES or not is_first or now >= self._shown_s.get(key, -_AGAIN_S) + _AGAIN_S
+        if not self._is_shown:
             return
-        self._told[key] = now
+        self._shown_s[key] = now
         who = _NAMES.get(key) or worker_name(key[0])
         meanwhile = "reports wait in the workers" if key == JOURNAL else "training goes on as far as it can"
         self.say(
@@ -73,7 +73,7 @@ class StoreWaits:
         seconds = self._outages.ended(key, now, self._enough)
         if key == JOURNAL:
             self._delays.reset()
-        if seconds is not None and self._is_told:
+        if seconds is not None and self._is_shown:
             self.say(f"Nothing waits for the store any more, after {seconds:.0f} s.")
         return was_waiting
 
