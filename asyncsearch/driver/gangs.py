@@ -93,7 +93,8 @@ class Gangs:
             return None
         self._failed.add(failed.lease)
         error = f"In rank {rank} of a gang of {len(self._open[failed.lease])} workers:\n{failed.error}"
-        return TrainingEnded(failed.lease, Outcome.FAILED, attempt.resource, error=error, error_kind=failed.error_kind)
+        done = max(attempt.resource, attempt.committed or 0)
+        return TrainingEnded(failed.lease, Outcome.FAILED, done, error=error, error_kind=failed.error_kind)
 
     def end_those_over(self, state: StudyState, event: AnyEvent) -> None:
         """End what the ranks train of leases that are over since an event."""

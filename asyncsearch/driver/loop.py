@@ -95,7 +95,7 @@ class Driver:
         self._now = 0.0
         self._inbox: list[AnyEvent | Received] = []
         self._wake = asyncio.Event()
-        self._waits = StoreWaits(store.shown, settings.store_timeout_s)
+        self._waits = StoreWaits(store.shown, settings.store_timeout_s, lambda: state.voices)
         self._snapshots = Snapshots(state, journal, store, settings.snapshot_every, self._waits.say)
         self._files = ThreadPoolExecutor(1, "asyncsearch-files")
         self._sizes = TrueSizes(state, store, settings.store_silent_s)

@@ -42,6 +42,8 @@ class _Awaited(msgspec.Struct):
     """When the worker last got on with it, by the loop's clock."""
     written_bytes: int | None = None
     """How much of it was in the store at the last look; None: nobody has looked."""
+    excused_s: float | None = None
+    """Since when it gets on with nothing and says that the store is to blame; None: it does not."""
 
 
 class _Vain(msgspec.Struct):
@@ -117,7 +119,7 @@ class Promises:
         reason = f"{vain.count} times in a row {words.rstrip('.')}."
         if is_store:
             self._refused.add(lease.worker)
-            if len(self._refused) >= min(2, self._state.pool.count_alive()):
+            if len(self._refused) >= min(2, self._state.voices):
                 self._post(StopRequested(f"{reason[0].upper()}{reason[1:]}", "StoreError"))
                 return
         self._post(WorkerLost(lease.worker, lease.epoch, reason))
@@ -146,7 +148,9 @@ class Promises:
             if attempt is None or attempt.is_over:
                 self._awaited.pop((lease, lane), None)
                 continue
-            if await self._is_written(awaited) or self._is_waiting(lease):
+            if await self._is_written(awaited) or self._waits.is_waiting(JOURNAL):
+                awaited.since_s, awaited.excused_s = self._loop.time(), None
+            elif self._is_excused(lease, awaited):
                 awaited.since_s = self._loop.time()
             elif self._loop.time() - awaited.since_s >= self._timeout_s:
                 at = awaited.checkpoint.resource
@@ -158,8 +162,13 @@ class Promises:
         if self._awaited:
             self._arm()
 
-    def _is_waiting(self, lease: Lease) -> bool:
-        return self._waits.is_waiting((lease.worker, lease.epoch)) or self._waits.is_waiting(JOURNAL)
+    def _is_excused(self, lease: Lease, awaited: _Awaited) -> bool:
+        """Return whether the worker says that it waits for the store, now and not for ever."""
+        if not self._waits.is_waiting((lease.worker, lease.epoch)):
+            return False
+        if awaited.excused_s is None:
+            awaited.excused_s = self._loop.time()
+        return self._loop.time() < awaited.excused_s + self._timeout_s
 
     async def _is_written(self, awaited: _Awaited) -> bool:
         """Return whether the store has got more of a checkpoint since the last look."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 
 from asyncsearch.engine.outages import Outages
 from asyncsearch.errors import StoreError
@@ -20,30 +21,45 @@ FOLDER: Worker = (WorkerId(-2), 0)
 """Stands for the folder that studies share."""
 SILENT = "It does not answer."
 _NAMES = {JOURNAL: "The journal", FOLDER: "The driver"}
+_AGAIN_S = 60.0
+"""A worker that can and cannot use the store by turns is told of once in so many seconds."""
 
 
 class StoreWaits:
     """Who waits for the store, and what the user is told of it. Called in the driver's thread."""
 
-    def __init__(self, store: str, timeout_s: float) -> None:
-        """Begin with a store that can be used; ``store`` is its name for people."""
-        self._store = store
+    def __init__(self, store: str, timeout_s: float, voices: Callable[[], int] = lambda: 2) -> None:
+        """Begin with a store that can be used.
+
+        Args:
+            store: its name for people.
+            timeout_s: how long a run waits for it.
+            voices: returns how many workers speak for themselves.
+        """
+        self._store, self._voices = store, voices
         self.notices: deque[str] = deque(maxlen=100)
         """Sentences for the display, which takes them from the left."""
         self.changed = asyncio.Event()
         """Set when the journal need not be waited for any longer."""
-        self._outages: Outages[Worker] = Outages(timeout_s)
+        self._outages: Outages[Worker] = Outages(timeout_s, _NAMES)
         self._delays = Backoff()
         self._shown = ""
         """What the store answered, as it was told last."""
+        self._shown_s: dict[Worker, float] = {}
+        """When it was told of each worker."""
+        self._is_shown = False
 
     def began(self, key: Worker, error: str, now: float) -> None:
         """Note that a worker, or the journal, waits for the store: told once, and again once it is known why."""
         error = error if error.endswith((".", "!", "?")) else f"{error}."
-        is_first = self._outages.began(key, error, now)
+        is_first = self._outages.began(key, error, now, self._enough)
         if not is_first and (self._shown != SILENT or error == SILENT):
             return
         self._shown = error
+        self._is_shown = key in _NAMES or not is_first or now >= self._shown_s.get(key, -_AGAIN_S) + _AGAIN_S
+        if not self._is_shown:
+            return
+        self._shown_s[key] = now
         who = _NAMES.get(key) or worker_name(key[0])
         meanwhile = "reports wait in the workers" if key == JOURNAL else "training goes on as far as it can"
         self.say(
@@ -54,10 +70,10 @@ class StoreWaits:
     def ended(self, key: Worker, now: float) -> bool:
         """Note that a worker, or the journal, waits no longer; return whether it did wait."""
         was_waiting = self._outages.is_waiting(key)
-        seconds = self._outages.ended(key, now)
+        seconds = self._outages.ended(key, now, self._enough)
         if key == JOURNAL:
             self._delays.reset()
-        if seconds is not None:
+        if seconds is not None and self._is_shown:
             self.say(f"Nothing waits for the store any more, after {seconds:.0f} s.")
         return was_waiting
 
@@ -77,17 +93,27 @@ class StoreWaits:
         """Return what the store answered, if the run has waited long enough for it; empty: it has not."""
         return self._outages.expired(now)
 
-    def alone(self, among: int) -> dict[Worker, str]:
-        """Return the workers that wait while others do not, each with its answer; empty: the store is to blame.
+    def alone(self, now: float) -> dict[Worker, str]:
+        """Return the workers that have waited in vain while others did not, each with its answer.
 
         A worker speaks for itself until another one waits too, or the driver itself does.
-
-        Args:
-            among: how many workers there are.
         """
-        waiting = self._outages.waiting()
-        is_agreed = any(key in _NAMES for key in waiting) or len(waiting) >= min(2, among)
-        return {} if is_agreed else waiting
+        return self._outages.alone(now)
+
+    @property
+    def is_agreed(self) -> bool:
+        """Whether the store is to blame."""
+        return self._outages.is_agreed
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a run waits."""
+        return self._outages.timeout_s
+
+    @property
+    def _enough(self) -> int:
+        """How many workers must wait for the store to be to blame."""
+        return max(1, min(2, self._voices()))
 
     @property
     def vain(self) -> str:

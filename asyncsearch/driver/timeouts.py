@@ -52,6 +52,8 @@ class Timeouts:
         self._stop_s = settings.stop_timeout_s
         self._stops: Deadlines[Worker] = Deadlines()
         """Of workers that are to stop all that they train."""
+        self._stopping: dict[Worker, tuple[Lease, float]] = {}
+        """What each of them is to stop, and since when: else what it says would put its deadline off for ever."""
         self._timer: asyncio.TimerHandle | None = None
         self.is_stop_sent = False
         """Whether the run was asked to end because of its store."""
@@ -63,6 +65,7 @@ class Timeouts:
     def forget(self, worker: Worker) -> None:
         """Watch a worker no longer."""
         self._liveness.forget(worker)
+        self._stopping.pop(worker, None)
         self._stops.call_off(worker)
         self.note_outage(worker, "")
 
@@ -81,12 +84,17 @@ class Timeouts:
         training = [attempt for attempt in self._state.attempts_under(lease) if attempt.end is None]
         if not training or not (is_refused or all(attempt.is_stop_sent for attempt in training)):
             return
-        self._stops.set((lease.worker, lease.epoch), self._loop.time() + self._stop_s)
+        launch = (lease.worker, lease.epoch)
+        if is_refused and launch in self._stopping and self._stopping[launch][0] == lease:
+            return
+        self._stopping[launch] = lease, self._loop.time()
+        self._stops.set(launch, self._loop.time() + self._stop_s)
         self.arm()
 
     def end_stop(self, lease: Lease) -> None:
         """End that time once no lane of the lease trains any more."""
         if all(attempt.end is not None for attempt in self._state.attempts_under(lease)):
+            self._stopping.pop((lease.worker, lease.epoch), None)
             self._stops.call_off((lease.worker, lease.epoch))
 
     def note_outage(self, key: Worker, error: str) -> None:
@@ -143,20 +151,22 @@ class Timeouts:
             else:
                 self._post(TrialTimedOut(lease, joined))
         for launch in self._stops.expired(now):
-            if self._waits.is_waiting(launch) or self._waits.is_waiting(JOURNAL):
+            _, since_s = self._stopping.get(launch, (None, now))
+            may_wait = self._waits.is_waiting(launch) and now < since_s + self._waits.timeout_s
+            if may_wait or self._waits.is_waiting(JOURNAL):
                 self._stops.set(launch, now + self._stop_s)  # it may have stopped, and nobody has read it
             else:
                 self._post(WorkerLost(*launch, f"it did not stop within {self._stop_s:g} s"))
         if not self.is_stop_sent and (error := self._waits.answer_in_vain(now)):
-            self._end_wait(error)
+            self._end_wait(error, now)
         self.arm()
 
-    def _end_wait(self, error: str) -> None:
+    def _end_wait(self, error: str, now: float) -> None:
         """End the run, whose store was waited for in vain; or the workers that alone cannot use it."""
-        for (worker, epoch), answer in self._waits.alone(self._state.pool.count_alive()).items():
+        for (worker, epoch), answer in self._waits.alone(now).items():
             self.note_outage((worker, epoch), "")
             self._post(WorkerLost(worker, epoch, f"{self._waits.vain} by it alone: {answer}"))
-        if self._waits.next_deadline() is not None:
+        if self._waits.is_agreed:
             self.is_stop_sent = True
             self._post(StopRequested(f"{self._waits.vain}: {error}", "StoreError"))
             self._loop.call_later(STOP_S, self.give_up)

@@ -19,6 +19,8 @@ from asyncsearch.plan.keys import joined
 from asyncsearch.trial import UNBOUNDED, Trial, TrialState
 from asyncsearch.work import Lane
 
+_REASON_CHARS = 4_000
+
 
 def apply(state: StudyState, action: actions.AnyAction, now: float) -> None:
     """Apply a decision, new or recorded."""
@@ -242,7 +244,8 @@ def _move(state: StudyState, trial: Trial, to: TrialState, reason: str, now: flo
     check_transition(trial.id, trial.state, to, trial.reason)
     if trial.state is TrialState.WAITING:
         state.waiting.pop(trial.id, None)
-    trial.state, trial.reason = to, reason
+    # Of thousands of trials, each reason would otherwise hold as much as a message: the journal has all of it.
+    trial.state, trial.reason = to, reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]} ..."
     if to is TrialState.RUNNING:
         trial.is_begun = True
         trial.started_s = trial.started_s or now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Set
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ from asyncsearch.trial import Trial, TrialState, is_end
 
 RETURNED_BESIDE = "; its function returned"
 """Begins the part of the reason of a trial's end that names a value which was returned beside reports."""
+_SHOWN, _NAME_CHARS = 10, 100
+"""How many of the returned values a reason names, and how much of their names."""
 NEVER = "and never reported"
 UNSAVED = "without a checkpoint. Give save="
 FATAL_KINDS = {"cannot_pause": "CannotPauseError"}
@@ -156,21 +159,28 @@ class Attempt(msgspec.Struct):
         return awaited is None or (self.committed is not None and self.committed >= awaited)
 
     def misnamed(self, message: Event) -> str:
-        """Return what a message under this lease names that is not of its work; empty: nothing."""
+        """Return what a message under this lease names that is not of its work, or undoes what is done; or nothing."""
         start, end = self.batch.stages[0].start, self.batch.stages[-1].stop
         if isinstance(message, CheckpointCommitted | CheckpointFailed):
             at = message.checkpoint
             if not start < at.resource <= end or at.node != self.node_at(at.resource):
                 return f"the checkpoint at {at.resource} of node {at.node[:8]}"
+            if self.end is not None and at.resource > self.end.resource:
+                return f"a checkpoint at {at.resource}, of a training that ended at {self.end.resource},"
         elif isinstance(message, Reported):
             if message.resource > end:
                 return f"resource {message.resource}"
         elif isinstance(message, TrainingEnded):
-            saved = message.checkpoint_resource
+            saved, durable = message.checkpoint_resource, self.committed or 0
+            done = max(self.resource, durable, saved or 0)
             if message.resource > end:
                 return f"resource {message.resource}"
             if saved is not None and not start < saved <= end:
                 return f"a checkpoint at {saved}"
+            if message.resource < done:  # else trials would wait for units that the plan counts as trained
+                return f"an end at {message.resource}, with units up to {done},"
+            if (saved or 0) < durable:
+                return f"an end whose last checkpoint is at {saved}, with one at {durable},"
         return ""
 
     def stage_at(self, resource: int) -> PlannedStage:
@@ -237,7 +247,9 @@ def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, r
 
 def unreported_words(end: TrainingEnded, metric: str) -> str:
     """Return what a function returned beside its reports, and what to change."""
-    values = ", ".join(f"{name}={value}" for name, value in end.unreported.items())
+    shown = [f"{name[:_NAME_CHARS]}={value}" for name, value in itertools.islice(end.unreported.items(), _SHOWN)]
+    left_out = len(end.unreported) - len(shown)
+    values = ", ".join(shown) + (f" and {left_out:,} more" if left_out else "")
     line = f"trial.report({metric_in_call(metric)})"
     return (
         f"{RETURNED_BESIDE} {values}, which is not recorded, as all units had their reports and the value of a trial "

@@ -15,14 +15,14 @@ from asyncsearch.trial import Trial
 
 def note_claims(state: StudyState, attempt: Attempt, end: TrainingEnded) -> None:
     """Note what an end says that would concern every trial."""
-    worker, repeated = end.lease.worker, state.repeated
+    workers, repeated = state.pool.workers_of(end.lease.worker), state.repeated
     if end.outcome is Outcome.FAILED and end.error_kind in (*FATAL_KINDS, "checkpoint"):
-        repeated.claim(FATAL_KINDS.get(end.error_kind, "StoreError"), worker)
+        repeated.claim(FATAL_KINDS.get(end.error_kind, "StoreError"), workers)
     if end.outcome is Outcome.REACHED and end.checkpoint_resource is None:
-        repeated.claim("CannotPauseError", worker)
+        repeated.claim("CannotPauseError", workers)
     has_ended = end.outcome in (Outcome.REACHED, Outcome.RETURNED)
     if has_ended and any(not state.trials[number].value_resource for number in attempt.trials):
-        repeated.claim("MetricNotReportedError", worker)
+        repeated.claim("MetricNotReportedError", workers)
 
 
 def count_losses(

@@ -225,7 +225,7 @@ def _end_hopeless_run(state: StudyState, end: TrainingEnded, emit: Emit) -> None
     """End a run in which every trial fails at one line, unless one trains that is beyond where this one failed."""
     if state.run is None or state.stopping:
         return
-    reason = state.repeated.reason(end, state.run.parallelism, state.pool.count_alive())
+    reason = state.repeated.reason(end, state.run.parallelism, state.voices)
     if reason and not any(one.is_training and one.resource > end.resource for one in state.attempts.values()):
         stop_run(state, reason, "TrialsFailedError", emit)
 

@@ -67,7 +67,10 @@ def fill(state: StudyState, emit: Emit) -> None:
         batches = [batch] if packing is None else pack(state, packing, worker, lambda: _more(state, emit), emit)
         if batches:
             holder = state.pool.idle_holder(batches[0].load)
-            sized = size_for(state, batches[0], size, lambda: _more(state, emit))
+            asked = _Asked(state, emit)
+            sized = size_for(state, batches[0], size, asked)
+            if asked.count:  # they may divide these batches: the plan would not know them any more
+                continue
             work = _work_for(state, batches, worker if holder is None else holder, sized)
             emit(Assign(work if packing is None else _packed(state, packing, work, batches)))
 
@@ -106,6 +109,19 @@ def _more(state: StudyState, emit: Emit) -> bool:
     if state.stopping:
         return False
     return promote_next(state, emit) or create_next(state, emit)
+
+
+class _Asked:
+    """Lets more trials wait, and counts them."""
+
+    def __init__(self, state: StudyState, emit: Emit) -> None:
+        self._state, self._emit = state, emit
+        self.count = 0
+
+    def __call__(self) -> bool:
+        is_one = _more(self._state, self._emit)
+        self.count += is_one
+        return is_one
 
 
 def create_next(state: StudyState, emit: Emit) -> bool:

@@ -145,7 +145,7 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     if is_value:
         state.note_metric(event.resource)
     elif not state.metric_since:
-        state.repeated.claim("MetricNotReportedError", event.lease.worker)
+        state.repeated.claim("MetricNotReportedError", state.pool.workers_of(event.lease.worker))
     if is_value and (state.plan.is_shared or state.config.can_evaluate):
         node = attempt.node_at(event.resource)
         state.plan.reports.report(node, event.resource, finite(value))
@@ -252,7 +252,7 @@ def _learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
             if any(
                 trial.failures > state.config.max_failures for trial in state.dependents(attempt, attempt.next_unit)
             ):
-                state.repeated.add(event)
+                state.repeated.add(event, state.pool.workers_of(event.lease.worker))
     elif attempt.is_evaluation and attempt.has_ended_well:
         _blame(state, attempt)  # it did not report the metric, and would not report it the next time
     state.repeated.has_trained |= event.outcome in (Outcome.REACHED, Outcome.RETURNED)

@@ -99,9 +99,13 @@ class Pool:
             self.slots[follower].leader = worker
             slot.followers.append(follower)
 
+    def workers_of(self, leader: WorkerId) -> list[WorkerId]:
+        """Return a worker and those that train its lease together with it."""
+        return [leader, *self.slots[leader].followers]
+
     def note_work(self, worker: WorkerId) -> None:
         """Note that the worker, and those that train together with it, are of use."""
-        for one in (worker, *self.slots[worker].followers):
+        for one in self.workers_of(worker):
             self.slots[one].fruitless = 0
 
     def _dissolve(self, leader: Slot) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import msgspec
 
@@ -10,7 +11,8 @@ from asyncsearch.events import TrainingEnded
 from asyncsearch.ids import WorkerId
 
 FEWEST = 3
-_FRAME = re.compile(r'^[\s|]*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
+_PATH_CHARS = 1_000
+_FRAME = re.compile(r'^[\s|]*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})', re.MULTILINE)
 """A frame; those of a group of exceptions stand behind rules."""
 _INSTALLED = re.compile(r"[/\\](?:(?:site|dist)-packages|lib(?:64)?[/\\]python3\.\d+)[/\\]|^<frozen ", re.IGNORECASE)
 _IN_WORDS = {
@@ -32,35 +34,35 @@ class RepeatedFailures(msgspec.Struct):
     has_trained: bool = False
     """Whether a training reached its target, or its function returned: then the trainable works for some trials."""
     claims: dict[str, list[WorkerId]] = {}
-    """What would concern every trial -> the workers that say so: an exception and its line, or the name of an error."""
+    """What would concern every trial, an exception and its line or the name of an error -> the workers each of which
+    may have said it every time; none: two workers say so. Any rank of a gang may have said what its gang says."""
 
-    def add(self, end: TrainingEnded) -> None:
-        """Count a training that failed for good; one that names no line, such as a crash, says too little."""
+    def add(self, end: TrainingEnded, workers: Collection[WorkerId]) -> None:
+        """Count a training of ``workers`` that failed for good; one that names no line says too little."""
         place = place_of(end)
         if place:
             self.counts[place] = self.counts.get(place, 0) + 1
-            self.claim(place, end.lease.worker)
+            self.claim(place, workers)
 
-    def claim(self, what: str, worker: WorkerId) -> None:
-        """A worker says something that would concern every trial."""
-        if worker not in self.claims.setdefault(what, []):
-            self.claims[what].append(worker)
+    def claim(self, what: str, workers: Collection[WorkerId]) -> None:
+        """One of the workers that train together says something that would concern every trial."""
+        self.claims[what] = [worker for worker in self.claims.get(what, workers) if worker in workers]
 
-    def is_agreed(self, what: str, workers: int) -> bool:
-        """Return whether two workers say it, or the only one of ``workers``: one alone may be broken, or lie."""
-        return len(self.claims.get(what, ())) >= min(2, workers)
+    def is_agreed(self, what: str, voices: int) -> bool:
+        """Return whether two workers say it, or one where there is one voice: one alone may be broken, or lie."""
+        return what in self.claims and (voices < 2 or not self.claims[what])
 
-    def reason(self, end: TrainingEnded, parallelism: int, workers: int) -> str:
+    def reason(self, end: TrainingEnded, parallelism: int, voices: int) -> str:
         """Return why the run should end now that this training has failed; empty: it should go on.
 
         Args:
             end: of the training.
             parallelism: of the run.
-            workers: how many there are now.
+            voices: as in ``StudyState.voices``.
         """
         place = place_of(end)
         count = self.counts.get(place, 0)
-        if self.has_trained or count < max(FEWEST, parallelism + 1) or not self.is_agreed(place, workers):
+        if self.has_trained or count < max(FEWEST, parallelism + 1) or not self.is_agreed(place, voices):
             return ""
         return f"trials fail in the same way, and none has finished: {place}"  # more may fail until it ends: no count
 
@@ -77,4 +79,4 @@ def line_in(error: str) -> str:
     """Return the last file and line of the user's own in a traceback, else of a library; empty: it has none."""
     frames = list(_FRAME.finditer(error))
     users = [frame for frame in frames if _INSTALLED.search(frame["file"]) is None] or frames
-    return f'"{users[-1]["file"]}", line {users[-1]["line"]}' if users else ""
+    return f'"{users[-1]["file"][-_PATH_CHARS:]}", line {users[-1]["line"]}' if users else ""

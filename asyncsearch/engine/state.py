@@ -167,9 +167,18 @@ class StudyState:
         """What the trials have reported so far."""
         return Reporting(self.config.metric, self.metric_names, self.metric_since)
 
+    @property
+    def voices(self) -> int:
+        """How many trainings there can be at once, each of which speaks for itself: a gang has one voice."""
+        alive = self.pool.count_alive()
+        if self.gang is None:
+            return alive
+        whole, rest = divmod(alive, self.gang.size)
+        return whole + (self.gang.min_size is not None and rest >= self.gang.min_size)
+
     def is_agreed(self, what: str) -> bool:
-        """Return whether what would concern every trial is said by two workers, or by the only one that there is."""
-        return self.repeated.is_agreed(what, self.pool.count_alive())
+        """Return whether what would concern every trial is said by two workers, or by the only one that speaks."""
+        return self.repeated.is_agreed(what, self.voices)
 
     def attempt(self, lease: Lease, lane: int = 0) -> Attempt | None:
         """Return the open attempt of a lane, or None if the lease is stale, or the lane is over."""

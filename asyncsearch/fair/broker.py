@@ -33,6 +33,8 @@ PATIENCE_S = 60.0
 SPARE_S = 10.0
 """As ``spare_s`` where what is given back is of use to others: longer than most waits for the end of a stage."""
 _SOON_S = 0.001
+_LEAST_PATIENCE_S = 0.1
+"""A shorter one, added to a time, would be that time: the broker would ask again and again and do nothing else."""
 _ALONE = GangSizes()
 
 
@@ -148,7 +150,8 @@ class WorkerBroker:
                 infinity it keeps them.
         """
         self.workers = workers
-        self._turn_s, self._settle_s, self._patience_s, self._spare_s = turn_s, settle_s, patience_s, spare_s
+        self._turn_s, self._settle_s, self._spare_s = turn_s, settle_s, spare_s
+        self._patience_s = max(patience_s, _LEAST_PATIENCE_S)
         self._members: dict[str, _Member] = {}
         self._service = Service()
         self._parts: dict[str, FairPart] = {}

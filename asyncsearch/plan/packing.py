@@ -28,6 +28,8 @@ from asyncsearch.trainers.pack_probe import FIRST_COUNTS, WARM_UP, fastest, is_r
 
 MAX_LANES = 1024
 """The most trainings that one worker may get together."""
+_SHORTEST_S, _LONGEST_S = 1e-9, 1e9
+"""Of a unit: times beyond are no measures, and their sums and parts would be 0, infinite or NaN."""
 
 
 class KnownPacks(msgspec.Struct):
@@ -55,7 +57,8 @@ class KnownPacks(msgspec.Struct):
     def note(self, seconds: Sequence[tuple[int, float]]) -> None:
         """Take in measured times; the least of each counts, since whatever else happens only adds to it."""
         for count, spent in seconds:
-            self.seconds[count] = min(spent, self.seconds.get(count, spent))
+            if 1 <= count <= MAX_LANES and _SHORTEST_S <= spent <= _LONGEST_S:
+                self.seconds[count] = min(spent, self.seconds.get(count, spent))
 
     @property
     def best(self) -> int:

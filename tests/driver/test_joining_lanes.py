@@ -47,8 +47,8 @@ class Packs:
             self.count += 1
             self.harness.say(self.count, message)
 
-    def fail(self, lane: int, kind: str = "ValueError") -> None:
-        self.say(TrainingEnded(LEASE, Outcome.FAILED, 0, error="it failed", error_kind=kind, lane=lane))
+    def fail(self, lane: int, kind: str = "ValueError", at: int = 0) -> None:
+        self.say(TrainingEnded(LEASE, Outcome.FAILED, at, error="it failed", error_kind=kind, lane=lane))
 
     def joined(self) -> AddLane:
         added = self.harness.wire.next(AddLane)
@@ -78,7 +78,7 @@ def test_what_comes_late_of_a_lane_that_joined_costs_the_others_nothing(packs: P
     packs.fail(3)
     lane = packs.joined().lane
     packs.say(Reported(LEASE, 1, {"loss": 0.0}, lane), Reported(LEASE, 1, {"loss": 0.0}, 0))
-    packs.fail(lane, "MemoryError")  # the lease is shut to more lanes
+    packs.fail(lane, "MemoryError", at=1)  # the lease is shut to more lanes
     node = call(packs.harness.driver, lambda state: state.trials[4].node)
     packs.say(
         Reported(LEASE, 2, {"loss": 0.0}, lane),

@@ -130,3 +130,41 @@ def test_a_commit_within_the_quota_is_not_looked_at(tmp_path: Path) -> None:
         sizes = TrueSizes(make_state(FIFO(max_resource=9), quota_bytes=quota), store, 10.0)
         assert sizes.is_to_be_compared(commit) is is_compared
         sizes.close()
+
+
+@pytest.mark.parametrize("other", [W1, JOURNAL])
+def test_a_worker_that_blames_the_store_for_long_makes_no_hiccup_the_end(other: Any) -> None:
+    watched = Watched(searching().state)
+    watched.timeouts.note_outage(W0, "no space left")
+    pass_time(watched, 590.0)
+    watched.timeouts.note_outage(other, "a hiccup")
+    pass_time(watched, 640.0)
+    watched.timeouts.note_outage(other, "")
+    pass_time(watched, 650.0)
+    assert [type(event) for event in watched.events] == [WorkerLost]
+
+
+@pytest.mark.parametrize("excuse", ["an outage, again and again", "names of others"])
+def test_nothing_that_a_worker_says_puts_off_the_time_to_stop(excuse: str) -> None:
+    player = searching()
+    watched = Watched(player.state)
+    lease = player.state.attempts[0].lease
+    player.tell(StopRequested("Ctrl-C"))
+    watched.timeouts.begin_stop(lease)
+    for step in range(1, 100):
+        if excuse == "names of others":
+            watched.timeouts.begin_stop(lease, is_refused=True)
+        elif step % 10 == 0:
+            watched.timeouts.note_outage(W0, "")
+        else:
+            watched.timeouts.note_outage(W0, "no space left")
+        pass_time(watched, step * 20.0)
+    assert watched.events == [WorkerLost(lease.worker, lease.epoch, "it did not stop within 60 s")]
+
+
+def test_an_outage_that_comes_and_goes_is_told_once_a_minute() -> None:
+    watched = Watched(searching().state)
+    for step in range(100):
+        watched.timeouts.note_outage(W0, "no space left" if step % 2 == 0 else "")
+        pass_time(watched, float(step))
+    assert len(watched.notices) <= 4

@@ -104,6 +104,17 @@ def test_a_checkpoint_that_never_comes_costs_its_worker_alone(watched: Watched) 
     assert state.trials[0].losses == 1
 
 
+def test_a_worker_that_blames_the_store_again_and_again_is_lost(watched: Watched) -> None:
+    watched.end()
+
+    def blame(step: int) -> None:
+        watched.waits.ended(W0, watched.loop.now)
+        watched.waits.began(W0, "no space left", watched.loop.now)
+
+    watched.pass_time(5000.0, blame)
+    assert watched.posted == [WorkerLost(*W0, "it stored nothing of its checkpoint at 9 for 600 s")]
+
+
 @pytest.mark.parametrize("kind", ["written", "journal", "worker", "earlier upload"])
 def test_a_slow_store_is_waited_for(watched: Watched, kind: str) -> None:
     _, checkpoint = watched.end()
@@ -117,7 +128,7 @@ def test_a_slow_store_is_waited_for(watched: Watched, kind: str) -> None:
         else:
             watched.waits.began(JOURNAL if kind == "journal" else W0, "no space left", watched.loop.now)
 
-    watched.pass_time(800.0 if kind == "earlier upload" else 5000.0, get_on)
+    watched.pass_time({"earlier upload": 800.0, "worker": 500.0}.get(kind, 5000.0), get_on)
     assert watched.posted == []
     watched.waits.ended(JOURNAL, watched.loop.now)
     watched.waits.ended(W0, watched.loop.now)

@@ -66,8 +66,9 @@ class Watched:
         self.loop = Loop()
         loop: Any = self.loop
         options = DriverSettings(lease_timeout_s=30.0, **settings)
-        waits = StoreWaits("store", 600.0)
         state = state or make_state()
+        waits = StoreWaits("store", 600.0, lambda: state.voices)
+        self.notices = waits.notices
         self.timeouts = Timeouts(state, waits, options, loop, post=self.events.append, changed=lambda: None)
         self.timeouts.seen(W0)
         self.timeouts.arm()

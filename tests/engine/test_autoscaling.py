@@ -16,8 +16,8 @@ from asyncsearch.actions import AnyAction, Assign, CutWork, MoveTrial
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.autoscaling import note_unit, note_volume
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import Reported
-from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.events import CheckpointCommitted, Outcome, Reported, TrainingEnded
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
 from asyncsearch.plan.autoscale import Autoscale, KnownSpeed, KnownSpeeds, Volume
 from asyncsearch.plan.base_plan import Batch, PlannedStage
@@ -28,10 +28,12 @@ from asyncsearch.report.what_if.recorded_units import recorded_units
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate import Delays, Faults, Loss, SimulationResult, TrainingModel, simulate
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.trial import TrialState
-from tests.engine.test_random_events import SHARED
+from tests.engine.player import Player
+from tests.engine.test_random_events import SHARED, TWINS
 from tests.engine.test_random_gangs import GangWorld
 from tests.engine.tools import Recorded, live_through, make_state, record, replayed
 from tests.examples import examples
@@ -352,3 +354,23 @@ def test_the_efficiency_of_trials_that_cost_more_than_others_is_believed_as_it_i
     for size, speedup in units.gang_speedup.items():
         assert speedup == pytest.approx(speedup_at(curve, size), rel=0.02)
     assert not state.own_units or all(not state.trials[number].state.is_finished for number in state.own_units)
+
+
+@pytest.mark.parametrize("scheduler", [SHA(max_resource=9), ASHA(max_resource=9), Hyperband(max_resource=9)])
+@pytest.mark.parametrize("trials", [6, 12, 19])
+def test_who_is_asked_for_while_a_gang_is_sized_may_divide_its_stages(scheduler: Scheduler, trials: int) -> None:
+    state = make_state(scheduler, RandomSearch(), TWINS)
+    state.gang = Gang(1, autoscale=Autoscale())
+    player = Player(state)
+    player.begin(trials, 4)
+    for _ in range(200):
+        attempt = next((one for one in state.attempts.values() if one.is_training), None)
+        if attempt is not None:
+            for unit in range(attempt.resource + 1, attempt.stop + 1):
+                player.now += 1e5  # units so long that more workers are worth their start
+                player.tell(Reported(attempt.lease, unit, {"loss": 1 / unit}))
+            node, stop = attempt.node_at(attempt.stop), attempt.stop
+            outcome = Outcome.RETURNED if stop == state.max_resource else Outcome.REACHED
+            player.tell(TrainingEnded(attempt.lease, outcome, stop, stop))
+            player.tell(CheckpointCommitted(attempt.lease, CheckpointRef(node, stop)))
+    assert state.run is None

@@ -98,3 +98,15 @@ def test_the_first_reason_to_stop_names_the_error(asha: Player) -> None:
     asha.tell(StopRequested("the store could not be used", "StoreError"))
     end = only(asha.tell(TrainingEnded(lease, Outcome.STOPPED, 0)), EndRun)[0]
     assert (end.reason, end.error_kind) == ("it was interrupted", "")
+
+
+def test_until_enough_wait_the_time_of_each_counts_for_itself() -> None:
+    outages: Outages[str] = Outages(10.0, own=("journal",))
+    outages.began("a", "full", 1.0, 2)
+    outages.began("b", "full too", 9.0, 2)
+    assert outages.next_deadline() == 19.0, "both say so since 9"
+    outages.ended("b", 10.0, 2)
+    assert (outages.next_deadline(), outages.alone(11.0), outages.is_agreed) == (11.0, {"a": "full"}, False)
+    outages.began("journal", "read-only", 10.5, 2)
+    assert (outages.next_deadline(), outages.alone(11.0), outages.is_agreed) == (20.5, {}, True)
+    assert outages.expired(20.5) == "read-only"

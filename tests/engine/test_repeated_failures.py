@@ -11,9 +11,10 @@ import pytest
 
 from asyncsearch.actions import EndRun, StopRun
 from asyncsearch.engine import snapshot
-from asyncsearch.engine.repeated_failures import line_in, place_of
+from asyncsearch.engine.repeated_failures import RepeatedFailures, line_in, place_of
 from asyncsearch.events import Outcome, Reported, RunRequested, TrainingEnded, WorkerAttached
 from asyncsearch.ids import Lease, WorkerId
+from asyncsearch.plan.gangs import Gang
 from asyncsearch.runner.failures import exception_text
 from asyncsearch.schedulers import FIFO
 from asyncsearch.searchers.random import RandomSearch
@@ -174,3 +175,32 @@ def test_a_failure_inside_a_library_is_placed_at_the_line_of_the_user(library: A
 def test_a_failure_without_a_line_of_the_user_is_placed_in_the_library() -> None:
     text = 'Traceback (most recent call last):\n  File "/v/lib/python3.11/site-packages/a/b.py", line 7, in f\nE: x'
     assert line_in(text) == '"/v/lib/python3.11/site-packages/a/b.py", line 7'
+
+
+def in_gangs(workers: int, size: int, min_size: int | None = None) -> Player:
+    state = make_state(FIFO(max_resource=3), RandomSearch(), SPACE)
+    state.gang = Gang(size, min_size)
+    player = Player(state)
+    player.begin(None, workers)
+    return player
+
+
+@pytest.mark.parametrize(("workers", "size", "failures"), [(2, 2, 3), (3, 2, 4), (3, 3, 4), (4, 2, 5), (6, 3, 7)])
+def test_the_same_failure_in_every_gang_ends_the_run(workers: int, size: int, failures: int) -> None:
+    assert fail_until_stopped(in_gangs(workers, size)) == failures
+
+
+@pytest.mark.parametrize(
+    ("alive", "size", "least", "voices"), [(5, 3, None, 1), (5, 3, 2, 2), (4, 2, 1, 2), (1, 2, 1, 1)]
+)
+def test_a_gang_has_one_voice(alive: int, size: int, least: int | None, voices: int) -> None:
+    assert in_gangs(alive, size, least).state.voices == voices
+
+
+def test_a_rank_that_failed_the_gangs_of_two_others_is_one_that_says_so() -> None:
+    failures = RepeatedFailures()
+    for gang in ([WorkerId(0), WorkerId(1)], [WorkerId(2), WorkerId(1)]):
+        failures.claim("CannotPauseError", gang)
+    assert not failures.is_agreed("CannotPauseError", 2)
+    failures.claim("CannotPauseError", [WorkerId(0), WorkerId(3)])
+    assert failures.is_agreed("CannotPauseError", 2)

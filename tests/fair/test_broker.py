@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asyncsearch.fair.broker import StudyJoined, WorkerBroker, WorkersNeeded
 from tests.examples import examples
 from tests.fair.world import World
 
@@ -165,3 +166,15 @@ def test_whatever_studies_do_they_never_have_more_workers_than_there_are(workers
     total = sum(world.held().values())
     could = sum(world.broker._members[study].demand.limit for study in world.needs)
     assert total >= min(workers, could)
+
+
+def test_a_patience_of_no_time_leaves_a_study_time_to_give_back() -> None:
+    broker = WorkerBroker(2, patience_s=1e-300)
+    for study in "ab":
+        broker.handle(StudyJoined(study), 1000.0)
+    broker.handle(WorkersNeeded("a", 2, 0, 0), 1000.0)
+    broker.handle(WorkersNeeded("a", 2, 2, 2), 1000.0)
+    broker.handle(WorkersNeeded("b", 2, 0, 0), 1000.0)
+    due_s = broker.next_due()
+    assert due_s is not None
+    assert due_s > 1000.0
