@@ -311,6 +311,21 @@ def require_readable(folder: Path, names: Iterable[str]) -> None:
             open_to_read(folder / name).close()
 
 
+def require_unchanged(folder: Path, names: Iterable[str], contents: Iterable[Content]) -> None:
+    """Check that files which a worker has written are as they were when they were sent.
+
+    Raises:
+        CheckpointError: somebody still writes to one of them.
+    """
+    with its_own_doing(folder):
+        for name, content in zip(names, contents, strict=True):
+            if content_of(folder / name) != content:
+                raise CheckpointError(
+                    f"{str(folder / name)!r} cannot be part of a checkpoint: it has changed while it was stored. Let"
+                    " save() close its files, and nothing write to them later."
+                )
+
+
 def listed_readable(folder: Path) -> tuple[list[str], list[str]]:
     """Return what a worker has written, as ``listed`` does, once all of it was found readable."""
     names, folders = listed(folder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.manifest import Manifest, Shards
@@ -21,6 +23,28 @@ def require_shards(shards: Shards | None, manifest: Manifest, checkpoint: Checkp
         )
 
 
+def require_apart(checkpoint: CheckpointRef, files: Iterable[str], folders: Iterable[str]) -> None:
+    """Check that no worker has written a file where another one has written a file or a folder.
+
+    Args:
+        checkpoint: for the message.
+        files: the names of the files of all workers.
+        folders: the names of empty folders.
+
+    Raises:
+        CheckpointError: one has.
+    """
+    taken: set[str] = set()
+    above = set(folders)
+    for name in files:
+        if name in taken:
+            raise written_twice(checkpoint, name)
+        taken.add(name)
+        above.update(name[:at] for at, letter in enumerate(name) if letter == "/")
+    for name in sorted(taken & above):
+        raise written_twice(checkpoint, name)
+
+
 def gone(checkpoint: CheckpointRef, place: object) -> CheckpointError:
     """Return the error for shards whose place is not there any more."""
     return CheckpointError(
@@ -30,8 +54,8 @@ def gone(checkpoint: CheckpointRef, place: object) -> CheckpointError:
 
 
 def written_twice(checkpoint: CheckpointRef, name: str) -> CheckpointError:
-    """Return the error for a file that two workers have written."""
+    """Return the error for a file that two workers have written, or one in the place of the other's folder."""
     return CheckpointError(
-        f"Two workers have written the file {name!r} of checkpoint {checkpoint}. Let save() give each rank's file a"
-        " name of its own."
+        f"Two workers have written {name!r} of checkpoint {checkpoint}. Let save() give each rank's file a name of its"
+        " own."
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from asyncsearch import FIFO, Checkpoints, Study, uniform
 from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef
@@ -207,3 +209,26 @@ def test_a_stop_ends_the_wait_for_a_checkpoint_that_cannot_be_read(tmp_path: Pat
         driver.train(2, stop=1, max_resource=1)
         assert driver.end(2).outcome is Outcome.RETURNED
     assert len(driver.of(CheckpointCommitted)) == 1
+
+
+def test_what_no_wait_mends_is_not_waited_for_with_a_trials_folder(tmp_path: Path) -> None:
+    def writes(trial: TrialContext) -> None:
+        for _ in trial.epochs():
+            (trial.dir / "notes").write_text("x")
+            trial.report(loss=1.0)
+
+    study = Study(
+        writes,
+        space={"x": uniform(0, 1)},
+        metric="loss",
+        mode="min",
+        scheduler=FIFO(max_resource=2),
+        checkpoints=Checkpoints(store_timeout=1),
+        backend="inline",
+        store=tmp_path / "store",
+    )
+    study.run(1, display="none")
+    shutil.rmtree(tmp_path / "store/dirs")
+    (tmp_path / "store/dirs").write_text("no folder")
+    study.run(2, display="none")
+    assert [trial.state.value for trial in study.trials] == ["COMPLETED", "COMPLETED"]
