@@ -319,7 +319,7 @@ def require_unchanged(folder: Path, names: Iterable[str], contents: Iterable[Con
     """
     with its_own_doing(folder):
         for name, content in zip(names, contents, strict=True):
-            if content_of(folder / name) != content:
+            if content_of(folder / name, content.size_bytes) != content:
                 raise CheckpointError(
                     f"{str(folder / name)!r} cannot be part of a checkpoint: it has changed while it was stored. Let"
                     " save() close its files, and nothing write to them later."
@@ -359,7 +359,7 @@ def _differences(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) ->
             yield f"folder {name!r} is missing"
     for file in manifest.files:
         try:
-            wrong = file.difference(content_of(folder / file.name))
+            wrong = file.difference(content_of(folder / file.name, file.size_bytes))
         except OSError as error:
             if error.errno not in _NOT_READABLE:
                 require_damage(error)
