@@ -256,7 +256,7 @@ def test_what_pip_did_not_write_beside_a_module_hinders_no_search(kind: str, imp
             os.mkfifo(record)
         case "folder":
             record.mkdir()
-        case "device":
+        case _:
             record.symlink_to("/dev/zero")
     unshipped_modules._has_compiled.cache_clear()
     assert pack(own.train).by_name == ()

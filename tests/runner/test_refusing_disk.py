@@ -35,7 +35,7 @@ def tries(folder: Path, error: OSError, most: int = 50) -> int:
     return count
 
 
-def test_an_error_without_a_file_is_not_the_disks_for_ever_where_it_takes_all(tmp_path: Path) -> None:
+def test_an_error_without_a_file_is_not_the_disks_where_it_takes_all(tmp_path: Path) -> None:
     assert 1 < tries(tmp_path, LOST) < 10
 
 
