@@ -35,13 +35,11 @@ from asyncsearch.store.manifest import (
     Shards,
     StoredFile,
     damaged,
-    listed_readable,
     missing,
-    require_readable,
-    require_unchanged,
     wrong_checkpoint,
 )
 from asyncsearch.store.patience import Patient, impatient, inner
+from asyncsearch.store.sent_files import listed_readable, require_readable, require_unchanged
 from asyncsearch.store.shards import require_apart
 
 _log = logging.getLogger(__name__)
@@ -214,8 +212,7 @@ class FarStore(Store):
             )
         with explained(f"read the staged checkpoint {checkpoint}", staged):
             names, folders = listed_readable(staged)
-        if shards is not None:
-            require_apart(checkpoint, [*names, *(file.name for file in shards.files)], folders)
+        require_apart(shards, names, folders, checkpoint)
         older = self._versions(checkpoint)
         version = _own_version(checkpoint, older, shards)
         folder = f"{node}/{version}"

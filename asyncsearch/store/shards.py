@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.ids import CheckpointRef
@@ -23,20 +23,23 @@ def require_shards(shards: Shards | None, manifest: Manifest, checkpoint: Checkp
         )
 
 
-def require_apart(checkpoint: CheckpointRef, files: Iterable[str], folders: Iterable[str]) -> None:
+def require_apart(
+    shards: Shards | None, names: Sequence[str], folders: Sequence[str], checkpoint: CheckpointRef
+) -> None:
     """Check that no worker has written a file where another one has written a file or a folder.
 
     Args:
+        shards: what other workers have added; None: there are none.
+        names: the names of the files of the worker that commits.
+        folders: those of its folders.
         checkpoint: for the message.
-        files: the names of the files of all workers.
-        folders: the names of empty folders.
 
     Raises:
         CheckpointError: one has.
     """
     taken: set[str] = set()
     above = set(folders)
-    for name in files:
+    for name in () if shards is None else (*names, *(file.name for file in shards.files)):
         if name in taken:
             raise written_twice(checkpoint, name)
         taken.add(name)
