@@ -90,7 +90,8 @@ class CheckpointCache:
         """
         if shards is not None:
             return self._store.commit(checkpoint, staged, packed_with, shards)
-        links = _linked(staged) if self._store.is_far else None
+        manifest = b"" if packed_with is None else Manifest([], []).encode(checkpoint, packed_with)
+        links = _linked(staged, manifest) if self._store.is_far else None
         with contextlib.ExitStack() as stack:
             if links is not None:
                 stack.callback(_remove, links)
@@ -99,8 +100,6 @@ class CheckpointCache:
             else:
                 stored_bytes = self._store.commit(checkpoint, staged, packed_with)
             if links is not None:
-                if packed_with is not None:
-                    (links.parent / MANIFEST).write_bytes(Manifest([], []).encode(checkpoint, packed_with))
                 self._keep(checkpoint, _Copy(links, stored_bytes, stack.pop_all()))
         return stored_bytes
 
@@ -177,12 +176,17 @@ def _stamps(folder: Path) -> _Stamps | None:
     return None
 
 
-def _linked(staged: Path) -> Path | None:
-    """Return a folder with hard links to the same files, which take no extra space; None: this disk has no links."""
+def _linked(staged: Path, manifest: bytes) -> Path | None:
+    """Return a folder with hard links to the same files, which take no extra space; None: this disk takes none.
+
+    It is whole before the commit: what failed behind one would be committed again, which no store does.
+    """
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(prefix="kept-", dir=staged.parent.parent)) / staged.name
         copy_tree(staged, folder, as_links=True)
+        if manifest:
+            (folder.parent / MANIFEST).write_bytes(manifest)
     except OSError:
         if folder is not None:
             _remove(folder)

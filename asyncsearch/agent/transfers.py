@@ -18,7 +18,7 @@ import msgspec
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.trial_folders import TrialFolders, warn
-from asyncsearch.errors import CheckpointError, StoreError, UsageError
+from asyncsearch.errors import CheckpointError, StoreError, UsageError, may_pass
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.runner.protocol import ShardAnswer
@@ -249,9 +249,17 @@ class Transfers:
             self._post(Uploaded(run, checkpoint, size_bytes, error, kind))
 
     def _publish(self, run: LaneRun, folders: TrialFolders) -> None:
+        def publish() -> None:
+            try:
+                folders.publish(run)
+            except StoreError as error:
+                if may_pass(error):
+                    raise
+                raise CheckpointError(str(error)) from error  # what no wait mends ends no run for a folder
+
         try:
             if not run.is_refused:
-                self._until_done(run, "folder", lambda: folders.publish(run))
+                self._until_done(run, "folder", publish)
         except Exception as error:
             warn(run, error)
         finally:

@@ -126,6 +126,7 @@ class Workbench:
         """Stop a lane, and wait for the store no longer on its behalf, even if it has ended."""
         key = (stop.lease, stop.lane)
         self.checkpoints.wait_no_longer(r for r in self.checkpoints.committing if (r.lease, r.number) == key)
+        self.checkpoints.wait_no_longer(self.checkpoints.publishing)  # what is to be committed would wait behind it
         for run in self._living():
             if (run.lease, run.number) == key:
                 self._stop(run, stop.reason)

@@ -77,6 +77,11 @@ class WorkerCheckpoints:
         """Number of commits that the driver does not know yet, and of folders that are being stored."""
         return len(self.committing)
 
+    @property
+    def publishing(self) -> list[LaneRun]:
+        """The runs whose folders are being stored."""
+        return list(self._transfers.publishing)
+
     def fetch(self, run: LaneRun) -> None:
         """Fetch the run's initial checkpoint, and give its trial a place for a folder."""
         run.place = self._folders.place()

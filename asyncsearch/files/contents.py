@@ -33,14 +33,20 @@ def new_digest() -> hashlib.blake2b:
     return hashlib.blake2b(digest_size=16)
 
 
-def content_of(path: AnyPath) -> Content:
+def content_of(path: AnyPath, size_bytes: int | None = None) -> Content:
     """Return the content of a plain file.
+
+    Args:
+        path: of the file.
+        size_bytes: the size that it should have; one of another size is not read, since holes may make it endless.
 
     Raises:
         OSError: it cannot be read, or it is something else, such as a link.
     """
     with open_to_read(path) as file:
-        return Content(os.fstat(file.fileno()).st_size, hashlib.file_digest(file, new_digest).hexdigest())
+        size = os.fstat(file.fileno()).st_size
+        is_other = size_bytes is not None and size != size_bytes
+        return Content(size, "" if is_other else hashlib.file_digest(file, new_digest).hexdigest())
 
 
 def is_of_the_writer(error: OSError) -> bool:
@@ -59,6 +65,6 @@ def is_changed(files: Path) -> bool:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
     try:
-        return any(content_of(files / name) != content for name, content in known)
+        return any(content_of(files / name, content.size_bytes) != content for name, content in known)
     except OSError:
         return True

@@ -110,6 +110,7 @@ class InlineWorker:
                 self._join(LaneRun(lease, number, lane, self._config.log))
             case StopTraining(lease=lease, lane=lane, reason=reason):
                 _stop(self._runs_of(lease, lane), reason)
+                self.checkpoints.wait_no_longer(self.checkpoints.publishing)
             case SaveAt(lease=lease, lane=lane) | CutWork(lease=lease, lane=lane):
                 for run in self._runs_of(lease, lane):
                     run.amendments.append(message)
@@ -118,6 +119,7 @@ class InlineWorker:
             case DismissWorker(reason=reason):
                 self._dismissal = reason
                 _stop(self._runs_of(), reason)
+                self.checkpoints.wait_no_longer(self.checkpoints.committing)
             case StoreTokens() | GangNote():  # this process is the driver, and trains alone
                 pass
         self._end_if_done()
@@ -126,6 +128,7 @@ class InlineWorker:
         """End, and send nothing more: the driver considers this launch lost."""
         self.end = reason
         _stop(self._runs_of(), reason, is_refused=True)
+        self.checkpoints.wait_no_longer(self.checkpoints.committing)
         self._waiting.clear()
 
     def train_next(self, look_up: Callable[[], None]) -> bool:

@@ -15,6 +15,7 @@ from types import ModuleType
 
 import cloudpickle
 
+from asyncsearch.files.plain import read_text
 from asyncsearch.launch.own_modules import OwnModules, folders_of, loaded_modules
 
 _ON_EVERY_WORKER = frozenset({"__main__", "asyncsearch", "pyspark", "py4j", "cloudpickle"})
@@ -58,7 +59,11 @@ def _splits(path: str) -> Iterator[tuple[str, str]]:
 def _has_compiled(folder: str, package: str) -> bool:
     """Return whether ``pip install --target`` put a package with compiled code there, which cannot be sent by value."""
     for record in Path(folder).glob("*.dist-info/RECORD"):
-        files = [line.partition(",")[0] for line in record.read_text(encoding="utf-8").splitlines()]
+        try:
+            lines = read_text(record, errors="replace").splitlines()
+        except OSError:  # whatever lies there, pip has not put it there
+            continue
+        files = [line.partition(",")[0] for line in lines]
         if any(file.startswith(f"{package}/") for file in files) and any(map(_is_compiled, files)):
             return True
     return False

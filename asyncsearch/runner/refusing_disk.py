@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+import uuid
 from pathlib import Path
 
 _OF_THE_DISK = frozenset(
@@ -22,7 +23,8 @@ _OF_THE_DISK = frozenset(
         errno.ETIMEDOUT,
     }
 )
-_PROBE = ".asyncsearch-probe"
+_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The disk may take a small file and not a checkpoint."""
 _PROBE_BYTES = 65_536
 
 
@@ -41,13 +43,28 @@ def refusal_of(folder: Path, error: BaseException) -> str:
     return _probe(folder)
 
 
+def is_doubtful(folder: Path, error: BaseException) -> bool:
+    """Return whether an error that ``refusal_of`` took for the disk's may come from elsewhere, as from a connection.
+
+    It names no file, and the disk takes what is written now.
+    """
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if isinstance(one, OSError) and (one.filename is not None or one.errno in _OF_SPACE):
+            return False
+        one = one.__cause__ or one.__context__
+    return not _probe(folder)
+
+
 def _is_inside(folder: Path, name: object) -> bool:
     """Return whether an error concerns a folder; an error while writing names no file."""
     return not isinstance(name, str) or Path(os.path.abspath(name)).is_relative_to(folder)
 
 
 def _probe(folder: Path) -> str:
-    path = folder / _PROBE
+    path = folder / f".asyncsearch-probe-{uuid.uuid4().hex}"
     try:
         try:
             with open(path, "wb") as file:

@@ -11,8 +11,11 @@ from asyncsearch.errors import CheckpointError, StoreError, UsageError
 from asyncsearch.files.contents import is_changed
 from asyncsearch.files.plain import is_folder
 from asyncsearch.runner.failures import UnreadableCheckpointError
-from asyncsearch.runner.refusing_disk import refusal_of
+from asyncsearch.runner.refusing_disk import is_doubtful, refusal_of
 from asyncsearch.trainable import LoadFunction, SaveFunction
+
+_DOUBTS = 5
+"""So often in a row ``save`` may fail on a disk that takes what is written."""
 
 
 def hooks_of(
@@ -72,7 +75,7 @@ def write(save: SaveFunction, place: Callable[[bool, str], Path], is_needed: Cal
         UsageError: nothing was written.
         Exception: by ``save``.
     """
-    refused = ""
+    refused, doubts = "", 0
     while True:
         needed = is_needed()
         path = place(needed, refused)
@@ -80,7 +83,8 @@ def write(save: SaveFunction, place: Callable[[bool, str], Path], is_needed: Cal
             save(path)
         except Exception as error:
             refused = refusal_of(path.parent, error)
-            if not refused:
+            doubts = doubts + 1 if refused and is_doubtful(path.parent, error) else 0
+            if not refused or doubts == _DOUBTS:  # else a server of the user's that is away would end each run
                 raise
             if not needed:
                 raise StoreError(f"There is no place for a checkpoint on this worker: {refused}") from error

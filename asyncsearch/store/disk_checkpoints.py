@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from asyncsearch.errors import CheckpointError, StoreError
+from asyncsearch.errors import CheckpointError, NotAFileError, StoreError
 from asyncsearch.files.plain import is_folder, read_file
 from asyncsearch.files.trees import remove_tree
 from asyncsearch.ids import CheckpointRef, NodeKey
@@ -46,6 +46,9 @@ class DiskCheckpoints(DiskFiles):
         layout.node_folder(checkpoint)
         name = f"checkpoint-{checkpoint.node[:8]}-{checkpoint.resource}-{uuid.uuid4().hex}"
         staged = self._folder("tmp") / name / layout.FILES
+        for folder in (self._root, self._tmp):
+            if os.path.lexists(folder) and not folder.is_dir():  # no wait would make it one
+                raise NotAFileError(f"{str(folder)!r} lies in the place of a folder of the store: move it away.")
         with explained(f"stage checkpoint {checkpoint}", staged):
             staged.mkdir(parents=True)
         return staged
@@ -89,8 +92,12 @@ class DiskCheckpoints(DiskFiles):
                 raise gone(checkpoint, target)
             _require_folder(staged)
             shard = survey(staged, os.fsync, sync_folder)
+            _open_up(target)
             for name in shard.folders:
+                if os.path.lexists(target / name) and not is_folder(target / name):
+                    raise written_twice(checkpoint, name)
                 (target / name).mkdir(exist_ok=True)
+                _open_up(staged / name, target / name)  # what a worker has closed to itself takes and gives no file
             for file in shard.files:
                 if os.path.lexists(target / file.name):
                     raise written_twice(checkpoint, file.name)
@@ -196,37 +203,12 @@ def _require_folder(staged: Path) -> None:
             f"{str(staged)!r} is no folder any more: save() put something else in the place of the folder that it wrote"
             " to. Let it write at the path that it gets."
         )
-    for folder in (staged.parent, staged):
+    _open_up(staged.parent, staged)
+
+
+def _open_up(*folders: Path) -> None:
+    """Let the owner of folders use them."""
+    for folder in folders:
         with contextlib.suppress(OSError):
             if (mode := folder.stat().st_mode & 0o777) & 0o700 != 0o700:
                 folder.chmod(mode | 0o700)
-
-
-def require_shards(shards: Shards | None, manifest: Manifest, checkpoint: CheckpointRef) -> None:
-    """Check that all shards are among the files of a checkpoint that is to be committed.
-
-    Raises:
-        StoreError: one is missing.
-    """
-    missing = set() if shards is None else shards.by_name.keys() - {file.name for file in manifest.files}
-    if missing:
-        raise StoreError(
-            f"Cannot commit checkpoint {checkpoint}: the shards {sorted(missing)} of other workers have vanished. Check"
-            " that no other driver opened the study; then commit again."
-        )
-
-
-def gone(checkpoint: CheckpointRef, place: object) -> CheckpointError:
-    """Return the error for shards whose place is not there any more."""
-    return CheckpointError(
-        f"There is no place {str(place)!r} for a shard of checkpoint {checkpoint}: the worker that is to commit it has"
-        " given it up, or does not share this folder. All workers must see the same store."
-    )
-
-
-def written_twice(checkpoint: CheckpointRef, name: str) -> CheckpointError:
-    """Return the error for a file that two workers have written."""
-    return CheckpointError(
-        f"Two workers have written the file {name!r} of checkpoint {checkpoint}. Let save() give each rank's file a"
-        " name of its own."
-    )

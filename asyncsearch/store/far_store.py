@@ -35,12 +35,12 @@ from asyncsearch.store.manifest import (
     Shards,
     StoredFile,
     damaged,
-    listed_readable,
     missing,
-    require_readable,
     wrong_checkpoint,
 )
 from asyncsearch.store.patience import Patient, impatient, inner
+from asyncsearch.store.sent_files import listed_readable, require_readable, require_unchanged
+from asyncsearch.store.shards import require_apart
 
 _log = logging.getLogger(__name__)
 _STAGE = "stage"
@@ -212,6 +212,7 @@ class FarStore(Store):
             )
         with explained(f"read the staged checkpoint {checkpoint}", staged):
             names, folders = listed_readable(staged)
+        require_apart(shards, names, folders, checkpoint)
         older = self._versions(checkpoint)
         version = _own_version(checkpoint, older, shards)
         folder = f"{node}/{version}"
@@ -223,6 +224,7 @@ class FarStore(Store):
         arrived = self._remote.find(f"{folder}/{layout.FILES}").items()
         sent = {(file.name, file.size_bytes) for file in manifest.files}
         if not sent <= {(name, info.size_bytes) for name, info in arrived}:  # what is more is no part of it
+            require_unchanged(staged, names, contents)
             raise StoreError(
                 f"Cannot commit checkpoint {checkpoint} to {self._remote.shown!r}: files are missing, or have other"
                 " sizes than were sent. Check the connection, and that no other driver opened the study; then commit"
@@ -375,6 +377,7 @@ class FarStore(Store):
         for name in manifest.folders:
             (local / name).mkdir(parents=True, exist_ok=True)
         for file in manifest.files:
+            (local / file.name).parent.mkdir(parents=True, exist_ok=True)  # one that only a shard's worker has made
             found = self._remote.download(f"{folder}/{layout.FILES}/{file.name}", local / file.name)
             wrong = f"file {file.name!r} has vanished" if found is None else file.difference(found)
             if wrong is not None:

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
 from types import MappingProxyType
@@ -304,20 +304,6 @@ def its_own_doing(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def require_readable(folder: Path, names: Iterable[str]) -> None:
-    """Check that the files which a worker has written can be read, else raise as ``its_own_doing`` does."""
-    with its_own_doing(folder):
-        for name in names:
-            open_to_read(folder / name).close()
-
-
-def listed_readable(folder: Path) -> tuple[list[str], list[str]]:
-    """Return what a worker has written, as ``listed`` does, once all of it was found readable."""
-    names, folders = listed(folder)
-    require_readable(folder, names)
-    return names, folders
-
-
 def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) -> None:
     """Compare a folder with its manifest: the contents of all files.
 
@@ -344,7 +330,7 @@ def _differences(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) ->
             yield f"folder {name!r} is missing"
     for file in manifest.files:
         try:
-            wrong = file.difference(content_of(folder / file.name))
+            wrong = file.difference(content_of(folder / file.name, file.size_bytes))
         except OSError as error:
             if error.errno not in _NOT_READABLE:
                 require_damage(error)

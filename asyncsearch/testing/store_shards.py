@@ -60,6 +60,39 @@ class ShardLaws(CheckpointLaws):
         same(store.checkpoints(), [REF])
         same(load(store), whole())
 
+    def test_shard_in_a_folder_that_rank_0_has_not_is_loaded(self) -> None:
+        if not takes_shards(store := self.new()):
+            return
+        staged = store.stage(REF)
+        (staged / "shard-0").write_bytes(b"0")
+        place = store.shard_place(REF, staged)
+        other = store.stage(REF)
+        (other / "of" / "rank-1").mkdir(parents=True)
+        (other / "of" / "rank-1" / "shard").write_bytes(b"1")
+        files = store.add_shard(REF, place, other)
+        store.commit(REF, staged, None, Shards(place, tuple(files), SHARDED))
+        same(load(store), {"shard-0": b"0", "of/rank-1/shard": b"1"})
+
+    def test_what_two_workers_have_written_in_one_place_is_no_checkpoint(self) -> None:
+        if not takes_shards(store := self.new()):
+            return
+        for own, others in (("x", "x"), ("x", "x/y"), ("x/y", "x")):
+            staged, other = store.stage(REF), store.stage(REF)
+            for folder, name in ((staged, own), (other, others)):
+                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / name).write_bytes(b"1")
+            place = store.shard_place(REF, staged)
+            try:
+                files = store.add_shard(REF, place, other)
+                store.commit(REF, staged, None, Shards(place, tuple(files), SHARDED))
+            except CheckpointError:
+                store.discard(staged)
+                store.discard(other)
+                store.discard_shards(REF, place)
+            else:
+                raise AssertionError(f"{own} of one and {others} of another became a checkpoint")
+        same(store.checkpoints(), [])
+
     def test_manifest_says_who_has_divided_the_state(self) -> None:
         if not takes_shards(store := self.new()):
             return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from asyncsearch.events import Outcome, Reported
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.local import LocalStore
+from asyncsearch.store.manifest import PackedWith
 from tests.agent import trials
 from tests.agent.driver import NODE, agent, committed
 
@@ -192,3 +195,19 @@ def test_another_worker_fetches_it_once(store: FarStore, tmp_path: Path) -> None
             driver.train(number, start=2, stop=6, max_resource=6, load=ref(2))
             assert driver.end(number).outcome is Outcome.RETURNED
     assert store.fetched == [ref(2)]
+
+
+def test_a_local_disk_that_takes_no_more_hinders_no_commit(store: FarStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_bytes, cache = Path.write_bytes, CheckpointCache(store)
+
+    def full(path: Path, data: bytes) -> int:
+        if path.parent.name.startswith("kept-"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_bytes(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    staged = store.stage(ref(3))
+    (staged / "checkpoint").write_bytes(b"xxx")
+    cache.commit(ref(3), staged, PackedWith(2, "alike", 3))
+    assert load(cache, 3) == 3
+    assert store.fetched == [ref(3)]

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from asyncsearch import FIFO, Checkpoints, Study, uniform
+from asyncsearch.driver.timeouts import STOP_S
 from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef
@@ -207,3 +213,39 @@ def test_a_stop_ends_the_wait_for_a_checkpoint_that_cannot_be_read(tmp_path: Pat
         driver.train(2, stop=1, max_resource=1)
         assert driver.end(2).outcome is Outcome.RETURNED
     assert len(driver.of(CheckpointCommitted)) == 1
+
+
+class WithoutFolders(LocalStore):
+    """Takes no folders of trials, as a disk whose owner has closed a part of it."""
+
+    def child(self, name: str) -> LocalStore:
+        return AwayStore(self._root / name, stage=FOREVER)
+
+
+def writes(trial: Any) -> None:
+    for _ in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+        (trial.dir / "notes").write_text("x")
+        trial.report(loss=1.0)
+
+
+def search(store: LocalStore, backend: str) -> Study:
+    checkpoints = Checkpoints(store_timeout=1)
+    options: dict[str, Any] = {"metric": "loss", "mode": "min", "checkpoints": checkpoints, "backend": backend}
+    return Study(writes, space={"x": uniform(0, 1)}, scheduler=FIFO(max_resource=2), store=store, **options)
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_run_whose_store_takes_no_folder_of_a_trial_ends_in_time(tmp_path: Path, backend: str) -> None:
+    began_s = time.monotonic()
+    with pytest.raises(StoreError, match="the store could not be used for 1 s: the disk is full"):
+        search(WithoutFolders(tmp_path / "store"), backend).run(3, parallelism=1, display="none")
+    assert time.monotonic() - began_s < STOP_S
+
+
+def test_what_no_wait_mends_is_not_waited_for_with_a_trials_folder(tmp_path: Path) -> None:
+    study = search(LocalStore(tmp_path / "store"), "inline")
+    study.run(1, display="none")
+    shutil.rmtree(tmp_path / "store/dirs")
+    (tmp_path / "store/dirs").write_text("no folder")
+    study.run(2, display="none")
+    assert [trial.state.value for trial in study.trials] == ["COMPLETED", "COMPLETED"]

@@ -8,6 +8,7 @@ The first trials behave, one misbehaves, and the others behave: it alone fails, 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -114,6 +115,17 @@ def folder_removed(folder: Path) -> None:
     folder.rename(folder.with_name("moved"))
 
 
+def connection_lost(folder: Path) -> None:
+    """Fail as a connection does: the error names no file."""
+    raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+
+def folder_named_as_a_probe(folder: Path) -> None:
+    (folder / ".asyncsearch-probe").mkdir(exist_ok=True)
+    (folder.parent / ".asyncsearch-probe").mkdir(exist_ok=True)
+    raise ValueError("it is the trial's own fault, and nobody else's")
+
+
 DOINGS: dict[str, Callable[[Path], None]] = {
     one.__name__: one
     for one in (
@@ -133,6 +145,8 @@ DOINGS: dict[str, Callable[[Path], None]] = {
         folder_replaced_by_a_file,
         folder_closed,
         folder_removed,
+        connection_lost,
+        folder_named_as_a_probe,
     )
 }
 

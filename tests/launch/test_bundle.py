@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import pickle
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from asyncsearch.errors import NotPicklableError
-from asyncsearch.launch import bundle
+from asyncsearch.launch import bundle, unshipped_modules
 from asyncsearch.launch.bundle import pack
 from asyncsearch.trainable import Trainer, TrialContext
 
@@ -241,6 +242,24 @@ def test_a_package_with_compiled_code_that_pip_put_into_a_folder_of_the_path_cou
     packed = pack(own.train)
     assert (b"co_code" in packed.data or len(packed.data) > 200) is not by_name
     assert packed.warnings == ()
+
+
+@pytest.mark.parametrize("kind", ["bytes", "pipe", "folder", "device"])
+def test_what_pip_did_not_write_beside_a_module_hinders_no_search(kind: str, import_own: ImportOwn) -> None:
+    own = import_own("own", {"own/__init__.py": "def train(trial): return 3", "own-1.dist-info/RECORD": ""})
+    record = Path(str(own.__file__)).parent.parent / "own-1.dist-info" / "RECORD"
+    record.unlink()
+    match kind:
+        case "bytes":
+            record.write_bytes(b"\xff\xfe,sha256=x,1\n")
+        case "pipe":
+            os.mkfifo(record)
+        case "folder":
+            record.mkdir()
+        case _:
+            record.symlink_to("/dev/zero")
+    unshipped_modules._has_compiled.cache_clear()
+    assert pack(own.train).by_name == ()
 
 
 def test_captured_data_is_measured_and_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from asyncsearch.errors import CheckpointError, StoreError, may_pass
+from asyncsearch.files.contents import is_changed
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import LocalStore
 from asyncsearch.testing.store_checkpoints import NODE, REF, load, save
@@ -140,3 +142,14 @@ def test_a_manifest_without_checksum_of_an_earlier_version_can_be_read(store: Lo
     now = json.loads(path.read_bytes())
     path.write_text(json.dumps({name: now[name] for name in ("files", "folders", "format")}))
     assert load(store) == {"model": b"model"}
+
+
+def test_a_file_that_became_longer_than_any_disk_is_not_read_to_its_end(store: LocalStore) -> None:
+    save(store, model=b"model")
+    path = checkpoint_folder(store) / "files" / "model"
+    os.truncate(path, 8 << 40)
+    began_s = time.monotonic()
+    with pytest.raises(CheckpointError, match=r"has 8796093022208 bytes"), store.fetch(REF):
+        pass
+    assert is_changed(path.parent)
+    assert time.monotonic() - began_s < 30

@@ -154,3 +154,15 @@ def test_the_locks_of_files_are_forgotten_with_those_who_hold_them() -> None:
     assert others.guard("logs/a") is lock
     assert others.guard("logs/b") is not lock
     assert len(_guards) == before + 1, "one of logs/a"
+
+
+@pytest.mark.parametrize(
+    "start", [b"\xff\xfe", b'<?xml version="1.0" encoding="utf-32"?>', b'<?xml version="1.0" encoding="none"?>']
+)
+def test_a_configuration_whose_bytes_cannot_be_read_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: bytes
+) -> None:
+    (tmp_path / "core-site.xml").write_bytes(start + b"<configuration/>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with pytest.raises(StoreError, match=r"Cannot read .*core-site\.xml.*Correct that file"):
+        hadoop_settings()

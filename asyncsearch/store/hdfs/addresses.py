@@ -153,7 +153,7 @@ def _of_files() -> dict[str, str]:
             continue
         try:
             root = ElementTree.parse(path).getroot()
-        except (ElementTree.ParseError, OSError) as error:
+        except (ElementTree.ParseError, LookupError, ValueError, OSError) as error:  # or of an unknown encoding
             raise StoreError(f"Cannot read {str(path)!r} of HADOOP_CONF_DIR: {error}. Correct that file.") from error
         for item in root.iter("property"):
             name, value = (item.findtext("name") or "").strip(), (item.findtext("value") or "").strip()
