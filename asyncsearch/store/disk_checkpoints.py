@@ -35,6 +35,7 @@ from asyncsearch.store.manifest import (
     require_damage,
     survey,
 )
+from asyncsearch.store.shards import gone, require_shards, written_twice
 
 _log = logging.getLogger(__name__)
 
