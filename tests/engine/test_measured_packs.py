@@ -15,12 +15,12 @@ from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds, PacksTimed, TrainingEnded
 from asyncsearch.ids import Lease
-from asyncsearch.plan.pack_curves import units_alone
-from asyncsearch.plan.packing import KnownPacks, Packing
 from asyncsearch.schedulers import ASHA, FIFO, PBT
 from asyncsearch.simulate import Curves, TrainingModel, simulate
+from asyncsearch.sizing.pack_curves import units_alone
+from asyncsearch.sizing.pack_probe import is_worth_timing
+from asyncsearch.sizing.packing import KnownPacks, Packing
 from asyncsearch.space import Space, choice, uniform
-from asyncsearch.trainers.pack_probe import is_worth_timing
 from asyncsearch.trial import TrialState
 from tests.engine.player import Player
 from tests.engine.tools import W0, PackPlayer, packed_state, record, replayed, results

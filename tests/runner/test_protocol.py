@@ -134,7 +134,9 @@ def test_where_the_kernel_cannot_a_thread_ends_the_group_with_its_agent() -> Non
 
 def test_a_runner_whose_agent_is_gone_already_does_not_begin() -> None:
     reading, writing = os.pipe()
-    code = f"from asyncsearch.runner.lifeline import end_with_agent; end_with_agent({reading}, {os.getpid()} + 1)"
+    code = (
+        f"from asyncsearch.runner.process.lifeline import end_with_agent; end_with_agent({reading}, {os.getpid()} + 1)"
+    )
     done = subprocess.run([sys.executable, "-c", code], pass_fds=[reading], start_new_session=True, check=False)
     os.close(reading)
     os.close(writing)

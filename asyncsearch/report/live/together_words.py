@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import worker_name
-from asyncsearch.plan.packing import KnownPacks, Packing
 from asyncsearch.report.formatting import many
+from asyncsearch.sizing.packing import KnownPacks, Packing
 
 _ENLARGED = 3
 _GANGS, _MEMBERS = 4, 8
