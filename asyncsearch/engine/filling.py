@@ -10,7 +10,16 @@ from msgspec import UNSET
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, EndRun, SaveAt
 from asyncsearch.engine.attempts import NEVER, UNSAVED
-from asyncsearch.engine.next_trials import Asked, create, end_repeats, look_ahead, more, promote_next
+from asyncsearch.engine.next_trials import (
+    Asked,
+    create,
+    end_repeats,
+    look_ahead,
+    may_create,
+    more,
+    promote,
+    promote_next,
+)
 from asyncsearch.engine.promoted import failed_as_a_whole
 from asyncsearch.engine.sizing.autoscaling import size_for
 from asyncsearch.engine.sizing.gangs import is_waiting_in_vain, members, next_size
