@@ -148,8 +148,8 @@ RECURSIVE = ("rmtree", "copytree", "rglob", "removedirs")
 """Calls that call themselves for each level of a folder: 1,000 levels are an error."""
 LISTING = ("scandir", "listdir", "iterdir")
 READS_OWN_FILES = (
-    "checking/", "doctor/", "launch/", "runner/cgroup_memory", "runner/pack_timing",
-    "runner/descendants", "agent/runner_template", "rpc/forks",
+    "checking/", "doctor/", "launch/", "runner/process/cgroup_memory", "runner/packs/pack_timing",
+    "runner/process/descendants", "agent/runner_template", "rpc/forks",
 )  # fmt: skip
 """Modules that read what the system or they themselves have made: files of /proc and packages, pipes, probes."""
 

@@ -10,7 +10,7 @@ import dataclasses
 import weakref
 from typing import Any
 
-from asyncsearch.trainers.keras.generators import captured, restore
+from asyncsearch.trainers.keras.left_generators import captured, restore
 from asyncsearch.trainers.keras.packs.sample_lines import has_plain_data
 from asyncsearch.trainers.unit_errors import train_or_fail
 
