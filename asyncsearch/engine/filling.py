@@ -68,7 +68,9 @@ def fill(state: StudyState, emit: Emit) -> None:
         if batch is None:
             return
         packing = state.packing
-        batches = [batch] if packing is None else pack(state, packing, worker, lambda: more(state, emit), emit)
+        batches, why = [batch], ""
+        if packing is not None:
+            batches, why = pack(state, packing, worker, lambda: more(state, emit), emit)
         if batches:
             holder = state.pool.idle_holder(batches[0].load)
             asked = Asked(state, emit)
@@ -76,14 +78,14 @@ def fill(state: StudyState, emit: Emit) -> None:
             if asked.count:  # they may divide these batches: the plan would not know them any more
                 continue
             work = _work_for(state, batches, worker if holder is None else holder, sized)
-            emit(Assign(work if packing is None else _packed(state, packing, work, batches)))
+            emit(Assign(work if packing is None else _packed(state, packing, work, batches, why)))
 
 
-def _packed(state: StudyState, packing: Packing, work: Work, batches: list[Batch]) -> Work:
-    """Return the work with what its worker needs to know of packs."""
-    return msgspec.structs.replace(
-        work, measured=to_measure(state, packing, batches) or UNSET, is_open=is_open(state, packing, batches) or UNSET
-    )
+def _packed(state: StudyState, packing: Packing, work: Work, batches: list[Batch], why: str) -> Work:
+    """Return the work with what its worker and people need to know of packs."""
+    measured, opened = to_measure(state, packing, batches) or UNSET, is_open(state, packing, batches) or UNSET
+    sized = f"{len(batches)} lanes: {why}" if len(batches) > 1 else work.sized
+    return msgspec.structs.replace(work, measured=measured, is_open=opened, sized=sized)
 
 
 def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None:

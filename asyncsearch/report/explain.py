@@ -151,7 +151,7 @@ class _Story:
             ranks = ", ".join(worker_name(member.worker) for member in action.work.followers)
             why = "" if action.work.sized is msgspec.UNSET else f" ({action.work.sized})"
             return (f", together with {ranks}{why}" if ranks else "") + (
-                f", packed with {many(others, 'other training')}" if others else ""
+                f", packed with {many(others, 'other training')}{why}" if others else ""
             )
         others = sum(progress.lease == given.lease for progress in self._projection.leases.values()) - 1
         return f", where it joins {many(others, 'other training')}"

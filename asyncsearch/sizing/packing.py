@@ -7,7 +7,6 @@ group may join it between two units, wherever these are.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import msgspec
@@ -112,14 +111,7 @@ class KnownPacks(msgspec.Struct):
         whole, rest = divmod(lanes, self.best) if curve and lanes > max(curve) else (0, lanes)
         return pack_s / (whole * units_alone(curve, self.best) + (units_alone(curve, rest) if rest else 0.0))
 
-    def most(self, packing: Packing, units_left: float = math.inf) -> int:
-        """Return how many may train together next; ``units_left``: for the worker, of which timing may cost a share."""
-        limits = [packing.limit if not packing.is_measured else self._most_measured(packing.limit, units_left)]
-        limits += [most for most in (self.memory, self.fits) if most is not None]
-        limits += [1] if self.refusal else []
-        return max(1, min(limits))
-
-    def _most_measured(self, limit: int, units_left: float) -> int:
+    def most_measured(self, limit: int, units_left: float) -> int:
         """Return enough to time twice the most, and the best number, while throughput rises; then the best number."""
         if not self.seconds:
             return min(limit, sum(FIRST_COUNTS) + WARM_UP)

@@ -16,20 +16,17 @@ from asyncsearch.engine.next_trials import create_next, promote_next
 from asyncsearch.engine.sizing.packs import (
     candidates,
     chosen,
-    fair_lanes,
+    fair_room,
     is_rising,
+    joined_lanes,
     lane_for,
     may_be_packed,
-    most_joined,
 )
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit
 from asyncsearch.ids import Lease
 from asyncsearch.sizing.pack_strategies import PackCandidate, PackChoice
 from asyncsearch.sizing.packing import Packing, joiners
-
-_MOST_GIVEN = 256
-"""Lanes after which a lease, or four times as many as it has at once, gets no more: a process that never ends leaks."""
 
 
 class Room(NamedTuple):
@@ -73,7 +70,7 @@ def _join_due(state: StudyState, packing: Packing, rooms: list[Room], emit: Emit
 
 def _may_grow(state: StudyState, packing: Packing, room: Room) -> bool:
     """Return whether a new trial may join: else a larger pack is to be measured next, or others are to share."""
-    return not is_rising(state, packing, room.member.group) and room.lanes < fair_lanes(state, room.limit)
+    return not is_rising(state, packing, room.member.group) and room.lanes < fair_room(state, room.limit)
 
 
 def _rooms(state: StudyState, packing: Packing) -> list[Room]:
@@ -87,8 +84,8 @@ def _rooms(state: StudyState, packing: Packing) -> list[Room]:
     found = []
     for attempt in members.values():
         member = _candidate(state, packing, attempt)
-        slot, limit = state.pool.slots[attempt.lease.worker], most_joined(state, packing, member.group)
-        limit = min(limit, slot.lanes + max(_MOST_GIVEN, 4 * limit) - slot.given)
+        slot = state.pool.slots[attempt.lease.worker]
+        limit = joined_lanes(state, packing, member.group, slot).count
         if slot.lanes < limit and may_be_packed(state, member):
             found.append(Room(attempt.lease, slot.lanes, limit, member))
     return sorted(found, key=lambda room: (room.lanes, room.lease.worker))

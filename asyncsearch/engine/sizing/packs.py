@@ -10,11 +10,13 @@ import math
 from collections.abc import Callable
 
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch
+from asyncsearch.sizing.lanes import Lanes, fair_lanes, fair_share, most_joined, most_lanes
 from asyncsearch.sizing.pack_groups import grouping_by
 from asyncsearch.sizing.pack_strategies import PackCandidate, PackChoice
 from asyncsearch.sizing.packing import KnownPacks, Packing, mates, may_join
@@ -28,8 +30,12 @@ _OVERTAKEN = 2
 _NOTHING = KnownPacks()
 
 
-def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[], bool], emit: Emit) -> list[Batch]:
-    """Return the batches that a free worker gets; empty: none, or the run ends since the user's strategy failed.
+def pack(
+    state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[], bool], emit: Emit
+) -> tuple[list[Batch], str]:
+    """Return the batches that a free worker gets, and why it gets no more of them.
+
+    There are none if none can begin, or the run ends since the user's strategy failed.
 
     Args:
         state: in which at least one batch can begin.
@@ -40,15 +46,18 @@ def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[
     """
     held = state.pool.slots[worker].held
     found = candidates(state, packing, 1, held)
-    limit = most_lanes(state, packing, found[0].group) if found else 1
+    limit = lanes_of(state, packing, found[0].group) if found else Lanes(1, "")
     found, company = _with_mates(state, packing, limit, held, more, emit)
-    return [] if company is None or not found else [found[0].batch, *company]
+    if company is None or not found:
+        return [], ""
+    most = _share(state, limit)
+    return [found[0].batch, *company], most.reason if len(company) + 1 >= most.count else "no more alike ones can begin"
 
 
 def _with_mates(
     state: StudyState,
     packing: Packing,
-    limit: int,
+    limit: Lanes,
     held: list[CheckpointRef],
     more: Callable[[], bool],
     emit: Emit,
@@ -58,20 +67,20 @@ def _with_mates(
     Returns:
         Those that can begin now; and what trains together with the first one, None: the user's strategy failed.
     """
-    found = candidates(state, packing, limit, held)
+    found = candidates(state, packing, limit.count, held)
     if not _may_have_mates(state, limit, found):
         return found, []
     may_come, room = False, 0
-    if not _is_one_overtaken(state, limit, found):
-        missing = limit * state.pool.count_idle() - sum(1 for one in found if may_join(found[0], one))
+    if not _is_one_overtaken(state, limit.count, found):
+        missing = limit.count * state.pool.count_idle() - sum(1 for one in found if may_join(found[0], one))
         may_come = _repeat(more, missing) == max(0, missing)
-        found = candidates(state, packing, limit, held)
-        room = _WINDOW * limit - len(found)  # bounds the loop: what is trained already is created, and does not wait
+        found = candidates(state, packing, limit.count, held)
+        room = _WINDOW * limit.count - len(found)  # bounds the loop: what is trained already does not wait
     company = _company(state, packing, limit, found, emit)
     while may_come and company is not None and (lacking := min(room, _lacking(state, limit, found, company))) > 0:
         may_come = _repeat(more, lacking) == lacking
         room -= lacking
-        found = candidates(state, packing, limit, held)
+        found = candidates(state, packing, limit.count, held)
         company = _company(state, packing, limit, found, emit)
     return found, company
 
@@ -90,7 +99,7 @@ def _is_one_overtaken(state: StudyState, limit: int, found: list[PackCandidate])
     return bool(new) and len(state.trials) - min(new) > _OVERTAKEN * _WINDOW * limit
 
 
-def _lacking(state: StudyState, limit: int, found: list[PackCandidate], company: list[Batch]) -> int:
+def _lacking(state: StudyState, limit: Lanes, found: list[PackCandidate], company: list[Batch]) -> int:
     """Return how many new trials the strategy lacks; 0: none, or none should be created in place of those passed over.
 
     A searcher that learns would propose them too early, and a promotion has no mates among them.
@@ -99,22 +108,22 @@ def _lacking(state: StudyState, limit: int, found: list[PackCandidate], company:
         return 0
     lanes = 1 + len(company)
     is_any_passed_over = lanes < sum(1 for one in found if may_join(found[0], one))
-    return _share(state, limit) - lanes if is_any_passed_over else 0
+    return _share(state, limit).count - lanes if is_any_passed_over else 0
 
 
-def _may_have_mates(state: StudyState, limit: int, found: list[PackCandidate]) -> bool:
+def _may_have_mates(state: StudyState, limit: Lanes, found: list[PackCandidate]) -> bool:
     """Return whether the first one may have company, and is not all that a free worker may take."""
-    return bool(found) and may_be_packed(state, found[0]) and _share(state, limit) > 1
+    return bool(found) and may_be_packed(state, found[0]) and _share(state, limit).count > 1
 
 
 def _company(
-    state: StudyState, packing: Packing, limit: int, found: list[PackCandidate], emit: Emit
+    state: StudyState, packing: Packing, limit: Lanes, found: list[PackCandidate], emit: Emit
 ) -> list[Batch] | None:
     """Return what trains together with the first one; None: the user's strategy failed."""
     if not _may_have_mates(state, limit, found):
         return []
     others = [other for other in found[1:] if may_be_packed(state, other)]
-    choice = PackChoice(found[0], others, _share(state, limit) - 1, state.next_lease)
+    choice = PackChoice(found[0], others, _share(state, limit).count - 1, state.next_lease)
     return chosen(state, packing, mates, choice, emit)
 
 
@@ -142,22 +151,21 @@ def may_be_packed(state: StudyState, candidate: PackCandidate) -> bool:
     )
 
 
-def most_lanes(state: StudyState, packing: Packing, group: str) -> int:
+def lanes_of(state: StudyState, packing: Packing, group: str) -> Lanes:
     """Return how many trainings of a group may train together next."""
     units_left = _units_left(state) if packing.is_measured else math.inf
-    most, batch = state.packs.get(group, _NOTHING).most(packing, units_left), state.searcher.max_batch
-    return most if batch is None else max(1, min(most, batch))
+    return most_lanes(packing, state.packs.get(group, _NOTHING), units_left, state.searcher.max_batch)
 
 
-def most_joined(state: StudyState, packing: Packing, group: str) -> int:
-    """Return how many lanes of a group a pack may have with those that join: no more than were found to pay."""
-    most = most_lanes(state, packing, group)
-    return min(most, state.packs.get(group, _NOTHING).best) if packing.is_measured else most
+def joined_lanes(state: StudyState, packing: Packing, group: str, slot: Slot) -> Lanes:
+    """Return how many lanes the pack of a worker may have with those that join."""
+    known = state.packs.get(group, _NOTHING)
+    return most_joined(packing, known, lanes_of(state, packing, group), slot.lanes, slot.given)
 
 
 def is_rising(state: StudyState, packing: Packing, group: str) -> bool:
     """Return whether the next pack of a group is to be measured, for which the running ones must end."""
-    return bool(state.packs.get(group, _NOTHING).to_measure(packing, most_lanes(state, packing, group)))
+    return bool(state.packs.get(group, _NOTHING).to_measure(packing, lanes_of(state, packing, group).count))
 
 
 def is_open(state: StudyState, packing: Packing, batches: list[Batch]) -> bool:
@@ -166,7 +174,7 @@ def is_open(state: StudyState, packing: Packing, batches: list[Batch]) -> bool:
         return False
     params = state.trials[batches[0].stages[0].trials[0]].params
     first = PackCandidate(batches[0], params, packing.group(params))
-    return most_lanes(state, packing, first.group) > 1 and may_be_packed(state, first)
+    return lanes_of(state, packing, first.group).count > 1 and may_be_packed(state, first)
 
 
 def to_measure(state: StudyState, packing: Packing, batches: list[Batch]) -> tuple[int, ...]:
@@ -193,22 +201,17 @@ def _group_of(state: StudyState, attempt: Attempt) -> str:
     return (grouping_by(state.config.pack_by) if state.packing is None else state.packing.group)(params)
 
 
-def _share(state: StudyState, limit: int) -> int:
-    """Return how many trainings one of the workers that are free, or about to be, may take: at least 1."""
-    hungry = max(1, state.pool.count_hungry())
-    to_begin = _to_begin(state)
-    if hungry == 1 or to_begin is None:
-        return limit
-    return max(1, min(limit, -(-to_begin // hungry)))
+def _share(state: StudyState, most: Lanes) -> Lanes:
+    """Return how many trainings one of the workers that are free, or about to be, may take."""
+    hungry = state.pool.count_hungry()
+    return most if hungry <= 1 else fair_share(most, _to_begin(state), hungry)
 
 
-def fair_lanes(state: StudyState, limit: int) -> int:
+def fair_room(state: StudyState, limit: int) -> int:
     """Return how many lanes a running pack may have with new trials, so that workers about to come get theirs."""
-    hungry, to_begin = state.pool.count_hungry(), _to_begin(state)
-    if not hungry or to_begin is None:
-        return limit
-    lanes = [slot.lanes for slot in state.pool.slots.values() if slot.lease is not None]
-    return min(limit, -(-(sum(lanes) + to_begin) // (len(lanes) + hungry)))
+    hungry = state.pool.count_hungry()
+    running = [slot.lanes for slot in state.pool.slots.values() if slot.lease is not None] if hungry else []
+    return fair_lanes(limit, _to_begin(state) if hungry else None, hungry, running)
 
 
 def _to_begin(state: StudyState) -> int | None:
