@@ -1,7 +1,7 @@
 """Which trainings a free worker trains together, as one pack. Pure.
 
 A pack is work with several lanes, each a batch of its own. It begins with trainings that have the same units left, so
-that they end together; a strategy of ``plan.pack_strategies`` chooses among them. While it trains, others of the same
+that they end together; a strategy of ``sizing.pack_strategies`` chooses among them. While it trains, others of the same
 group may join it between two units, wherever these are.
 """
 

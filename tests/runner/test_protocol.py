@@ -113,7 +113,7 @@ def test_an_end_is_seen_after_what_was_sent_before_it(pair: Pair) -> None:
 
 WITHOUT_THE_KERNEL = """
     import os, sys, time
-    from asyncsearch.runner import lifeline
+    from asyncsearch.runner.process import lifeline
     lifeline._kill_group_at_hangup = lambda descriptor: False
     lifeline.end_with_agent(int(sys.argv[1]), os.getppid())
     print("bound", flush=True)

@@ -1,7 +1,7 @@
 """Decides which trainings get more workers than others, and when running ones go on with more or fewer. Pure.
 
 Trainings that could begin get workers before any gets more than ``workers_per_trial``, and where idle workers are more
-than these need, each gets its part of them; see ``plan.autoscale``. A running training changes its number of workers
+than these need, each gets its part of them; see ``sizing.autoscale``. A running training changes its number of workers
 by a pause at the end of a unit: it is cut there, and its trials wait for work as after any pause. While some do so, no
 others are chosen, since these would count on the same workers.
 """

@@ -1,4 +1,4 @@
-"""Decides which workers train a trial together. Pure; see ``plan.gangs``.
+"""Decides which workers train a trial together. Pure; see ``sizing.gangs``.
 
 A gang is a lease that several workers hold: the first one, rank 0, reports and commits for all. It is formed of idle
 workers and dissolved when its training ends, so that the next gang may have other workers.

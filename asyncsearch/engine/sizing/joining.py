@@ -1,4 +1,4 @@
-"""Lets trainings join packs that train already, while no worker is free. Pure; see ``engine.packs``.
+"""Lets trainings join packs that train already, while no worker is free. Pure; see ``engine.sizing.packs``.
 
 A pack has room while it has fewer lanes than its worker would get at once. Trainings that were begun before, and
 promotions, join wherever they fit, so that none waits longer than a unit of a pack with room. A trial is created to

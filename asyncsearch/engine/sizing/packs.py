@@ -1,4 +1,4 @@
-"""Decides which trainings a free worker trains together. Pure; see ``plan.packing``.
+"""Decides which trainings a free worker trains together. Pure; see ``sizing.packing``.
 
 A worker gets one training by the order that holds without packs, and others that can begin now and are alike to it. It
 never waits for others, and takes no more than its share where several workers are free.
