@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from asyncsearch import sequences as sequences
     from asyncsearch.checking import check as check
     from asyncsearch.errors import AsyncSearchError as AsyncSearchError
-    from asyncsearch.plan.autoscale import Autoscale as Autoscale
-    from asyncsearch.plan.gangs import Gang as Gang
-    from asyncsearch.plan.pack_strategies import PackCandidate as PackCandidate
-    from asyncsearch.plan.pack_strategies import PackChoice as PackChoice
     from asyncsearch.report.plots.plots import plot_history as plot_history
     from asyncsearch.report.plots.plots import plot_rungs as plot_rungs
     from asyncsearch.report.plots.workers import plot_timeline as plot_timeline
@@ -35,6 +31,10 @@ if TYPE_CHECKING:
     from asyncsearch.searchers import OptunaSearch as OptunaSearch
     from asyncsearch.searchers import RandomSearch as RandomSearch
     from asyncsearch.searchers import SobolSearch as SobolSearch
+    from asyncsearch.sizing.autoscale import Autoscale as Autoscale
+    from asyncsearch.sizing.gangs import Gang as Gang
+    from asyncsearch.sizing.pack_strategies import PackCandidate as PackCandidate
+    from asyncsearch.sizing.pack_strategies import PackChoice as PackChoice
     from asyncsearch.space import Space as Space
     from asyncsearch.space import choice as choice
     from asyncsearch.space import constant as constant
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
     from asyncsearch.space import quniform as quniform
     from asyncsearch.space import randint as randint
     from asyncsearch.space import uniform as uniform
-    from asyncsearch.study.cluster import Cluster as Cluster
-    from asyncsearch.study.options import Checkpoints as Checkpoints
-    from asyncsearch.study.options import Sharing as Sharing
-    from asyncsearch.study.options import WorkerOptions as WorkerOptions
+    from asyncsearch.study.asked.options import Checkpoints as Checkpoints
+    from asyncsearch.study.asked.options import Sharing as Sharing
+    from asyncsearch.study.asked.options import WorkerOptions as WorkerOptions
+    from asyncsearch.study.several.cluster import Cluster as Cluster
+    from asyncsearch.study.several.together import run_together as run_together
     from asyncsearch.study.study import Study as Study
-    from asyncsearch.study.together import run_together as run_together
     from asyncsearch.trainable import Trainer as Trainer
     from asyncsearch.trainable import TrialContext as TrialContext
     from asyncsearch.trainable import TrialPaused as TrialPaused
     from asyncsearch.trainable import TrialStopped as TrialStopped
-    from asyncsearch.trainers.keras import KerasTrainer as KerasTrainer
+    from asyncsearch.trainers.keras.trainer import KerasTrainer as KerasTrainer
     from asyncsearch.trainers.state.saved_state import load_state as load_state
-    from asyncsearch.trainers.torch import TorchTrainer as TorchTrainer
+    from asyncsearch.trainers.torch.trainer import TorchTrainer as TorchTrainer
     from asyncsearch.trial import Trial as Trial
     from asyncsearch.trial import TrialState as TrialState
 
@@ -64,9 +64,9 @@ _HOMES = {
     for home, names in {
         "asyncsearch.checking": "check",
         "asyncsearch.errors": "AsyncSearchError",
-        "asyncsearch.plan.autoscale": "Autoscale",
-        "asyncsearch.plan.gangs": "Gang",
-        "asyncsearch.plan.pack_strategies": "PackCandidate PackChoice",
+        "asyncsearch.sizing.autoscale": "Autoscale",
+        "asyncsearch.sizing.gangs": "Gang",
+        "asyncsearch.sizing.pack_strategies": "PackCandidate PackChoice",
         "asyncsearch.report.plots.plots": "plot_history plot_rungs",
         "asyncsearch.report.plots.workers": "plot_timeline",
         "asyncsearch.report.what_if.worker_counts": "what_if",
@@ -75,14 +75,14 @@ _HOMES = {
         "asyncsearch.searchers": "Ablation GridSearch OptunaSearch RandomSearch SobolSearch",
         "asyncsearch.sequences": "sequences",
         "asyncsearch.space": "Space choice constant lograndint loguniform quniform randint uniform",
-        "asyncsearch.study.cluster": "Cluster",
-        "asyncsearch.study.options": "Checkpoints Sharing WorkerOptions",
+        "asyncsearch.study.several.cluster": "Cluster",
+        "asyncsearch.study.asked.options": "Checkpoints Sharing WorkerOptions",
         "asyncsearch.study.study": "Study",
-        "asyncsearch.study.together": "run_together",
+        "asyncsearch.study.several.together": "run_together",
         "asyncsearch.trainable": "Trainer TrialContext TrialPaused TrialStopped",
-        "asyncsearch.trainers.keras": "KerasTrainer",
+        "asyncsearch.trainers.keras.trainer": "KerasTrainer",
         "asyncsearch.trainers.state.saved_state": "load_state",
-        "asyncsearch.trainers.torch": "TorchTrainer",
+        "asyncsearch.trainers.torch.trainer": "TorchTrainer",
         "asyncsearch.trial": "Trial TrialState",
     }.items()
     for name in names.split()

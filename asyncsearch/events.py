@@ -37,6 +37,11 @@ MEMORY_KINDS = ("out_of_memory", "MemoryError", "OutOfMemoryError")
 """``error_kind`` of a training that had too little memory: the kernel, Python or a framework said so."""
 
 
+def is_of_all(error: Exception) -> bool:
+    """Return whether an error concerns all that the process trains: too little memory, or a device that has failed."""
+    return type(error).__name__ in (*MEMORY_KINDS, "AcceleratorError")
+
+
 class Event(msgspec.Struct, frozen=True, tag_field="kind"):
     """Base of all events."""
 

@@ -69,7 +69,8 @@ class Work(msgspec.Struct, frozen=True):
     """The workers that train it together, in the order of their ranks; the lease is that of the first one, which
     reports and commits for all. Left out: one worker trains it."""
     sized: str | UnsetType = UNSET
-    """Why it has more workers than others, for people; not sent to workers. Left out: it has as many."""
+    """Why it has more workers than others, or no more lanes, for people; not sent to workers. Left out: it has as many
+    workers, and one lane."""
 
     @property
     def followers(self) -> tuple[GangMember, ...]:

@@ -26,7 +26,7 @@ USES = {
     "webhdfs": "import hdfs",
     "kerberos": "import requests_kerberos",
     "s3": "import s3fs",
-    "azure": "from asyncsearch.store.azure import AzureBlobs",
+    "azure": "from asyncsearch.store.far.azure import AzureBlobs",
     "sobol": "from asyncsearch import SobolSearch; SobolSearch().begin(study.space, 0)",
     "optuna": "from asyncsearch import OptunaSearch; OptunaSearch('tpe').begin(study.space, 0)",
     "report": "assert len(study.trials_dataframe()) == len(study.trials)",

@@ -29,9 +29,9 @@ from asyncsearch.actions import Assign
 from asyncsearch.events import TrainingEnded
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
-from asyncsearch.plan.autoscale import KnownSpeed, seconds_at
 from asyncsearch.report.what_if.recorded_units import recorded_units
 from asyncsearch.simulate import Curves, Delays, TrainingModel, simulate
+from asyncsearch.sizing.autoscale import KnownSpeed, seconds_at
 
 REAL_WORKERS, VIRTUAL_WORKERS = 2, 16
 MAX_RESOURCE = 27

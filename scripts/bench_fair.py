@@ -47,10 +47,10 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import Reported, WorkerAttached, WorkerLost
 from asyncsearch.journal.opening import read_records
-from asyncsearch.plan.gangs import Gang
 from asyncsearch.schedulers import ASHA
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate import Curves, Delays, SharedSimulation, Simulation
+from asyncsearch.sizing.gangs import Gang
 from asyncsearch.space import Space
 
 WEIGHTS = {"a": 1, "b": 2, "c": 3}

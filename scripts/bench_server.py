@@ -47,7 +47,7 @@ from asyncsearch.rpc.connection_limits import connection_limits
 from asyncsearch.rpc.convert import decode_worker, encode_driver, frame
 from asyncsearch.rpc.messages import Endpoint, Welcome
 from asyncsearch.rpc.server import SearchServer
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.work import Lane, Stage, Work
 
 WARM_S = 10.0

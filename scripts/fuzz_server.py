@@ -54,7 +54,7 @@ from asyncsearch.rpc.connection_limits import connection_limits
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.rpc.server import SearchServer
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.trial import TrialState
 
 GROWTH_MB = 48.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from asyncsearch.ablation.left_out import fits
+from asyncsearch.ablation.patterns import fits
 from asyncsearch.errors import UsageError
 
 _SHOWN = 12

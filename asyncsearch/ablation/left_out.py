@@ -5,12 +5,11 @@ Rule: pure, and no import of a framework; ``model`` hands the network to the mod
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from asyncsearch.ablation import own_functions
+from asyncsearch.ablation.patterns import fits
 from asyncsearch.errors import UsageError
 
 PARAMETER = "ablated"
@@ -126,8 +125,8 @@ class TrialAblation:
         """
         dropped, filled = self._names("feature"), self._names("filled")
         if dropped or filled:
-            # By name: it is needed in ablation studies alone.
-            columns = importlib.import_module("asyncsearch.ablation.columns")
+            from asyncsearch.ablation import columns
+
             frame = columns.without(frame, dropped, filled, self._constants)
         return self._changed("data", frame)
 
@@ -151,13 +150,18 @@ class TrialAblation:
 
     def _without(self, net: Any, layers: list[str], inputs: tuple[Any, ...]) -> Any:
         bases = {base.__module__.partition(".")[0] for base in type(net).__mro__}
-        home = next((home for name, home in _HOMES.items() if name in bases), None)
-        if home is None:
+        if "torch" in bases:
+            from asyncsearch.ablation import torch_layers
+
+            return torch_layers.without(net, layers, inputs)
+        if "keras" not in bases:
             raise UsageError(
                 f"Layers of a {type(net).__name__} cannot be left out: give model() a torch.nn.Module or keras.Model, "
                 "or write Ablation(custom=[...]) and ask trial.ablation.keeps(name) where you build it."
             )
-        return importlib.import_module(home).without(net, layers, inputs)
+        from asyncsearch.ablation import keras_layers
+
+        return keras_layers.without(net, layers, inputs)
 
     def _changed(self, kind: str, given: Any) -> Any:
         """Return what the user's own functions make of data or of a network."""
@@ -169,17 +173,6 @@ class TrialAblation:
 
     def _names(self, kind: str) -> list[str]:
         return [one.name for one in self.ablated.components if one.kind == kind]
-
-
-_HOMES: Mapping[str, str] = {
-    "torch": "asyncsearch.ablation.torch_layers",
-    "keras": "asyncsearch.ablation.keras_layers",
-}
-
-
-def fits(name: str, pattern: str) -> bool:
-    """Return whether a name is the one given, or fits the pattern: ``*`` is any text, ``?`` any letter."""
-    return name == pattern or fnmatchcase(name, pattern)
 
 
 def _escaped(text: str) -> str:

@@ -12,11 +12,11 @@ from asyncsearch.agent.log_lines import LogBuffer
 from asyncsearch.events import CheckpointFailed, Outcome, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, trial_name
 from asyncsearch.nonfinite import spell_all
-from asyncsearch.plan.pack_groups import group_of
 from asyncsearch.rpc.messages import RankFailed
 from asyncsearch.runner.failures import with_last_lines
 from asyncsearch.runner.protocol import Amendment, GangSeat, Note
 from asyncsearch.runner.trial_folder import FolderPlace
+from asyncsearch.sizing.pack_groups import group_of
 from asyncsearch.store.manifest import PackedWith
 from asyncsearch.work import Lane, node_at
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from asyncsearch.runner.cgroup_memory import events_file_of, limit_of, text_of
+from asyncsearch.runner.process.cgroup_memory import events_file_of, limit_of, text_of
 
 _SAMPLE_S = 0.5
 """Time between two samples. A death is compared with the last but one: the kernel counts before a process ends."""

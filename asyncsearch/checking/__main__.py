@@ -15,7 +15,7 @@ from asyncsearch.checking import random_generators
 from asyncsearch.checking.resume_proof import STEPS
 from asyncsearch.checking.training_runs import Task
 from asyncsearch.errors import UsageError
-from asyncsearch.runner.own_modules import take_modules_over
+from asyncsearch.runner.process.own_modules import take_modules_over
 
 
 def main(folder: str) -> None:

@@ -151,7 +151,7 @@ def resume(options: argparse.Namespace) -> None:
     """Go on with a study."""
     from asyncsearch.journal.opening import read_records, read_study_file
     from asyncsearch.journal.projection import last_total
-    from asyncsearch.study.definition import edit_words
+    from asyncsearch.study.kept.definition import edit_words
     from asyncsearch.study.runnable import too_few
     from asyncsearch.study.study import Study
 
@@ -170,8 +170,8 @@ def resume(options: argparse.Namespace) -> None:
 
 def preview(options: argparse.Namespace) -> None:
     """Print what the search of a script would cost."""
-    from asyncsearch.study.scripts import study_of_script
     from asyncsearch.study.study import proposals_of
+    from asyncsearch.study.user_scripts import study_of_script
 
     study, run = study_of_script(options.script, to_run=options.num_trials is None)
     total = run.num_trials if options.num_trials is None else options.num_trials
@@ -222,7 +222,7 @@ def check(options: argparse.Namespace) -> int:
     """Pause and resume a trainable, and compare bit by bit; 1: it differs."""
     from asyncsearch.checking import check
     from asyncsearch.randomness import generator
-    from asyncsearch.study.scripts import trainable_of
+    from asyncsearch.study.user_scripts import trainable_of
 
     trainable, study = trainable_of(options.trainer)
     params = {} if study is None else study.space.sample(generator(study.config.seed, "check", 0))

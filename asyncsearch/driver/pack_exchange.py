@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
-from asyncsearch.engine.packs import packs_measured
+from asyncsearch.engine.sizing.packs import packs_measured
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import PackMeasured, PackSeconds, PacksTimed
 from asyncsearch.shared.pack_times import PackTimes

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from asyncsearch.engine.share import demand
+from asyncsearch.engine.sizing.share import demand
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, ShareChanged
 from asyncsearch.fair.broker import (

@@ -22,8 +22,8 @@ from asyncsearch.engine.moving import (
     settle_at_target,
     wait,
 )
-from asyncsearch.engine.packs import packs_of
-from asyncsearch.engine.share import count_launchable, cut_short, give_back, launch, relaunch
+from asyncsearch.engine.sizing.packs import packs_of
+from asyncsearch.engine.sizing.share import count_launchable, cut_short, give_back, launch, relaunch
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, judge, stop_all, stop_run, stop_training
 from asyncsearch.events import (

@@ -8,28 +8,32 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from asyncsearch.actions import Assign, CreateTrial, CutWork, DismissWorker, EndProposals, EndRun, Promote, SaveAt
+from asyncsearch.actions import Assign, CutWork, DismissWorker, EndRun, SaveAt
 from asyncsearch.engine.attempts import NEVER, UNSAVED
-from asyncsearch.engine.autoscaling import size_for
-from asyncsearch.engine.branching import branch
-from asyncsearch.engine.gangs import is_waiting_in_vain, members, next_size
-from asyncsearch.engine.moving import settle_from_known
-from asyncsearch.engine.packs import is_open, pack, to_measure
+from asyncsearch.engine.next_trials import (
+    Asked,
+    create,
+    end_repeats,
+    look_ahead,
+    may_create,
+    more,
+    promote,
+    promote_next,
+)
 from asyncsearch.engine.promoted import failed_as_a_whole
-from asyncsearch.engine.share import excess, give_back
+from asyncsearch.engine.sizing.autoscaling import size_for
+from asyncsearch.engine.sizing.gangs import is_waiting_in_vain, members, next_size
+from asyncsearch.engine.sizing.packs import is_open, lane_for, pack, to_measure
+from asyncsearch.engine.sizing.share import excess, give_back
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training
-from asyncsearch.errors import InternalError, SpaceError
-from asyncsearch.ids import Lease, TrialId, WorkerId
-from asyncsearch.plan.autoscale import Sized
+from asyncsearch.errors import InternalError
+from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.plan.base_plan import Batch
-from asyncsearch.plan.packing import Packing
-from asyncsearch.schedulers.base_scheduler import Promotion
-from asyncsearch.trial import UNBOUNDED, TrialState, seed_of
-from asyncsearch.work import Lane, Stage, Work
-
-_REPEATS = 1_000
-"""After this many new trials in a row without a new request, a search by an endless searcher ends."""
+from asyncsearch.sizing.autoscale import Sized
+from asyncsearch.sizing.packing import Packing
+from asyncsearch.trial import TrialState
+from asyncsearch.work import Work
 
 
 def adjust(state: StudyState, emit: Emit) -> None:
@@ -64,29 +68,31 @@ def fill(state: StudyState, emit: Emit) -> None:
         if batch is None:
             return
         packing = state.packing
-        batches = [batch] if packing is None else pack(state, packing, worker, lambda: _more(state, emit), emit)
+        batches, why = [batch], ""
+        if packing is not None:
+            batches, why = pack(state, packing, worker, lambda: more(state, emit), emit)
         if batches:
             holder = state.pool.idle_holder(batches[0].load)
-            asked = _Asked(state, emit)
+            asked = Asked(state, emit)
             sized = size_for(state, batches[0], size, asked)
             if asked.count:  # they may divide these batches: the plan would not know them any more
                 continue
             work = _work_for(state, batches, worker if holder is None else holder, sized)
-            emit(Assign(work if packing is None else _packed(state, packing, work, batches)))
+            emit(Assign(work if packing is None else _packed(state, packing, work, batches, why)))
 
 
-def _packed(state: StudyState, packing: Packing, work: Work, batches: list[Batch]) -> Work:
-    """Return the work with what its worker needs to know of packs."""
-    return msgspec.structs.replace(
-        work, measured=to_measure(state, packing, batches) or UNSET, is_open=is_open(state, packing, batches) or UNSET
-    )
+def _packed(state: StudyState, packing: Packing, work: Work, batches: list[Batch], why: str) -> Work:
+    """Return the work with what its worker and people need to know of packs."""
+    measured, opened = to_measure(state, packing, batches) or UNSET, is_open(state, packing, batches) or UNSET
+    sized = f"{len(batches)} lanes: {why}" if len(batches) > 1 else work.sized
+    return msgspec.structs.replace(work, measured=measured, is_open=opened, sized=sized)
 
 
 def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None:
     """Return the next batch of a free worker: begun trials, else a promotion, else a new trial; None: none now."""
     held = state.pool.slots[worker].held
     if state.config.look_ahead:
-        _look_ahead(state, emit)
+        look_ahead(state, emit)
     repeats = 0
     while not state.stopping:
         batch = state.plan.next_batch(held)
@@ -96,100 +102,12 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
             continue
         if batch is not None:
             return batch
-        if not _may_create(state):
+        if not may_create(state):
             return None
-        _create(state, emit)
+        create(state, emit)
         repeats += 1  # its request is already trained or in training, else there would be a batch
-        _end_repeats(state, repeats, emit)
+        end_repeats(state, repeats, emit)
     return None
-
-
-def _more(state: StudyState, emit: Emit) -> bool:
-    """Let one more trial wait: a promoted one, else a new one; return whether one was asked for."""
-    if state.stopping:
-        return False
-    return promote_next(state, emit) or create_next(state, emit)
-
-
-class _Asked:
-    """Lets more trials wait, and counts them."""
-
-    def __init__(self, state: StudyState, emit: Emit) -> None:
-        self._state, self._emit = state, emit
-        self.count = 0
-
-    def __call__(self) -> bool:
-        is_one = _more(self._state, self._emit)
-        self.count += is_one
-        return is_one
-
-
-def create_next(state: StudyState, emit: Emit) -> bool:
-    """Create one more trial, if one may be created; return whether one was asked for."""
-    if not _may_create(state):
-        return False
-    _create(state, emit)
-    return True
-
-
-def _look_ahead(state: StudyState, emit: Emit) -> None:
-    """Create trials before a worker is free for them, so that the plan knows where their paths split."""
-    repeats = 0
-    while len(state.waiting) < state.config.look_ahead and _may_create(state) and not state.stopping:
-        repeats = 0 if _create(state, emit) else repeats + 1
-        _end_repeats(state, repeats, emit)
-    while state.scheduler.promotes_in_groups and not state.stopping and promote_next(state, emit):
-        pass
-
-
-def promote_next(state: StudyState, emit: Emit) -> bool:
-    """Promote the next trial, if one is due; return whether one was."""
-    promotion = state.scheduler.next_promotion()
-    if promotion is not None:
-        _promote(state, promotion, emit)
-    return promotion is not None
-
-
-def _promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
-    plain = Promote(promotion.trial, promotion.from_resource, promotion.to_resource, promotion.reason)
-    emit(branch(state, promotion) or plain)
-    settle_from_known(state, state.trials[promotion.trial], emit)
-
-
-def _may_create(state: StudyState) -> bool:
-    if state.run is None or state.is_exhausted:
-        return False
-    limit = state.run.num_trials
-    return (limit is None or len(state.trials) < limit) and state.scheduler.may_create(TrialId(len(state.trials)))
-
-
-def _create(state: StudyState, emit: Emit) -> bool:
-    """Create the next trial; return whether known reports have left it unfinished."""
-    try:
-        params = state.searcher.propose(state.proposals)
-    except SpaceError as error:
-        stop_run(state, str(error), "SpaceError", emit)
-        return False
-    if params is None:
-        emit(EndProposals(f"the searcher has no more than {state.proposals} proposals"))
-        return False
-    trial = TrialId(len(state.trials))
-    target = state.scheduler.first_target(trial)
-    named = {**state.config.defaults, **params} if state.config.defaults else params
-    steps = state.plan.path(state.root, named, state.horizon, trial)
-    branching = steps if len(steps) > 1 else ()
-    notes = state.searcher.notes(state.proposals)
-    emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, branching, notes))
-    settle_from_known(state, state.trials[trial], emit)
-    return not state.trials[trial].state.is_finished
-
-
-def _end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
-    """End the proposals of an endless searcher that repeats itself: otherwise the driver would hang in this loop."""
-    if repeats < _REPEATS or state.run is None or state.run.num_trials is not None:
-        return
-    if state.searcher.length() is None:
-        emit(EndProposals(f"the last {_REPEATS:,} proposals ask for nothing that is not trained already"))
 
 
 def _work_for(state: StudyState, batches: list[Batch], worker: WorkerId, sized: Sized) -> Work:
@@ -199,32 +117,11 @@ def _work_for(state: StudyState, batches: list[Batch], worker: WorkerId, sized: 
     return Work(lease, lanes, gang=gang, sized=sized.reason or UNSET)
 
 
-def lane_for(state: StudyState, batch: Batch) -> Lane:
-    """Return a lane that trains a batch."""
-    first = [state.trials[planned.trials[0]].params for planned in batch.stages]
-    stages = [
-        Stage(
-            node=planned.node,
-            params=params,
-            trials=planned.trials,
-            seed=seed_of(params, state.config.seed),
-            start=planned.start,
-            stop=None if planned.stop == UNBOUNDED else planned.stop,
-            max_resource=state.max_resource,
-            save=planned.start < planned.stop < UNBOUNDED,
-            save_every=state.config.save_every,
-            more=planned.more,
-        )
-        for planned, params in zip(batch.stages, first, strict=True)
-    ]
-    return Lane(tuple(stages), batch.load)
-
-
 def is_anything_left(state: StudyState) -> bool:
     """Return whether a run has work left: trials that wait, that may be created, or that may be promoted."""
     length = state.searcher.length()
-    may_create = _may_create(state) and (length is None or state.proposals < length)
-    return bool(state.waiting) or may_create or state.scheduler.next_promotion() is not None
+    is_new = may_create(state) and (length is None or state.proposals < length)
+    return bool(state.waiting) or is_new or state.scheduler.next_promotion() is not None
 
 
 def _require_progress(state: StudyState) -> None:
@@ -256,7 +153,7 @@ def conclude(state: StudyState, emit: Emit) -> None:
     if not state.stopping:
         promotion = state.scheduler.closing_promotion()
         if promotion is not None:
-            _promote(state, promotion, emit)
+            promote(state, promotion, emit)
             fill(state, emit)
             return
     for slot in state.pool.alive():

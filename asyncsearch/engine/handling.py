@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 from asyncsearch.actions import AnyAction, DeleteCheckpoint
 from asyncsearch.engine.applying import apply
-from asyncsearch.engine.autoscaling import is_scaled, resize
 from asyncsearch.engine.deciding import respond
 from asyncsearch.engine.filling import adjust, conclude, fill
-from asyncsearch.engine.joining import join
 from asyncsearch.engine.learning import learn
-from asyncsearch.engine.share import excess
+from asyncsearch.engine.sizing.autoscaling import is_scaled, resize
+from asyncsearch.engine.sizing.joining import join
+from asyncsearch.engine.sizing.share import excess
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.autoscaling import is_scaled, note_first, note_unit, note_volume
 from asyncsearch.engine.claims import count_losses, note_claims
-from asyncsearch.engine.packs import packs_of
 from asyncsearch.engine.repeated_failures import RepeatedFailures
+from asyncsearch.engine.sizing.autoscaling import is_scaled, note_first, note_unit, note_volume
+from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     KILLED,
@@ -39,10 +39,10 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.autoscale import Volume
 from asyncsearch.plan.base_plan import Batch
-from asyncsearch.plan.packing import KnownPacks
-from asyncsearch.trainers.pack_probe import most_that_fit
+from asyncsearch.sizing.autoscale import Volume
+from asyncsearch.sizing.pack_probe import most_that_fit
+from asyncsearch.sizing.packing import KnownPacks
 from asyncsearch.trial import Trial
 
 

@@ -19,10 +19,10 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
 from asyncsearch.files.decoding import decoded
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
-from asyncsearch.plan.autoscale import KnownSpeeds, OwnUnits
 from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.known_reports import NodeReports, ReportRow
-from asyncsearch.plan.packing import KnownPacks
+from asyncsearch.sizing.autoscale import KnownSpeeds, OwnUnits
+from asyncsearch.sizing.packing import KnownPacks
 from asyncsearch.trial import CompactParams, Trial, TrialState
 
 FORMAT = 1

@@ -23,15 +23,15 @@ from asyncsearch.events import Learned, RunRequested, TrainingEnded, TrialTimedO
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.autoscale import KnownSpeeds, OwnUnits
 from asyncsearch.plan.base_plan import BasePlan
-from asyncsearch.plan.gangs import Gang
-from asyncsearch.plan.packing import KnownPacks, Packing
 from asyncsearch.plan.retention import BestTrials, CheckpointSizes, checkpoint_to_spare
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.plan.solo_plan import SoloPlan
 from asyncsearch.schedulers.base_scheduler import SchedulerState
 from asyncsearch.searchers.base_searcher import SearcherState
+from asyncsearch.sizing.autoscale import KnownSpeeds, OwnUnits
+from asyncsearch.sizing.gangs import Gang
+from asyncsearch.sizing.packing import KnownPacks, Packing
 from asyncsearch.trial import UNBOUNDED, Trial, TrialState
 
 _METRIC_NAMES = 1_000

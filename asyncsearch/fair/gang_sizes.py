@@ -6,7 +6,7 @@ import msgspec
 
 
 class GangSizes(msgspec.Struct, frozen=True):
-    """How many workers a trial of a study trains on; see ``plan.gangs``."""
+    """How many workers a trial of a study trains on; see ``sizing.gangs``."""
 
     size: int = 1
     """Workers of a trial, from 1."""

@@ -6,7 +6,7 @@ import bdb
 import sys
 from collections.abc import Callable
 
-from asyncsearch.runner.sigterm import SigtermGuard
+from asyncsearch.runner.process.sigterm import SigtermGuard
 
 
 class NoInterrupts(SigtermGuard):

@@ -35,10 +35,10 @@ from asyncsearch.rpc.messages import DriverMessage, GangNote, Heartbeat, Hello, 
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.failures import exception_text, kind_of
-from asyncsearch.runner.packed_training import run_pack
-from asyncsearch.runner.process_state import SignalState
+from asyncsearch.runner.packs.packed_training import run_pack
+from asyncsearch.runner.process.process_state import SignalState
+from asyncsearch.runner.process.spawned_children import sending_copies
 from asyncsearch.runner.protocol import Ended, Folder, FolderWanted, PackFindings, Train
-from asyncsearch.runner.spawned_children import sending_copies
 from asyncsearch.runner.training import context_of, run_training
 from asyncsearch.trainable import Trainer, TrainFunction, TrialContext, TrialStopped, as_function, trainer_class_of
 
@@ -381,7 +381,7 @@ def _train(run: LaneRun) -> Train:
 
 def _close_lone_group() -> None:
     """Leave the user's process as it was: torch allows no second default group."""
-    if (module := sys.modules.get("asyncsearch.trainers.process_groups")) is not None:
+    if (module := sys.modules.get("asyncsearch.trainers.torch.gangs.process_groups")) is not None:
         module.close_lone_group()
 
 

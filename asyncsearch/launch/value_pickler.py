@@ -14,7 +14,7 @@ from typing import Any
 from asyncsearch.launch.code_pickler import CodePickler
 from asyncsearch.launch.own_modules import SKIPPED, OwnModules, is_inside, place_of
 from asyncsearch.launch.spark_values import UnsendableError, spark_words, value_of_broadcast
-from asyncsearch.runner import own_modules, rebuilt_values
+from asyncsearch.runner.process import own_modules, rebuilt_values
 
 _NAMES_OF_TYPES = (typing.ParamSpec, typing.TypeVarTuple)
 _ASSIGNED = ("__module__", "__name__", "__qualname__", "__doc__")

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from asyncsearch.packing.alike.member_marks import MemberMarks
 from asyncsearch.packing.member import Member, cross_entropy
-from asyncsearch.packing.member_marks import MemberMarks
-from asyncsearch.packing.mixed_precision import autocast_of
-from asyncsearch.packing.sample_masks import first_samples
+from asyncsearch.packing.stack.mixed_precision import autocast_of
+from asyncsearch.packing.stack.sample_masks import first_samples
 from asyncsearch.packing.unit_generators import drawing_from
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from asyncsearch.packing.alike.refusals import refusal
+from asyncsearch.packing.alike.structure import difference_between
 from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
-from asyncsearch.packing.refusals import refusal
-from asyncsearch.packing.structure import difference_between
 
 Group = MemberStack | LoneMember
 

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.gradient_scales import GradientScales, scales_of
+from asyncsearch.packing.alike.member_marks import MemberMarks
+from asyncsearch.packing.alike.refusals import padding_refusal
+from asyncsearch.packing.alike.vmap_errors import in_words
 from asyncsearch.packing.member import Member
-from asyncsearch.packing.member_marks import MemberMarks
-from asyncsearch.packing.mixed_precision import autocast_of
-from asyncsearch.packing.optimizer_rows import OptimizerRows, trained_parameters
-from asyncsearch.packing.refusals import padding_refusal
-from asyncsearch.packing.sample_masks import batch_length, first_samples, stacked_batches
-from asyncsearch.packing.stacked_model import StackedModel
+from asyncsearch.packing.stack.gradient_scales import GradientScales, scales_of
+from asyncsearch.packing.stack.mixed_precision import autocast_of
+from asyncsearch.packing.stack.optimizer_rows import OptimizerRows, trained_parameters
+from asyncsearch.packing.stack.sample_masks import batch_length, first_samples, stacked_batches
+from asyncsearch.packing.stack.stacked_model import StackedModel
 from asyncsearch.packing.step_watch import NO_WATCH, NoWatch, StepWatch
-from asyncsearch.packing.vmap_errors import in_words
 
 
 class MemberStack:

@@ -9,13 +9,13 @@ import torch
 from torch.utils import _pytree
 
 from asyncsearch.errors import UsageError
+from asyncsearch.events import is_of_all
+from asyncsearch.packing.alike.refusals import conflict
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_groups import MemberGroups
 from asyncsearch.packing.member_stack import MemberStack
-from asyncsearch.packing.refusals import conflict
-from asyncsearch.packing.sample_masks import copied_batch
+from asyncsearch.packing.stack.sample_masks import copied_batch
 from asyncsearch.packing.step_failures import FailedStep
-from asyncsearch.trainers.unit_errors import is_of_all
 
 
 class Pack:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from asyncsearch.errors import UsageError
+from asyncsearch.packing.alike.member_marks import ModelMarks
 from asyncsearch.packing.member import Member
-from asyncsearch.packing.member_marks import ModelMarks
 from asyncsearch.packing.unit_generators import outside_states, put_outside_states
 
 

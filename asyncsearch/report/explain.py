@@ -25,10 +25,10 @@ from asyncsearch.ids import NodeKey, TrialId, trial_name, worker_name
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
 from asyncsearch.nonfinite import finite, unspell
-from asyncsearch.plan.pack_groups import Grouping, group_of
 from asyncsearch.report.formatting import cut, duration, many, number
 from asyncsearch.report.pack_sentences import of_others_packs, of_pack
 from asyncsearch.sequences.flat_params import params
+from asyncsearch.sizing.pack_groups import Grouping, group_of
 from asyncsearch.trial import TrialState
 
 WIDTH = 100
@@ -151,7 +151,7 @@ class _Story:
             ranks = ", ".join(worker_name(member.worker) for member in action.work.followers)
             why = "" if action.work.sized is msgspec.UNSET else f" ({action.work.sized})"
             return (f", together with {ranks}{why}" if ranks else "") + (
-                f", packed with {many(others, 'other training')}" if others else ""
+                f", packed with {many(others, 'other training')}{why}" if others else ""
             )
         others = sum(progress.lease == given.lease for progress in self._projection.leases.values()) - 1
         return f", where it joins {many(others, 'other training')}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from asyncsearch.events import PackMeasured, PackMemory, PacksTimed
-from asyncsearch.plan.packing import MAX_LANES
 from asyncsearch.report.cleaning_lines import size
-from asyncsearch.trainers.pack_probe import fastest, most_that_fit
+from asyncsearch.sizing.pack_probe import fastest, most_that_fit
+from asyncsearch.sizing.packing import MAX_LANES
 
 
 def of_pack(event: PackMeasured) -> str:

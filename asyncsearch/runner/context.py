@@ -172,7 +172,7 @@ class SearchContext(TrialContext):
     def process_group(self, backend: str | None = None) -> Any:
         self._require_training("process_group()")
         # Imported here: a runner whose trials train without torch needs none of it.
-        from asyncsearch.trainers.process_groups import open_lone_group
+        from asyncsearch.trainers.torch.gangs.process_groups import open_lone_group
 
         return open_lone_group(backend)
 

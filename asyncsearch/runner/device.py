@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from asyncsearch.runner.cgroup_memory import text_of
+from asyncsearch.runner.process.cgroup_memory import text_of
 
 _GPUS = Path("/proc/driver/nvidia/gpus")
 _PROCESSOR = Path("/proc/cpuinfo")

@@ -14,6 +14,7 @@ from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.failures import exception_text
+from asyncsearch.runner.process.sigterm import SigtermGuard
 from asyncsearch.runner.protocol import (
     Amendment,
     Channel,
@@ -33,7 +34,6 @@ from asyncsearch.runner.protocol import (
     UnitVolume,
     WrittenShards,
 )
-from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.trainable import TrialStopped
 
 T = TypeVar("T")

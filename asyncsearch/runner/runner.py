@@ -20,13 +20,17 @@ from asyncsearch.events import Outcome
 from asyncsearch.old_pickles import loads
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import exception_text, kind_of
-from asyncsearch.runner.lifeline import end_with_agent
 from asyncsearch.runner.link import AgentLink, PackLinks
-from asyncsearch.runner.main_module import adopt
-from asyncsearch.runner.memory_limits import limit_memory
-from asyncsearch.runner.own_modules import take_modules_over
-from asyncsearch.runner.packed_training import run_pack
-from asyncsearch.runner.process_state import ProcessState
+from asyncsearch.runner.packs.packed_training import run_pack
+from asyncsearch.runner.process.lifeline import end_with_agent
+from asyncsearch.runner.process.main_module import adopt
+from asyncsearch.runner.process.memory_limits import limit_memory
+from asyncsearch.runner.process.own_modules import take_modules_over
+from asyncsearch.runner.process.process_state import ProcessState
+from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process.sources import show_received_sources
+from asyncsearch.runner.process.spawned_children import send_by_value
+from asyncsearch.runner.process.stdio import Stdio
 from asyncsearch.runner.protocol import (
     Channel,
     Ended,
@@ -40,10 +44,6 @@ from asyncsearch.runner.protocol import (
     TrainPack,
     runner_end,
 )
-from asyncsearch.runner.sigterm import SigtermGuard
-from asyncsearch.runner.sources import show_received_sources
-from asyncsearch.runner.spawned_children import send_by_value
-from asyncsearch.runner.stdio import Stdio
 from asyncsearch.runner.training import context_of, run_training
 from asyncsearch.trainable import TrainFunction, as_function, trainer_class_of
 

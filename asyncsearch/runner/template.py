@@ -1,4 +1,4 @@
-"""``python -m asyncsearch.runner.template SOCKET``: forks runners, each in a tenth of the time in which one starts.
+"""``python -m asyncsearch.runner.template SOCKET``: forks runners, each in a tenth of the time of a start.
 
 A message with four descriptors (channel, lifeline, output, errors) asks for a runner and is answered by its process id;
 one with a process id asks for the exit status of that runner, which is not reaped before, and for its ``ru_maxrss``. It
@@ -23,9 +23,9 @@ import traceback
 from collections.abc import Container
 from typing import NoReturn
 
-from asyncsearch.runner.descendants import adopt_orphans, kill_children, reap_ended
 from asyncsearch.runner.forked import serve
-from asyncsearch.runner.session_fork import fork_in_session
+from asyncsearch.runner.process.descendants import adopt_orphans, kill_children, reap_ended
+from asyncsearch.runner.process.session_fork import fork_in_session
 
 
 def main(descriptor: int) -> None:

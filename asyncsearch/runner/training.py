@@ -17,8 +17,8 @@ from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
 from asyncsearch.runner.link import AgentLink, Link
 from asyncsearch.runner.metrics import as_metrics, as_number
+from asyncsearch.runner.process.sigterm import SigtermGuard
 from asyncsearch.runner.protocol import Ended, GangSeat, Train
-from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.trainable import ReportError, TrainFunction, TrialStopped
 
 
@@ -44,8 +44,8 @@ def context_of(train: Train, link: Link, metric: str, untrusted: str = "") -> Se
 def _of_gang(
     train: Train, link: AgentLink, seat: GangSeat, load: Path | None, metric: str, untrusted: str
 ) -> SearchContext:
-    from asyncsearch.runner.gang_context import GangContext
-    from asyncsearch.runner.gang_link import GangLink
+    from asyncsearch.runner.gangs.gang_context import GangContext
+    from asyncsearch.runner.gangs.gang_link import GangLink
 
     link.notes.update({(note.rank, note.key): note.value for note in train.notes})
     ranks = GangLink(link, seat)
@@ -88,7 +88,7 @@ def _is_lost_rank(error: BaseException) -> bool:
     """Return whether an error says that another rank of the gang is gone, which is not this trial's doing."""
     if isinstance(error, RankLostError):
         return True
-    module = sys.modules.get("asyncsearch.trainers.process_groups")
+    module = sys.modules.get("asyncsearch.trainers.torch.gangs.process_groups")
     return module is not None and module.is_lost_rank(error)
 
 

@@ -8,7 +8,7 @@ Jaderberg et al., "Population Based Training of Neural Networks", 2017, with tru
             explore: train on with other values of some of its parameters
         train on to the next boundary
 
-Nothing of the exploited trial is copied: see ``asyncsearch.engine.branching``.
+Nothing of the exploited trial is copied: see ``asyncsearch.engine.next_trials``.
 """
 
 from __future__ import annotations

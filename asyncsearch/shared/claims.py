@@ -1,7 +1,7 @@
 """Claims: the exclusive right to train in a node, among the drivers that share a folder.
 
     drivers/<token>.json          a driver and its last heartbeat; one write renews all its claims; see .drivers
-    claims/<node>/000007.json     the seventh claim of that node; see asyncsearch.store.exclusive_right
+    claims/<node>/000007.json     the seventh claim of that node; see asyncsearch.store.locks.exclusive_right
 
 A claim is void when it was released, or when its driver has left, has died on this machine, or sent no heartbeat for
 ``lease_s`` by the clock of the folder's file system, so that the clocks of the drivers' hosts may differ. Exactly one
@@ -32,10 +32,10 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.drivers import DRIVER, FOLDER, ClaimHolder, Drivers, driver_file
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written, encode
 from asyncsearch.store.base_store import FileInfo
-from asyncsearch.store.exclusive_right import AT_THIS_MOMENT, ExclusiveRight, NumberedFile
-from asyncsearch.store.file_clock import age_s
 from asyncsearch.store.layout import node_folder
-from asyncsearch.store.lease_lock import LockRecord
+from asyncsearch.store.locks.exclusive_right import AT_THIS_MOMENT, ExclusiveRight, NumberedFile
+from asyncsearch.store.locks.file_clock import age_s
+from asyncsearch.store.locks.lease_lock import LockRecord
 
 
 class Claim(Written, frozen=True, kw_only=True):

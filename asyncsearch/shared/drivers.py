@@ -1,7 +1,7 @@
 """The drivers that use a shared folder, and for how long each of them has been silent.
 
 drivers/<token>.json    a driver and its last heartbeat
-drivers/probe-...       a file of a moment, which tells the time there; see asyncsearch.store.file_clock
+drivers/probe-...       a file of a moment, which tells the time there; see asyncsearch.store.locks.file_clock
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 from asyncsearch.errors import StoreError
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written
 from asyncsearch.store.base_store import FileInfo
-from asyncsearch.store.file_clock import FileClock, age_s
-from asyncsearch.store.lease_lock import LockRecord
+from asyncsearch.store.locks.file_clock import FileClock, age_s
+from asyncsearch.store.locks.lease_lock import LockRecord
 
 FOLDER = "drivers"
 _TOKEN = re.compile(r"[0-9a-f]{32}")

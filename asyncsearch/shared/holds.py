@@ -25,8 +25,8 @@ from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written
 from asyncsearch.shared.homes import is_below
 from asyncsearch.store.base_store import FileInfo
-from asyncsearch.store.file_clock import age_s
 from asyncsearch.store.layout import node_folder, versions_of
+from asyncsearch.store.locks.file_clock import age_s
 from asyncsearch.store.passwords import lacks_password
 
 _DROPPED = 5_000

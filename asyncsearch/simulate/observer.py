@@ -53,7 +53,7 @@ class SimulationObserver:
                 self._stop(f"{self._most_trials:,} trials began before it was met; num_trials= lets more begin")
 
     def _record_size(self, now: float, work: Work) -> None:
-        if isinstance(work.sized, str):
+        if isinstance(work.sized, str) and work.followers:
             trial = work.lanes[0].stages[0].trials[0]
             self.sizes.append(SizedTraining(now, trial, 1 + len(work.followers), work.sized))
 

@@ -12,8 +12,8 @@ import msgspec
 from asyncsearch.arguments import above_zero, checked, count_of, finite_number, positive, yes_or_no
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId, WorkerId
-from asyncsearch.plan.pack_curves import speedup_at
 from asyncsearch.simulate.random_faults import Chance
+from asyncsearch.sizing.pack_curves import speedup_at
 
 
 class Loss(msgspec.Struct, frozen=True):

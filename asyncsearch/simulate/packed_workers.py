@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from asyncsearch.actions import AddLane
 from asyncsearch.events import Outcome, PackMeasured, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.plan.pack_groups import grouping_by
 from asyncsearch.simulate.packed_training import PackedLane, PackedTraining
 from asyncsearch.simulate.virtual_cluster import VirtualCluster, VirtualWorker
+from asyncsearch.sizing.pack_groups import grouping_by
 from asyncsearch.work import Stage, Work
 
 

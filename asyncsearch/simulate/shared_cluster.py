@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from asyncsearch.engine.share import demand
+from asyncsearch.engine.sizing.share import demand
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.events import AnyEvent, ShareChanged

@@ -12,10 +12,6 @@ from asyncsearch.engine.method_checks import require_target
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
-from asyncsearch.plan.autoscale import Autoscale
-from asyncsearch.plan.gangs import Gang, gang_of
-from asyncsearch.plan.pack_strategies import PackStrategy
-from asyncsearch.plan.packing import Packing, packing_for
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.scheduler_names import require_scheduler
@@ -26,6 +22,10 @@ from asyncsearch.simulate.observer import SimulationObserver
 from asyncsearch.simulate.options import Delays, Faults, TrainingModel, Until
 from asyncsearch.simulate.result import SimulationResult
 from asyncsearch.simulate.workloads import Workload
+from asyncsearch.sizing.autoscale import Autoscale
+from asyncsearch.sizing.gangs import Gang, gang_of
+from asyncsearch.sizing.pack_strategies import PackStrategy
+from asyncsearch.sizing.packing import Packing, packing_for
 from asyncsearch.space import Space, uniform
 
 _ANYWHERE = {"x": uniform(0.0, 1.0)}

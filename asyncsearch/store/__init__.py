@@ -13,7 +13,7 @@ from pathlib import Path
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.store.base_store import Segment, Store
 from asyncsearch.store.disk import explained
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.store.passwords import without_password, without_password_of
 from asyncsearch.store.rescue import is_rescue, origin_of
 
@@ -183,7 +183,7 @@ def _open_fsspec(url: str, protocol: str) -> Store:
             f"A package for '{protocol}://' is missing: {error}. Install {what} with pip on the driver and on all"
             " workers, or choose another store."
         ) from error
-    from asyncsearch.store.fsspec_store import FsspecStore
+    from asyncsearch.store.far.fsspec_store import FsspecStore
 
     return FsspecStore(url)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from asyncsearch.errors import StoreError
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.store.rescue import is_rescue, origin_of, read_rescue
 
 Place = TypeVar("Place", bound=str | Path | Store)

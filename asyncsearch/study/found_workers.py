@@ -19,15 +19,15 @@ from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.shared.pack_times import TimesInProcess
 from asyncsearch.store.base_store import Store
 from asyncsearch.study import trial_dirs
-from asyncsearch.study.definition import StudyDefinition
-from asyncsearch.study.devices_option import (
+from asyncsearch.study.asked.devices_option import (
     devices_of,
     many_devices,
     require_equal_kinds,
     require_own_devices,
     with_devices,
 )
-from asyncsearch.study.gang_option import useful_workers, workers_for
+from asyncsearch.study.asked.gang_option import useful_workers, workers_for
+from asyncsearch.study.kept.definition import StudyDefinition
 
 
 class SharedPlace(msgspec.Struct, frozen=True):

@@ -18,7 +18,6 @@ from asyncsearch.ids import CheckpointRef, TrialId, parse_trial, trial_name
 from asyncsearch.journal.opening import Replayed, StudyFile, config_of, read_records, read_study_file
 from asyncsearch.journal.projection import last_metrics
 from asyncsearch.journal.reading import read_position, read_state
-from asyncsearch.plan.pack_groups import grouping_by
 from asyncsearch.report.explain import explain
 from asyncsearch.report.formatting import time_of
 from asyncsearch.report.live.ended_words import continue_lines, head_words
@@ -28,6 +27,7 @@ from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbent
 from asyncsearch.schedulers.reasons import WAITS_THERE
 from asyncsearch.sentences import in_sentences
 from asyncsearch.sequences.flat_params import ReadableParams
+from asyncsearch.sizing.pack_groups import grouping_by
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.logs.reader import LogReader

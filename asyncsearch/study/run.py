@@ -45,7 +45,7 @@ from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.pack_times import PackTimes
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.background import in_another_thread
-from asyncsearch.study.definition import StudyDefinition
+from asyncsearch.study.kept.definition import StudyDefinition
 
 if TYPE_CHECKING:
     from asyncsearch.rpc.server import SearchServer

@@ -8,8 +8,8 @@ from asyncsearch.errors import TrialsFailedError
 from asyncsearch.report.live.display import Display
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.evaluate import KnownPath, SingleProposal, TrainUpTo
+from asyncsearch.study.kept.warm_start import WarmStart
 from asyncsearch.study.runnable import RunnableStudy
-from asyncsearch.study.warm_start import WarmStart
 from asyncsearch.trial import Trial
 
 

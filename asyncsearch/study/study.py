@@ -20,11 +20,7 @@ from asyncsearch.launch import require_backend
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
 from asyncsearch.launch.sources import with_sources
-from asyncsearch.plan.autoscale import Autoscale
-from asyncsearch.plan.gangs import Gang
 from asyncsearch.plan.keys import canonical, digest, path
-from asyncsearch.plan.pack_strategies import PackStrategy
-from asyncsearch.plan.packing import Packing
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import Preview
@@ -37,29 +33,41 @@ from asyncsearch.sentences import in_sentences
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.options import default_names, open_folder, read_defaults, require_shared, trusts
 from asyncsearch.shared.quota import EVALUATIONS
+from asyncsearch.sizing.autoscale import Autoscale
+from asyncsearch.sizing.gangs import Gang
+from asyncsearch.sizing.pack_strategies import PackStrategy
+from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.patience import TIMEOUT_S, waiting
 from asyncsearch.store.restoring import resumable
-from asyncsearch.study.ablation_check import require_ablated, sent_with_functions
-from asyncsearch.study.default_store import DefaultFolder
-from asyncsearch.study.definition import Code, StudyDefinition, read_plan
-from asyncsearch.study.devices_option import devices_for
+from asyncsearch.study.asked.ablation_check import require_ablated, sent_with_functions
+from asyncsearch.study.asked.devices_option import devices_for
+from asyncsearch.study.asked.first_calls import (
+    IN_RESUME,
+    IN_RUN,
+    IN_STUDY,
+    OF_STUDY,
+    STUDY,
+    missing_mode,
+    require_groups,
+)
+from asyncsearch.study.asked.gang_option import gang_for
+from asyncsearch.study.asked.options import Checkpoints, Sharing, WorkerOptions
+from asyncsearch.study.asked.packing_option import could_pack, pack_by_of, packing_of, require_choices
+from asyncsearch.study.asked.requirements import can_evaluate, can_save, require_pausable, require_sequences
+from asyncsearch.study.asked.trainable_checks import require_trainable
 from asyncsearch.study.evaluate import Evaluation, KnownPath, was_found, was_proposed
-from asyncsearch.study.first_calls import IN_RESUME, IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
-from asyncsearch.study.gang_option import gang_for
-from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
-from asyncsearch.study.packing_option import could_pack, pack_by_of, packing_of, require_choices
+from asyncsearch.study.kept.default_store import DefaultFolder
+from asyncsearch.study.kept.definition import Code, StudyDefinition, read_plan
+from asyncsearch.study.kept.warm_start import begin_searcher, kept, warm_start_of
 from asyncsearch.study.preview_run import preview_run
-from asyncsearch.study.requirements import can_evaluate, can_save, require_pausable, require_sequences
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.script_runs import note_run
 from asyncsearch.study.single_search import train_single
-from asyncsearch.study.trainable_checks import require_trainable
-from asyncsearch.study.warm_start import begin_searcher, kept, warm_start_of
 from asyncsearch.trainable import Trainable, WithFunctions
 from asyncsearch.trial import Params
 

@@ -53,6 +53,12 @@ class FrameworkTrainer(Trainer):
     steps: int = 0
     """Updates that the optimizer has made."""
 
+    @classmethod
+    def has_default(cls, name: str) -> bool:
+        """Return whether a method is that of the framework's trainer, and not one of the user's own."""
+        home = next(base for base in cls.__mro__ if FrameworkTrainer in base.__bases__)
+        return getattr(cls, name) is getattr(home, name)
+
     def data(self, hp: Params) -> tuple[Any, Any]:
         """Return the training data and the validation data; load them with ``self.trial.once``."""
         raise NotImplementedError(f"{type(self).__name__} has no data(): return what to train on and to validate on.")

@@ -90,11 +90,8 @@ def _keeps_its_own(trainer: Any) -> bool:
 
 def _has_hooks_between_units(trainer: Any) -> bool:
     """Return whether a hook that is called between units, other than ``evaluate``, is the user's own."""
-    kind = type(trainer)
-    return any(
-        name in vars(trainer) or not getattr(kind, name).__module__.startswith("asyncsearch.trainers.")
-        for name in _BETWEEN_UNITS
-    )
+    has_default = getattr(type(trainer), "has_default", None)  # a Trainer with a train_pack of its own has none
+    return has_default is None or any(name in vars(trainer) or not has_default(name) for name in _BETWEEN_UNITS)
 
 
 def _has_turn(trainer: Any) -> bool:

@@ -9,15 +9,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from asyncsearch.events import MEMORY_KINDS
+from asyncsearch.events import is_of_all
 from asyncsearch.trainers.turns import begin_turn, keep_turn, turn_of
-
-_OF_ALL = (*MEMORY_KINDS, "AcceleratorError")
-
-
-def is_of_all(error: Exception) -> bool:
-    """Return whether an error concerns all that the process trains: too little memory, or a device that has failed."""
-    return type(error).__name__ in _OF_ALL
 
 
 def fail(trainer: Any, error: Exception) -> None:

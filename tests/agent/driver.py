@@ -19,7 +19,7 @@ from asyncsearch.events import CheckpointCommitted, Outcome, Reported, TrainingE
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.nonfinite import unspell
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, LogLines, WorkerMessage
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.trainable import Trainable
 from asyncsearch.work import Lane, Stage, Work
 

@@ -18,7 +18,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.rpc.messages import LogLines
 from asyncsearch.runner import protocol
 from asyncsearch.sequences import multistep
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.store.manifest import PackedWith, Shards
 from asyncsearch.work import Lane, Stage
 from tests.agent import trials

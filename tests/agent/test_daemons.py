@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from asyncsearch import Study, uniform
-from asyncsearch.runner import descendants
+from asyncsearch.runner.process import descendants
 from asyncsearch.trainable import TrialContext
 
 pytestmark = [
@@ -117,7 +117,7 @@ run(train, folder)
 def test_every_descendant_is_killed_however_deep(tmp_path: Path) -> None:
     code = """
 import os, sys, time
-from asyncsearch.runner.descendants import adopt_orphans, kill_children
+from asyncsearch.runner.process.descendants import adopt_orphans, kill_children
 
 adopt_orphans()
 reading, writing = os.pipe()

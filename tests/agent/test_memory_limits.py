@@ -10,7 +10,7 @@ import pytest
 
 WATCH = """
 import sys
-from asyncsearch.runner.memory_limits import limit_memory, when_imported
+from asyncsearch.runner.process.memory_limits import limit_memory, when_imported
 """
 
 
@@ -85,7 +85,7 @@ import os
 os.environ |= {{"PATH": {str(tmp_path)!r} + os.pathsep + os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "GPU-a,MIG-b"}}
 limit_memory({{"ASYNCSEARCH_GPU_SHARE": "0.25"}})
 import tensorflow
-from asyncsearch.runner.memory_limits import limit_tensorflow
+from asyncsearch.runner.process.memory_limits import limit_tensorflow
 config = tensorflow.config
 config.list_physical_devices = lambda kind: ["first", "second"]
 config.set_logical_device_configuration = lambda gpu, limits: print(gpu, *[one.memory_limit for one in limits])

@@ -13,8 +13,8 @@ from asyncsearch.agent import out_of_memory
 from asyncsearch.agent.out_of_memory import OomCounters, OomKills
 from asyncsearch.agent.runner_deaths import cause_of_death
 from asyncsearch.events import KILLED
-from asyncsearch.runner import cgroup_memory
-from asyncsearch.runner.cgroup_memory import events_file
+from asyncsearch.runner.process import cgroup_memory
+from asyncsearch.runner.process.cgroup_memory import events_file
 
 MIB = 1024 * 1024
 NONE, SOME = OomKills(0, 0), OomKills(1, 1, 512 * MIB)

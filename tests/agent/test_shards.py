@@ -26,8 +26,8 @@ from asyncsearch.runner.protocol import (
 )
 from asyncsearch.shared.checkpoint_files import survey
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.fsspec_store import FsspecStore
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.testing.store_checkpoints import load
 from asyncsearch.work import Lane
 from tests.agent.driver import lease, make_stage

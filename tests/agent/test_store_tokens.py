@@ -10,7 +10,7 @@ import pytest
 
 from asyncsearch.rpc.messages import StoreTokens
 from asyncsearch.store.hdfs import token_file, tokens
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.trainable import TrialContext
 from tests.agent.driver import agent
 

@@ -18,7 +18,7 @@ from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.rpc.messages import StoreOutage
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.store.manifest import PackedWith, Shards
 from asyncsearch.trainable import TrialContext
 from tests.agent import trials

@@ -10,7 +10,7 @@ from pathlib import Path
 from asyncsearch.events import CheckpointCommitted, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.rpc.messages import Refused
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.store.manifest import PackedWith, Shards
 from asyncsearch.work import Lane
 from tests.agent import trials

@@ -19,9 +19,9 @@ from asyncsearch.events import (
     WorkerLost,
 )
 from asyncsearch.ids import Lease, WorkerId
-from asyncsearch.plan.gangs import Gang
 from asyncsearch.rpc.messages import GangNote, Hello, RankFailed, Refused
 from asyncsearch.schedulers import FIFO
+from asyncsearch.sizing.gangs import Gang
 from asyncsearch.store import open_store
 from tests.driver.test_loop import PATIENCE_S, Harness
 from tests.engine.player import Player, lease_of

@@ -27,7 +27,7 @@ from asyncsearch.journal.opening import read_records, replay
 from asyncsearch.rpc.messages import Hello, StoreOutage
 from asyncsearch.schedulers import FIFO
 from asyncsearch.store.base_store import Segment, Store
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.trial import TrialState
 from tests.driver.test_loop import Harness, call
 from tests.engine.tools import make_state

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from asyncsearch.actions import Assign, CreateTrial, lanes_given
 from asyncsearch.engine import snapshot
-from asyncsearch.engine.packs import _OVERTAKEN, _WINDOW
+from asyncsearch.engine.sizing.packs import _OVERTAKEN, _WINDOW
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import Outcome, Reported, TrainingEnded
 from asyncsearch.ids import TrialId
-from asyncsearch.plan.packing import Packing
 from asyncsearch.schedulers import ASHA, FIFO, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFOState
 from asyncsearch.searchers.random import RandomSearch, RandomState
+from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space, choice, uniform
 from asyncsearch.trial import TrialState
 from tests.engine.player import Player, only

@@ -14,16 +14,12 @@ from hypothesis import strategies as st
 
 from asyncsearch.actions import AnyAction, Assign, CutWork, MoveTrial
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.autoscaling import note_unit, note_volume
+from asyncsearch.engine.sizing.autoscaling import note_unit, note_volume
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import CheckpointCommitted, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
-from asyncsearch.plan.autoscale import Autoscale, KnownSpeed, KnownSpeeds, Volume
 from asyncsearch.plan.base_plan import Batch, PlannedStage
-from asyncsearch.plan.gangs import Gang
-from asyncsearch.plan.pack_curves import speedup_at
-from asyncsearch.plan.pack_groups import group_of
 from asyncsearch.report.what_if.recorded_units import recorded_units
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -31,6 +27,10 @@ from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate import Delays, Faults, Loss, SimulationResult, TrainingModel, simulate
 from asyncsearch.simulate.workloads import Curves
+from asyncsearch.sizing.autoscale import Autoscale, KnownSpeed, KnownSpeeds, Volume
+from asyncsearch.sizing.gangs import Gang
+from asyncsearch.sizing.pack_curves import speedup_at
+from asyncsearch.sizing.pack_groups import group_of
 from asyncsearch.trial import TrialState
 from tests.engine.player import Player
 from tests.engine.test_random_events import SHARED, TWINS

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, DeleteCheckpoint, Promote
 from asyncsearch.engine import snapshot
-from asyncsearch.engine.branching import branch
 from asyncsearch.engine.handling import handle
+from asyncsearch.engine.next_trials import branch
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.events import AnyEvent, CheckpointCommitted, DriverStarted, Reported, RunRequested

@@ -14,12 +14,12 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.journal.format import Record, SegmentReader
-from asyncsearch.plan.autoscale import Autoscale
-from asyncsearch.plan.gangs import Gang
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate import Delays, Faults, Loss, TrainingModel
 from asyncsearch.simulate.workloads import Curves
+from asyncsearch.sizing.autoscale import Autoscale
+from asyncsearch.sizing.gangs import Gang
 from asyncsearch.trial import TrialState
 from tests.engine.tools import Recorded, make_state, record, replayed, results
 from tests.schedulers.journal_oracle import require_legal_promotions

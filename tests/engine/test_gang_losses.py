@@ -8,8 +8,8 @@ from asyncsearch.actions import LaunchWorker
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.events import WorkerAttached, WorkerLost
 from asyncsearch.ids import WorkerId
-from asyncsearch.plan.gangs import Gang
 from asyncsearch.schedulers import FIFO
+from asyncsearch.sizing.gangs import Gang
 from tests.engine.player import Player, lease_of, only
 from tests.engine.tools import make_state
 

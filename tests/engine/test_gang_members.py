@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from asyncsearch.engine.gangs import is_waiting_in_vain, members
+from asyncsearch.engine.sizing.gangs import is_waiting_in_vain, members
 from asyncsearch.events import DriverStarted, RunRequested, WorkerAttached, WorkerLost
 from asyncsearch.ids import WorkerId
-from asyncsearch.plan.gangs import Gang
 from asyncsearch.schedulers import FIFO
+from asyncsearch.sizing.gangs import Gang
 from tests.engine.player import Player
 from tests.engine.tools import make_state
 

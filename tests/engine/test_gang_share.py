@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, EndRun, LaunchWorker, MoveTrial, StopTraining
-from asyncsearch.engine.share import demand
+from asyncsearch.engine.sizing.share import demand
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     CheckpointCommitted,
@@ -23,12 +23,12 @@ from asyncsearch.events import (
     WorkerLost,
 )
 from asyncsearch.ids import CheckpointRef, Lease, WorkerId
-from asyncsearch.plan.autoscale import Autoscale, KnownSpeed, KnownSpeeds
-from asyncsearch.plan.gangs import Gang
-from asyncsearch.plan.pack_groups import group_of
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.study.gang_option import sizes_of
+from asyncsearch.sizing.autoscale import Autoscale, KnownSpeed, KnownSpeeds
+from asyncsearch.sizing.gangs import Gang
+from asyncsearch.sizing.pack_groups import group_of
+from asyncsearch.study.asked.gang_option import sizes_of
 from tests.engine.player import Player, lease_of, only
 from tests.engine.test_random_gangs import GANGS, GangWorld
 from tests.engine.test_share import SharingWorld, granted, live

@@ -210,7 +210,7 @@ def test_nothing_joins_a_process_that_may_hang() -> None:
 
 
 def test_a_pack_that_has_had_many_lanes_gets_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncsearch.engine.joining._MOST_GIVEN", 7)
+    monkeypatch.setattr("asyncsearch.sizing.lanes._MOST_GIVEN", 7)
     player = PackPlayer(trials=40, pack=2)
     given = 2
     while len(player.state.attempts_under(player.lease)):

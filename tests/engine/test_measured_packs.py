@@ -15,12 +15,13 @@ from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds, PacksTimed, TrainingEnded
 from asyncsearch.ids import Lease
-from asyncsearch.plan.pack_curves import units_alone
-from asyncsearch.plan.packing import KnownPacks, Packing
 from asyncsearch.schedulers import ASHA, FIFO, PBT
 from asyncsearch.simulate import Curves, TrainingModel, simulate
+from asyncsearch.sizing.lanes import most_lanes
+from asyncsearch.sizing.pack_curves import units_alone
+from asyncsearch.sizing.pack_probe import is_worth_timing
+from asyncsearch.sizing.packing import KnownPacks, Packing
 from asyncsearch.space import Space, choice, uniform
-from asyncsearch.trainers.pack_probe import is_worth_timing
 from asyncsearch.trial import TrialState
 from tests.engine.player import Player
 from tests.engine.tools import W0, PackPlayer, packed_state, record, replayed, results
@@ -35,6 +36,10 @@ def known(curve: Mapping[int, float]) -> KnownPacks:
     return KnownPacks({count: count / speedup for count, speedup in {1: 1.0, **curve}.items()})
 
 
+def most(packs: KnownPacks, packing: Packing, units_left: float = math.inf) -> int:
+    return most_lanes(packing, packs, units_left).count
+
+
 def auto_state(scheduler: Any, **options: Any) -> StudyState:
     state = packed_state(scheduler, **options)
     state.packing = AUTO
@@ -46,13 +51,13 @@ def lanes_of(steps: Any) -> list[int]:
 
 
 def test_the_number_doubles_while_throughput_rises_and_stays_where_it_falls() -> None:
-    assert KnownPacks().most(AUTO) == 18
+    assert most(KnownPacks(), AUTO) == 18
     assert KnownPacks().to_measure(AUTO, 18) == (1, 2, 4, 8)
-    assert known({2: 1.9, 4: 3.5, 8: 6.0}).most(AUTO) == 24
+    assert most(known({2: 1.9, 4: 3.5, 8: 6.0}), AUTO) == 24
     assert known({2: 1.9, 4: 3.5, 8: 6.0}).to_measure(AUTO, 24) == (16, 8)
-    assert known(RISING).most(AUTO) == 16
+    assert most(known(RISING), AUTO) == 16
     assert known(RISING).to_measure(AUTO, 16) == ()
-    assert known({2: 1.9, 4: 1.5}).most(AUTO) == 2
+    assert most(known({2: 1.9, 4: 1.5}), AUTO) == 2
 
 
 def test_a_pack_of_as_many_as_were_never_timed_is_timed_whatever_its_size() -> None:
@@ -61,9 +66,9 @@ def test_a_pack_of_as_many_as_were_never_timed_is_timed_whatever_its_size() -> N
 
 
 def test_where_packing_gains_nothing_each_trains_alone() -> None:
-    assert known({2: 1.0, 4: 1.02, 8: 0.9}).most(AUTO) == 1
-    assert known({2: 0.5, 4: 0.4, 8: 0.3}).most(AUTO) == 1
-    assert known({2: 0.9, 4: 1.12, 8: 1.1}).most(AUTO) == 1, "so little is within what measured times vary"
+    assert most(known({2: 1.0, 4: 1.02, 8: 0.9}), AUTO) == 1
+    assert most(known({2: 0.5, 4: 0.4, 8: 0.3}), AUTO) == 1
+    assert most(known({2: 0.9, 4: 1.12, 8: 1.1}), AUTO) == 1, "so little is within what measured times vary"
 
 
 def test_of_a_number_that_was_measured_twice_the_least_time_counts() -> None:
@@ -96,10 +101,10 @@ def test_auto_costs_no_more_than_a_unit_of_a_few_trials_where_packing_gains_noth
 
 def test_slow_units_are_not_timed_together_where_that_might_cost_more_than_1_percent_of_the_search() -> None:
     slow = KnownPacks({1: 60.0})
-    assert slow.most(AUTO, units_left=199) == 1
-    assert slow.most(AUTO, units_left=201) == 3
+    assert most(slow, AUTO, units_left=199) == 1
+    assert most(slow, AUTO, units_left=201) == 3
     assert slow.to_measure(AUTO, 3) == (2, 1)
-    assert KnownPacks({1: 1.0}).most(AUTO, units_left=0) == 3, "2 s are always allowed"
+    assert most(KnownPacks({1: 1.0}), AUTO, units_left=0) == 3, "2 s are always allowed"
 
 
 def test_two_that_train_slower_than_one_alone_do_not_keep_four_from_being_timed() -> None:
@@ -124,7 +129,7 @@ def test_timing_costs_at_most_2_s_or_1_percent_of_the_search(
     curve = {2 ** (at + 1): first * math.prod(gains[:at]) for at in range(len(gains) + 1)}
     packs, cost = KnownPacks(), 0.0
     allowed = max(2.0, 0.01 * units_left * unit_s)
-    while counts := packs.to_measure(AUTO, packs.most(AUTO, units_left)):
+    while counts := packs.to_measure(AUTO, most(packs, AUTO, units_left)):
         found: dict[int, float] = {}
         for count in counts:
             if counts[0] == 1 and not is_worth_timing(found, count):
@@ -161,7 +166,7 @@ def test_each_structure_has_its_own_number() -> None:
     curves = {'{"width": 8}': RISING, "": {2: 0.5, 4: 0.4, 8: 0.3}}
     state = auto_state(FIFO(max_resource=3), space=space)
     record(state, 200, 1, workload=Curves(seed=1), training=TrainingModel(pack_speedup=curves))
-    found = {group: packs.most(AUTO, units_left=0) for group, packs in state.packs.items()}
+    found = {group: most(packs, AUTO, units_left=0) for group, packs in state.packs.items()}
     assert found['{"width": 8}'] >= 8
     assert found['{"width": 1024}'] == 1
 
@@ -191,9 +196,9 @@ def test_a_search_whose_packs_have_too_little_memory_ends_with_smaller_ones_and_
 def test_no_pack_has_more_lanes_than_are_predicted_to_fit(fits: int, best: int, lanes: int) -> None:
     packs = known({2: 1.9, 4: 3.5, 8: 6.0, 16: 9.0 if best == 16 else 5.0} if best > 1 else {2: 0.5})
     packs.fits = fits
-    assert packs.most(AUTO) <= fits
-    assert packs.most(Packing(lanes)) == min(lanes, fits)
-    assert all(count <= fits for count in packs.to_measure(AUTO, packs.most(AUTO)))
+    assert most(packs, AUTO) <= fits
+    assert most(packs, Packing(lanes)) == min(lanes, fits)
+    assert all(count <= fits for count in packs.to_measure(AUTO, most(packs, AUTO)))
 
 
 @pytest.mark.parametrize(("limit", "lanes"), [(300, 4), (200, 2), (90, 1)])

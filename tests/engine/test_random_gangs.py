@@ -13,10 +13,10 @@ from asyncsearch.actions import AnyAction, Assign
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
-from asyncsearch.plan.gangs import Gang
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.sizing.gangs import Gang
 from asyncsearch.testing.agent_world import Training, World
 from asyncsearch.trial import TrialState
 from tests.engine.test_random_events import SHARED

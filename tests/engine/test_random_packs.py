@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from asyncsearch.actions import AddLane, AnyAction, Assign, lanes_given
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import Lease
-from asyncsearch.plan.pack_strategies import PACK_STRATEGIES
-from asyncsearch.plan.packing import Packing
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import multistep
+from asyncsearch.sizing.pack_strategies import PACK_STRATEGIES
+from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space, choice, randint, uniform
 from asyncsearch.testing.agent_world import HISTORIES, World
 from asyncsearch.trial import TrialState

@@ -14,10 +14,10 @@ from asyncsearch.engine import snapshot
 from asyncsearch.engine.repeated_failures import RepeatedFailures, line_in, place_of
 from asyncsearch.events import Outcome, Reported, RunRequested, TrainingEnded, WorkerAttached
 from asyncsearch.ids import Lease, WorkerId
-from asyncsearch.plan.gangs import Gang
 from asyncsearch.runner.failures import exception_text
 from asyncsearch.schedulers import FIFO
 from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.sizing.gangs import Gang
 from asyncsearch.testing.recording import SPACE
 from tests.engine.player import Player, only
 from tests.engine.tools import make_state

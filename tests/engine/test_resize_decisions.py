@@ -9,13 +9,13 @@ import pytest
 
 from asyncsearch.actions import AnyAction, CutWork
 from asyncsearch.engine.applying import apply
-from asyncsearch.engine.autoscaling import _grow, _shrink, _units_left, resize
+from asyncsearch.engine.sizing.autoscaling import _grow, _shrink, _units_left, resize
 from asyncsearch.events import Outcome, TrainingEnded, WorkerLost
 from asyncsearch.ids import WorkerId
-from asyncsearch.plan.autoscale import Autoscale, KnownSpeed, KnownSpeeds
-from asyncsearch.plan.gangs import Gang
-from asyncsearch.plan.pack_groups import group_of
 from asyncsearch.schedulers import FIFO
+from asyncsearch.sizing.autoscale import Autoscale, KnownSpeed, KnownSpeeds
+from asyncsearch.sizing.gangs import Gang
+from asyncsearch.sizing.pack_groups import group_of
 from asyncsearch.trial import UNBOUNDED
 from tests.engine.player import Player
 from tests.engine.tools import make_state

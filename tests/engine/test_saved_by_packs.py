@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from asyncsearch.plan.packing import KnownPacks
 from asyncsearch.report.live.status import status_of
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate import Simulation, TrainingModel
+from asyncsearch.sizing.packing import KnownPacks
 from tests.engine.test_joins import Even
 from tests.engine.tools import packed_state
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from asyncsearch.actions import AnyAction, Assign, CutWork, DismissWorker, EndRun, LaunchWorker, StopTraining
 from asyncsearch.engine.pool import SlotState
-from asyncsearch.engine.share import demand, excess
+from asyncsearch.engine.sizing.share import demand, excess
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     CheckpointCommitted,

@@ -14,12 +14,12 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.journal.format import encode_record
-from asyncsearch.plan.packing import Packing
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate import Simulation
 from asyncsearch.simulate.workloads import Curves
+from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space
 from asyncsearch.testing.agent_world import World
 from asyncsearch.testing.recording import SPACE, Recorded, make_state, replayed

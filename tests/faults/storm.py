@@ -23,9 +23,9 @@ import psutil
 from asyncsearch import WorkerOptions, choice
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.sealing import unseal
-from asyncsearch.store import local_segment
 from asyncsearch.store.disk import write_all
-from asyncsearch.store.local_segment import LocalSegment
+from asyncsearch.store.local import segment as local_segment
+from asyncsearch.store.local.segment import LocalSegment
 from tests.faults import search
 from tests.faults.network import Network
 from tests.faults.search import Witness

@@ -14,7 +14,7 @@ from asyncsearch import FIFO, Study, choice, loguniform
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.store.base_store import Store
 from asyncsearch.trainable import Trainable
-from asyncsearch.trainers.keras import KerasTrainer
+from asyncsearch.trainers.keras.trainer import KerasTrainer
 from tests.gangs.searches import Happen, nothing
 
 UNITS = 3

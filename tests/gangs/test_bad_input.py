@@ -14,7 +14,7 @@ from asyncsearch.errors import AsyncSearchError, NotEnoughSlotsError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.processes import ProcessLauncher
-from asyncsearch.study.gang_option import workers_for
+from asyncsearch.study.asked.gang_option import workers_for
 from tests.gangs.searches import Digits, linear
 
 
@@ -152,7 +152,7 @@ def test_a_function_that_passes_its_trial_on_is_taken_at_its_word(tmp_path: Path
 
 
 def of_many_kinds(trial: Any) -> None:
-    from asyncsearch.trainers import process_groups
+    from asyncsearch.trainers.torch.gangs import process_groups
 
     process_groups._device = lambda: f"GPU of kind {trial.rank}"
     trial.process_group()

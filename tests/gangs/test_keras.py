@@ -24,7 +24,7 @@ from asyncsearch import ASHA, Gang, Study, TrialContext, TrialState
 from asyncsearch.actions import Assign
 from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import read_records
-from asyncsearch.trainers.rings import Ring
+from asyncsearch.trainers.keras.gangs.rings import Ring
 from tests.faults.shares import IS_ALL, in_the_fault_command
 from tests.gangs.keras_searches import (
     UNITS,

@@ -20,8 +20,8 @@ pytest.importorskip("keras")
 
 import keras
 
-from asyncsearch.trainers.keras_gangs import KerasGang
-from asyncsearch.trainers.rings import Ring
+from asyncsearch.trainers.keras.gangs.gang_model import KerasGang
+from asyncsearch.trainers.keras.gangs.rings import Ring
 from tests.gangs.test_rings import in_threads
 
 layers: Any = keras.layers

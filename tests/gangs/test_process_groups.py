@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from asyncsearch import FIFO
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.process_groups import is_lost_rank, open_group, open_lone_group
+from asyncsearch.trainers.torch.gangs.process_groups import is_lost_rank, open_group, open_lone_group
 from tests.gangs.searches import grid, linear
 
 

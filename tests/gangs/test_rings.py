@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from asyncsearch.errors import RankLostError, UsageError
-from asyncsearch.trainers import ring_meeting, strangers
-from asyncsearch.trainers.ring_meeting import meet
-from asyncsearch.trainers.rings import Ring
+from asyncsearch.trainers.keras.gangs import ring_meeting, strangers
+from asyncsearch.trainers.keras.gangs.ring_meeting import meet
+from asyncsearch.trainers.keras.gangs.rings import Ring
 
 
 class Seat(NamedTuple):

@@ -14,8 +14,8 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.shared.checkpoint_files import survey
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.fsspec_store import FsspecStore
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.store.manifest import Sharded, manifest_beside
 from tests.faults.shares import names
 from tests.gangs.searches import once

@@ -14,8 +14,8 @@ import torch
 
 from asyncsearch import ASHA, FIFO, Study
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.torch_zero1 import Zero1 as Divided
-from asyncsearch.trainers.torch_zero1 import owners
+from asyncsearch.trainers.torch.gangs.zero1 import Zero1 as Divided
+from asyncsearch.trainers.torch.gangs.zero1 import owners
 from tests.faults.shares import IS_ALL
 from tests.gangs.searches import Digits, digits, digits_weights, once, promotions
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from asyncsearch.trainers import torch as trainers
-from asyncsearch.trainers.torch_strategies import TorchStrategy
+from asyncsearch.trainers.torch import trainer as trainers
+from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
 from tests.gangs.searches import Digits
 from tests.trainers.tools import Trial
 

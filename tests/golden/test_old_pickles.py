@@ -12,7 +12,7 @@ import pytest
 
 from asyncsearch import Trainer, old_pickles
 from asyncsearch.space import parameters
-from asyncsearch.study.definition import StudyDefinition
+from asyncsearch.study.kept.definition import StudyDefinition
 
 BUNDLES = sorted((Path(__file__).parent / "stores").glob("*/*/*/bundle.bin"))
 

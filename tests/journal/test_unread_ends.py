@@ -18,7 +18,7 @@ from asyncsearch.journal.opening import begin_reading, read_records, replay, sav
 from asyncsearch.journal.writer import Journal
 from asyncsearch.schedulers import FIFO
 from asyncsearch.shared.cleaning import clean
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.trainable import TrialContext
 from tests.engine.tools import make_state
 

@@ -14,7 +14,7 @@ from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, R
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.launch.inline_worker import InlineWorker
 from asyncsearch.rpc.messages import StoreOutage, WorkerMessage
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.trainable import TrialContext
 from asyncsearch.work import Lane, Stage, Work
 from tests.agent.test_waiting_for_store import FOREVER, AwayStore

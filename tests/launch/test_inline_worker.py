@@ -17,7 +17,7 @@ from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, R
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.launch.inline_worker import InlineWorker
 from asyncsearch.rpc.messages import DriverMessage, WorkerMessage
-from asyncsearch.store.local import LocalStore
+from asyncsearch.store.local.store import LocalStore
 from asyncsearch.store.manifest import PackedWith, Shards
 from asyncsearch.trainable import Trainer, TrialContext
 from asyncsearch.trial import Params

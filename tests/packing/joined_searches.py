@@ -43,7 +43,7 @@ def dying(kind: type[Any], folder: Path, moment: str) -> type[Any]:
 
     def watch() -> None:
         """Look at the lanes of each unit of this process."""
-        from asyncsearch.runner.packed_training import PackRun
+        from asyncsearch.runner.packs.packed_training import PackRun
 
         train = PackRun._train
 
@@ -88,7 +88,7 @@ def patient(kind: type[Any], folder: Path, joins: int = 1, enough: str = "enough
 
     def wait_for_joins() -> None:
         """Let the packs of this process wait before a unit."""
-        from asyncsearch.runner.packed_training import PackRun
+        from asyncsearch.runner.packs.packed_training import PackRun
 
         train = PackRun._train
 

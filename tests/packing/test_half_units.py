@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from asyncsearch.packing.torch_units import PackedTrainers
+from asyncsearch.trainers.torch.packs.units import PackedTrainers
 from tests.packing.alone import difference
 from tests.packing.test_torch_units import Blobs, both, saved, trainer
 

@@ -11,7 +11,7 @@ import pytest
 
 from asyncsearch import Study
 from asyncsearch.runner.context import SearchContext
-from asyncsearch.runner.packed_training import run_pack
+from asyncsearch.runner.packs.packed_training import run_pack
 from asyncsearch.runner.protocol import Ended, PackFindings
 from tests.agent.recorder import Recorder
 from tests.packing.joined_searches import (

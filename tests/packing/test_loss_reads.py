@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from asyncsearch.packing.torch_units import PackedTrainers
+from asyncsearch.trainers.torch.packs.units import PackedTrainers
 from tests.packing.alone import difference
 from tests.packing.test_torch_units import Blobs, begin_unit, both, end_unit, saved, trainer, unit_alone
 
@@ -363,7 +363,7 @@ def test_to_see_what_a_loss_reads_changes_nothing(tmp_path: Path) -> None:
 
     packed = trainer(Noisy, FIRST[0])
     before, drawn = saved(packed, tmp_path / "state"), torch.get_rng_state()
-    from asyncsearch.packing.loss_reads import LossReads
+    from asyncsearch.trainers.torch.packs.loss_reads import LossReads
 
     reads = LossReads()
     reads.watch(packed, packed._batch(packed._train_data, torch.arange(8).numpy()))

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from asyncsearch.packing.torch_units import PackedTrainers
-from asyncsearch.trainers.torch import TorchTrainer
+from asyncsearch.trainers.torch.packs.units import PackedTrainers
+from asyncsearch.trainers.torch.trainer import TorchTrainer
 from tests.packing.alone import difference
 from tests.packing.test_torch_units import (
     DATA,

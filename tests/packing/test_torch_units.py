@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from asyncsearch.packing import unit_terms
-from asyncsearch.packing.torch_units import PackedTrainers
-from asyncsearch.packing.trainer_refusals import why_not_together
-from asyncsearch.trainers.torch import TorchTrainer
+from asyncsearch.trainers.torch.packs import unit_terms
+from asyncsearch.trainers.torch.packs.refusals import why_not_together
+from asyncsearch.trainers.torch.packs.units import PackedTrainers
+from asyncsearch.trainers.torch.trainer import TorchTrainer
 from tests.packing.alone import difference
 from tests.trainers.tools import Trial
 

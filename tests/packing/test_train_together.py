@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from asyncsearch.events import Outcome
-from asyncsearch.packing import train_together, unit_terms
 from asyncsearch.runner.context import SearchContext
-from asyncsearch.runner.packed_training import run_pack
+from asyncsearch.runner.packs.packed_training import run_pack
 from asyncsearch.runner.protocol import Ended, PackFindings, Train
 from asyncsearch.runner.training import run_training
 from asyncsearch.sequences import step
 from asyncsearch.trainable import as_function
+from asyncsearch.trainers.torch.packs import together as train_together
+from asyncsearch.trainers.torch.packs import unit_terms
 from tests.agent.driver import make_stage
 from tests.agent.recorder import Recorder
 from tests.packing.alone import difference
@@ -96,7 +97,7 @@ def test_lanes_that_are_timed_in_groups_and_then_regrouped_train_as_alone(
     ends_s = iter(
         [0.0, 10.0 - 9.9 * (fastest == 1), 0.0, 20.0 - 19.9 * (fastest == 2), 0.0, 40.0 - 39.9 * (fastest == 4)]
     )
-    monkeypatch.setattr("asyncsearch.runner.pack_timing.time.perf_counter", lambda: next(ends_s))
+    monkeypatch.setattr("asyncsearch.runner.packs.pack_timing.time.perf_counter", lambda: next(ends_s))
     links, _ = packed(tmp_path / "pack", Blobs, *({} for _ in range(9)), measured=(1, 2, 4))
     for lane in range(9):
         expected = alone(tmp_path / f"alone {lane}", Blobs, lane)

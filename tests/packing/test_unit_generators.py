@@ -13,8 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncsearch.packing.torch_units import PackedTrainers
 from asyncsearch.packing.unit_generators import seeded_states, states
+from asyncsearch.trainers.torch.packs.units import PackedTrainers
 from tests.packing.alone import difference
 from tests.packing.test_torch_units import Blobs, both, trainer, unit_alone, values
 

@@ -9,7 +9,7 @@ import torch
 
 from asyncsearch.errors import UsageError
 from asyncsearch.packing import pack
-from asyncsearch.packing.torch_units import PackedTrainers
+from asyncsearch.trainers.torch.packs.units import PackedTrainers
 from tests.packing.alone import difference
 from tests.packing.models import FEATURES, batch, member
 from tests.packing.test_torch_units import DATA, Blobs, both, saved, trainer

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncsearch.errors import UsageError
-from asyncsearch.plan.autoscale import (
+from asyncsearch.sizing.autoscale import (
     BANDWIDTH,
     LATENCY_S,
     Autoscale,
@@ -21,7 +21,7 @@ from asyncsearch.plan.autoscale import (
     is_worth,
     seconds_at,
 )
-from asyncsearch.plan.gangs import Gang, gang_of
+from asyncsearch.sizing.gangs import Gang, gang_of
 
 LONG = 10_000
 SCALE = Autoscale(0.75)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asyncsearch.plan.gangs import Gang, GangCounts, size_now
+from asyncsearch.sizing.gangs import Gang, GangCounts, size_now
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from asyncsearch.errors import UsageError
-from asyncsearch.plan.pack_strategies import PackCandidate, PackChoice, choose, strategy_name
-from asyncsearch.plan.packing import Packing, joiners, mates
+from asyncsearch.sizing.pack_strategies import PackCandidate, PackChoice, choose, strategy_name
+from asyncsearch.sizing.packing import Packing, joiners, mates
 from tests.plan.test_packing import candidate
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncsearch.plan.pack_curves import curve_of, speedup_at, units_alone
-from asyncsearch.plan.packing import KnownPacks
+from asyncsearch.sizing.pack_curves import curve_of, speedup_at, units_alone
+from asyncsearch.sizing.packing import KnownPacks
 
 
 def test_a_gain_is_interpolated_and_constant_beyond_the_last_one() -> None:

@@ -12,11 +12,11 @@ from asyncsearch.errors import UsageError
 from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.plan.heap_order import ascending
-from asyncsearch.plan.pack_groups import group_of
-from asyncsearch.plan.pack_strategies import PACK_STRATEGIES, PackCandidate, PackChoice, distances
-from asyncsearch.plan.packing import Packing, mates
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.plan.solo_plan import SoloPlan
+from asyncsearch.sizing.pack_groups import group_of
+from asyncsearch.sizing.pack_strategies import PACK_STRATEGIES, PackCandidate, PackChoice, distances
+from asyncsearch.sizing.packing import Packing, mates
 from tests.plan.tools import ask, words
 
 

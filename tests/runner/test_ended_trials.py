@@ -17,8 +17,8 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import Outcome
 from asyncsearch.runner import protocol
 from asyncsearch.runner.link import AgentLink, Link
+from asyncsearch.runner.process.sigterm import SigtermGuard
 from asyncsearch.runner.protocol import Channel, FromRunner, LaneReported, ToRunner, Train
-from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.standalone import StandaloneTrial
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import TrialContext

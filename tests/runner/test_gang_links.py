@@ -12,11 +12,11 @@ import pytest
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.events import Outcome
 from asyncsearch.runner import protocol
-from asyncsearch.runner.gang_context import GangContext
-from asyncsearch.runner.gang_link import GangLink
+from asyncsearch.runner.gangs.gang_context import GangContext
+from asyncsearch.runner.gangs.gang_link import GangLink
 from asyncsearch.runner.link import AgentLink
+from asyncsearch.runner.process.sigterm import SigtermGuard
 from asyncsearch.runner.protocol import Channel, Ended, FromRunner, GangSeat, LaneReported, Note, ToRunner, Train
-from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import TrialContext, TrialPaused, TrialStopped
 from tests.agent.driver import NODE, lease, make_stage

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.errors import StoreError, UsageError
-from asyncsearch.runner.gang_shards import GangShards
+from asyncsearch.runner.gangs.gang_shards import GangShards
 from asyncsearch.runner.protocol import GangSeat, WrittenShards
 
 SIZE = 3

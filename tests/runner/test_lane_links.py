@@ -11,8 +11,8 @@ import pytest
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.runner import protocol
 from asyncsearch.runner.link import AgentLink, PackLinks
+from asyncsearch.runner.process.sigterm import SigtermGuard
 from asyncsearch.runner.protocol import Channel, Folder, FromRunner, LaneReported, ToRunner
-from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.trainable import TrialStopped
 from tests.agent.driver import NODE, lease
 

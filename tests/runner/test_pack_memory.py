@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncsearch.events import PackMemory
-from asyncsearch.runner.cgroup_memory import limit_of, room_in
-from asyncsearch.runner.pack_memory import PackMemoryProbe, ProcessMemory
-from asyncsearch.trainers.pack_probe import MEMORY_SHARE, most_that_fit
+from asyncsearch.runner.packs.pack_memory import PackMemoryProbe, ProcessMemory
+from asyncsearch.runner.process.cgroup_memory import limit_of, room_in
+from asyncsearch.sizing.pack_probe import MEMORY_SHARE, most_that_fit
 
 
 class Meter:

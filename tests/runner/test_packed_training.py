@@ -15,14 +15,14 @@ import pytest
 
 from asyncsearch.actions import CutWork, SaveAt
 from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
-from asyncsearch.runner import pack_timing
 from asyncsearch.runner.context import SearchContext
-from asyncsearch.runner.packed_training import run_pack
+from asyncsearch.runner.packs import pack_timing
+from asyncsearch.runner.packs.packed_training import run_pack
+from asyncsearch.runner.process.sigterm import SigtermGuard
 from asyncsearch.runner.protocol import Ended, PackFindings, Train
-from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import run_training
+from asyncsearch.sizing.pack_probe import most_that_fit
 from asyncsearch.trainable import Trainer, TrialStopped, as_function
-from asyncsearch.trainers.pack_probe import most_that_fit
 from asyncsearch.trial import Params
 from tests.agent.driver import NODE, lease, make_stage
 from tests.agent.recorder import Recorder
@@ -163,7 +163,7 @@ class Unlimited:
 
 @pytest.fixture(autouse=True)
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncsearch.runner.pack_memory.present_meter", Unlimited)
+    monkeypatch.setattr("asyncsearch.runner.packs.pack_memory.present_meter", Unlimited)
     pack_timing._warm.clear()
     pack_timing._trained.clear()
     pack_timing._known_fits.clear()
@@ -302,7 +302,7 @@ def test_the_first_unit_is_timed_in_groups_and_the_fastest_number_trains_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([0.0, 1.0, 1.0, 2.5, 2.5, 9.5])
-    monkeypatch.setattr("asyncsearch.runner.pack_timing.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("asyncsearch.runner.packs.pack_timing.time.perf_counter", lambda: next(clock))
     monkeypatch.setattr(pack_timing, "waited_s", lambda: 0.0)
     pack = Pack(tmp_path, *({} for _ in range(9))).run(1, 2, 4)
     (told,) = pack.told
@@ -329,7 +329,7 @@ def test_time_in_which_others_have_the_processor_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, waited = iter([0.0, 5.0, 5.0, 6.5]), iter([0.0, 4.0, 4.0, 4.0])
-    monkeypatch.setattr("asyncsearch.runner.pack_timing.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("asyncsearch.runner.packs.pack_timing.time.perf_counter", lambda: next(clock))
     monkeypatch.setattr(pack_timing, "waited_s", lambda: next(waited))
     pack = Pack(tmp_path, {}, {}, {}).run(1, 2)
     assert pack.told[0].seconds == ((1, 1.0), (2, 1.5))
@@ -411,7 +411,7 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Tight]:
         monkeypatch.setattr(Sum, "setup", setup)
         monkeypatch.setattr(Sum, "train_pack", staticmethod(train_pack))
         monkeypatch.setattr(Sum, "train", train)
-        monkeypatch.setattr("asyncsearch.runner.pack_memory.present_meter", lambda: meter)
+        monkeypatch.setattr("asyncsearch.runner.packs.pack_memory.present_meter", lambda: meter)
         return meter
 
     return of
@@ -440,7 +440,7 @@ def collections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Return a list that grows as a pack looks for cycles of objects; nobody else does meanwhile."""
     found: list[int] = []
     own = gc.collect
-    monkeypatch.setattr("asyncsearch.runner.packed_training.gc.collect", lambda: found.append(own()))
+    monkeypatch.setattr("asyncsearch.runner.packs.packed_training.gc.collect", lambda: found.append(own()))
     own()
     gc.disable()
     yield found

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.runner.process_state import ProcessState, SignalState
+from asyncsearch.runner.process.process_state import ProcessState, SignalState
 
 
 def a_handler(number: int, frame: object) -> None:

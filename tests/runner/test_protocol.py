@@ -113,7 +113,7 @@ def test_an_end_is_seen_after_what_was_sent_before_it(pair: Pair) -> None:
 
 WITHOUT_THE_KERNEL = """
     import os, sys, time
-    from asyncsearch.runner import lifeline
+    from asyncsearch.runner.process import lifeline
     lifeline._kill_group_at_hangup = lambda descriptor: False
     lifeline.end_with_agent(int(sys.argv[1]), os.getppid())
     print("bound", flush=True)
@@ -134,7 +134,9 @@ def test_where_the_kernel_cannot_a_thread_ends_the_group_with_its_agent() -> Non
 
 def test_a_runner_whose_agent_is_gone_already_does_not_begin() -> None:
     reading, writing = os.pipe()
-    code = f"from asyncsearch.runner.lifeline import end_with_agent; end_with_agent({reading}, {os.getpid()} + 1)"
+    code = (
+        f"from asyncsearch.runner.process.lifeline import end_with_agent; end_with_agent({reading}, {os.getpid()} + 1)"
+    )
     done = subprocess.run([sys.executable, "-c", code], pass_fds=[reading], start_new_session=True, check=False)
     os.close(reading)
     os.close(writing)

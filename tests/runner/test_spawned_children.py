@@ -15,8 +15,8 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from asyncsearch.runner import spawned_children
-from asyncsearch.runner.spawned_children import send_by_value, sending_copies
+from asyncsearch.runner.process import spawned_children
+from asyncsearch.runner.process.spawned_children import send_by_value, sending_copies
 
 CODE = """
 import {name}_b as b

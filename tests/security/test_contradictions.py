@@ -24,10 +24,10 @@ from asyncsearch.events import (
     VolumeMeasured,
 )
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.plan.gangs import Gang
-from asyncsearch.plan.packing import KnownPacks, packing_for
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband
 from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.sizing.gangs import Gang
+from asyncsearch.sizing.packing import KnownPacks, packing_for
 from tests.engine.test_random_events import SHARED
 from tests.engine.tools import make_state, packed_state
 from tests.examples import examples

@@ -30,9 +30,9 @@ from asyncsearch.events import (
     VolumeMeasured,
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
-from asyncsearch.plan.gangs import Gang
 from asyncsearch.rpc.messages import GangNote, LogLine, LogLines, RankFailed
 from asyncsearch.schedulers import ASHA, FIFO
+from asyncsearch.sizing.gangs import Gang
 from asyncsearch.testing.recording import make_state
 from tests.engine.player import Player, only
 from tests.engine.test_late_metric import STAGES

@@ -20,7 +20,7 @@ from asyncsearch.report.cleaning_lines import parse_age, parse_size, size, total
 from asyncsearch.shared.cleaning import Cleaning, Item, Limits, clean
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store import LocalStore, Store
-from asyncsearch.store.fsspec_store import FsspecStore
+from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.study.study import Study
 from asyncsearch.testing.store_checkpoints import load, save
 from asyncsearch.testing.store_shards import add

@@ -19,7 +19,7 @@ from asyncsearch.shared.checkpoint_files import survey
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, open_shared
 from asyncsearch.shared.homes import is_below, root_of
 from asyncsearch.store import LocalStore
-from asyncsearch.store.fsspec_store import FsspecStore
+from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.testing.store_checkpoints import load
 from tests.shared.test_claims import silence
 from tests.shared.tools import NODE, NODES, Between, commit, content, interrupted, let_age, plan_at

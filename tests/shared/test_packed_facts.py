@@ -11,7 +11,7 @@ from asyncsearch.shared.folder import NodeFacts, SharedFolder
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.publications import Publication
 from asyncsearch.store import LocalStore
-from asyncsearch.store.fsspec_store import FsspecStore
+from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.manifest import Manifest, PackedWith, packed_with_beside
 from tests.shared.tools import NODE, NODES, commit, content, plan_at
 

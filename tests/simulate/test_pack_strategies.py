@@ -12,9 +12,9 @@ import pytest
 
 from asyncsearch.actions import AnyAction, lanes_given
 from asyncsearch.events import AnyEvent, Reported
-from asyncsearch.plan.pack_strategies import PACK_STRATEGIES
 from asyncsearch.schedulers import Hyperband
 from asyncsearch.simulate import Curves, Simulation, SimulationResult, TrainingModel, simulate
+from asyncsearch.sizing.pack_strategies import PACK_STRATEGIES
 from asyncsearch.space import Space, choice, loguniform, uniform
 from tests.engine.tools import packed_state
 

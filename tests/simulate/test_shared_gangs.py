@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import WorkerId
-from asyncsearch.plan.autoscale import Autoscale
-from asyncsearch.plan.gangs import Gang
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate import Delays, Faults, Loss, SharedSimulation, Simulation, TrainingModel
 from asyncsearch.simulate.workloads import Curves
+from asyncsearch.sizing.autoscale import Autoscale
+from asyncsearch.sizing.gangs import Gang
 from asyncsearch.trial import TrialState
 from tests.engine.tools import make_state, results
 from tests.examples import examples

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from asyncsearch.store.base_store import FileInfo
-from asyncsearch.store.file_clock import FileClock
+from asyncsearch.store.locks.file_clock import FileClock
 
 THERE_S = 5_000.0
 """The clock of the file system when a test begins; it is far behind that of this machine."""

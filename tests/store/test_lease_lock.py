@@ -19,9 +19,9 @@ import pytest
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import FileInfo
-from asyncsearch.store.fsspec_store import FsspecStore
+from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.hdfs import publishing
-from asyncsearch.store.lease_lock import LockRecord, machine
+from asyncsearch.store.locks.lease_lock import LockRecord, machine
 from tests.store.clocks import HOUR_S, take_over
 from tests.store.hdfs_cluster import hdfs
 

@@ -23,8 +23,8 @@ from asyncsearch.errors import CheckpointError, NotAFileError, StoreError, Store
 from asyncsearch.files.trees import remove_tree, walk
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import LocalStore
-from asyncsearch.store.flock import is_held
-from asyncsearch.store.fsspec_store import FsspecStore
+from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.locks.flock import is_held
 from asyncsearch.store.rescue import is_rescue
 from asyncsearch.store.restoring import resumable
 from asyncsearch.testing.store_checkpoints import NODE, REF, load, save
@@ -219,7 +219,7 @@ READER = """
 import fcntl, os, sys
 from pathlib import Path
 root = Path(sys.argv[1])
-held = sys.modules["asyncsearch.store.flock"].is_held
+held = sys.modules["asyncsearch.store.locks.flock"].is_held
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 for flags in (os.O_RDONLY, os.O_RDWR):
     try:
@@ -238,7 +238,7 @@ def test_who_may_only_read_a_store_cannot_lock_it_and_sees_who_does() -> None:
         root = Path(place) / "store"
         store = LocalStore(root)
         store.prepare()
-        command = [sys.executable, "-c", f"import asyncsearch.store.flock\n{READER}", str(root)]
+        command = [sys.executable, "-c", f"import asyncsearch.store.locks.flock\n{READER}", str(root)]
         with store.lock():
             during = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         after = subprocess.run(command, capture_output=True, text=True, check=True).stdout

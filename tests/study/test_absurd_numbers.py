@@ -16,7 +16,7 @@ from asyncsearch import Cluster, Sharing, Study, uniform
 from asyncsearch.errors import UsageError
 from asyncsearch.fair.demands import Demand
 from asyncsearch.simulate import Curves, simulate
-from asyncsearch.study.options import WorkerOptions
+from asyncsearch.study.asked.options import WorkerOptions
 
 HUGE = [10**5000, 2**63, 10**300, -(10**5000)]
 NUMBERS = [math.nan, math.inf, -math.inf, 1e300, -1.0, 0.0, 5e-324, *HUGE, "many", None, True]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from asyncsearch import Study, uniform
-from asyncsearch.study import default_store
-from asyncsearch.study.default_store import DefaultFolder
+from asyncsearch.study.kept import default_store
+from asyncsearch.study.kept.default_store import DefaultFolder
 
 
 def train(trial: Any) -> None:
@@ -97,7 +97,7 @@ def test_an_evaluation_lies_in_the_folder_of_its_study() -> None:
 
 
 def test_the_folder_is_named_after_the_script(tmp_path: Path) -> None:
-    lines = "from asyncsearch.study.default_store import script_name\nprint(script_name())"
+    lines = "from asyncsearch.study.kept.default_store import script_name\nprint(script_name())"
     Path("digits.py").write_text(lines, encoding="utf-8")
     Path("package").mkdir()
     Path("package/__main__.py").write_text(lines, encoding="utf-8")

@@ -11,7 +11,7 @@ import pytest
 
 from asyncsearch import FIFO, RandomSearch, Study, uniform
 from asyncsearch.errors import StoreError
-from asyncsearch.study import definition
+from asyncsearch.study.kept import definition
 
 
 def train(trial: Any) -> None:

@@ -15,7 +15,7 @@ from asyncsearch.errors import NotEnoughSlotsError, UsageError
 from asyncsearch.launch.machine_devices import kinds_in, machine_devices, machine_kinds, named_in
 from asyncsearch.launch.spark.device_settings import TASK, require_devices
 from asyncsearch.searchers.grid import GridSearch
-from asyncsearch.study.devices_option import devices_for, devices_of, require_equal_kinds, room_on
+from asyncsearch.study.asked.devices_option import devices_for, devices_of, require_equal_kinds, room_on
 
 LISTED = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)

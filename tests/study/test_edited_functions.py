@@ -12,7 +12,7 @@ import pytest
 from asyncsearch import ASHA, FIFO, GridSearch, OptunaSearch, Sharing, Study, choice
 from asyncsearch.errors import StoreError
 from asyncsearch.sequences import custom_sequences, sequence
-from asyncsearch.study import kept_functions
+from asyncsearch.study.kept import kept_functions
 from asyncsearch.trial import TrialState
 
 PEAK = 1.0

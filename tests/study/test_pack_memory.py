@@ -12,7 +12,7 @@ from typing import Any
 from asyncsearch import FIFO, Study
 from asyncsearch.events import PackMeasured, TrainingEnded
 from asyncsearch.journal.opening import read_records
-from asyncsearch.trainers.pack_probe import most_that_fit
+from asyncsearch.sizing.pack_probe import most_that_fit
 from tests.study.test_packs import Line, lanes, measured, shown, study
 
 LANE_BYTES = 32 << 20
@@ -90,7 +90,7 @@ def test_an_integer_trains_no_more_together_than_are_predicted_to_fit_and_says_w
 
 
 WATCHED = """
-from asyncsearch.runner.pack_memory import ProcessMemory
+from asyncsearch.runner.packs.pack_memory import ProcessMemory
 from tests.study.test_pack_memory import LANE_BYTES
 
 meter = ProcessMemory()

@@ -538,7 +538,7 @@ def test_a_plan_is_pickled_while_no_other_study_has_its_modules_sent_by_value(
         alone.append(unshipped_modules._LOCK.locked())
         return dumps(value)
 
-    monkeypatch.setattr("asyncsearch.study.definition.dumps", watched)
+    monkeypatch.setattr("asyncsearch.study.kept.definition.dumps", watched)
     run(study(tmp_path, backend="inline", scheduler=FIFO(max_resource=2)))
     assert alone == [True]
 

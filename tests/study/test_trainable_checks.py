@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.errors import UsageError
-from asyncsearch.study.trainable_checks import require_trainable
+from asyncsearch.study.asked.trainable_checks import require_trainable
 
 
 def nothing() -> float:

@@ -29,7 +29,7 @@ from asyncsearch.searchers.earlier_trials import BEST, differences, with_best_in
 from asyncsearch.searchers.observations import Observed, TrialPosition
 from asyncsearch.sequences import exponential
 from asyncsearch.store import open_store
-from asyncsearch.study.warm_start import kept
+from asyncsearch.study.kept.warm_start import kept
 from asyncsearch.trial import TrialState
 
 SPACE: Mapping[str, Any] = {"x": uniform(0, 1), "kind": choice("a", "b"), "m": {"n": randint(1, 9).when(kind="a")}}

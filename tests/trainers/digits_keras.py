@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from asyncsearch.trainers.keras import KerasTrainer
+from asyncsearch.trainers.keras.trainer import KerasTrainer
 from tests.trainers.digits import images
 
 layers: Any = keras.layers

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from asyncsearch.trainers.torch import TorchTrainer
+from asyncsearch.trainers.torch.trainer import TorchTrainer
 from tests.trainers.digits import images
 
 nn: Any = torch.nn

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from asyncsearch.trainers.keras import KerasTrainer
+from asyncsearch.trainers.keras.trainer import KerasTrainer
 from tests.trainers.tools import Trial, Values
 
 layers: Any = keras.layers

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from asyncsearch.trainers.keras import KerasTrainer
+from asyncsearch.trainers.keras.trainer import KerasTrainer
 from tests.trainers.keras_pack_trainers import CLASSES, DATA
 
 layers: Any = keras.layers

@@ -18,7 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 tensorflow: Any = pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
 
-from asyncsearch.trainers.keras import KerasTrainer  # noqa: E402  # needs tensorflow
+from asyncsearch.trainers.keras.trainer import KerasTrainer  # noqa: E402  # needs tensorflow
 
 BASE: Values = {"lr": 0.1, "momentum": 0.9, "batch_size": 16, "optimizer": "sgd"}
 ADAM = BASE | {"lr": 0.01, "optimizer": "adam"}

@@ -17,7 +17,7 @@ tensorflow: Any = pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
 
 from asyncsearch import Study  # noqa: E402  # after the check for tensorflow
-from asyncsearch.trainers.keras import KerasTrainer  # noqa: E402
+from asyncsearch.trainers.keras.trainer import KerasTrainer  # noqa: E402
 from tests.faults.shares import in_the_fault_command  # noqa: E402
 from tests.packing.joined_searches import (  # noqa: E402
     MANY,

@@ -16,8 +16,8 @@ keras: Any = pytest.importorskip("keras")
 from keras.src.backend.common.stateless_scope import in_stateless_scope  # noqa: E402
 
 from asyncsearch import FIFO, Study, uniform  # noqa: E402  # needs tensorflow
-from asyncsearch.trainers.keras_packs import together  # noqa: E402
-from asyncsearch.trainers.keras_packs.stacked import StackedMembers  # noqa: E402
+from asyncsearch.trainers.keras.packs import together  # noqa: E402
+from asyncsearch.trainers.keras.packs.stacked import StackedMembers  # noqa: E402
 from tests.faults.shares import IS_ALL  # noqa: E402
 from tests.study.test_packs import shown  # noqa: E402
 from tests.trainers.keras_pack_trainers import (  # noqa: E402

@@ -14,8 +14,8 @@ import pytest
 tf: Any = pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
 
-from asyncsearch.trainers.keras import KerasTrainer  # noqa: E402  # needs tensorflow
-from asyncsearch.trainers.keras_values import HeldValues  # noqa: E402
+from asyncsearch.trainers.keras.traced_values import HeldValues  # noqa: E402
+from asyncsearch.trainers.keras.trainer import KerasTrainer  # noqa: E402  # needs tensorflow
 from tests.trainers.keras_pack_trainers import DATA  # noqa: E402
 from tests.trainers.tools import Run, Trial  # noqa: E402
 

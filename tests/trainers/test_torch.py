@@ -17,7 +17,7 @@ from tests.trainers.tools import Run, Trial, Values, is_resumed_bit_by_bit
 torch: Any = pytest.importorskip("torch")
 nn: Any = torch.nn
 
-from asyncsearch.trainers.torch import TorchTrainer  # noqa: E402  # needs torch
+from asyncsearch.trainers.torch.trainer import TorchTrainer  # noqa: E402  # needs torch
 
 BASE: Values = {"lr": 0.1, "momentum": 0.9, "batch_size": 16, "weight_decay": 1e-3, "optimizer": "sgd"}
 ADAM = BASE | {"lr": 0.01, "optimizer": "adam"}

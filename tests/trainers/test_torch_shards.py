@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from asyncsearch.errors import CheckpointError
-from asyncsearch.trainers.torch_shards import SavedTensor, read_checkpoint, shard_file, write_shard
+from asyncsearch.trainers.torch.gangs.shards import SavedTensor, read_checkpoint, shard_file, write_shard
 
 WHOLE = {
     "weight": torch.arange(35.0).reshape(7, 5),

@@ -69,7 +69,7 @@ def probe(packages: dict[str, str]) -> Callable[[Iterable[Any]], list[Answer]]:
 
         missing = [package for name, package in packages.items() if not is_there(name)]
         try:
-            version = str(importlib.import_module("asyncsearch._version").__version__)
+            from asyncsearch._version import __version__ as version
         except ImportError:
             version = ""
             missing.insert(0, "asyncsearch")

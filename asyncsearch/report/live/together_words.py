@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import worker_name
-from asyncsearch.plan.packing import KnownPacks, Packing
 from asyncsearch.report.formatting import many
+from asyncsearch.sizing.lanes import most_lanes
 
 _ENLARGED = 3
 _GANGS, _MEMBERS = 4, 8
@@ -47,9 +47,9 @@ def packed(state: StudyState) -> str:
     if units:
         others = sorted({packs.timed_by for packs in known if packs.timed_by and packs.units})
         parts.append(_saving(sum(saved), others) if saved else _UNMEASURED)
-    memory = min((most for packs in known for most in _in_memory(packs, state.packing)), default=None)
-    if memory is not None:
-        parts.append(f"memory is enough for {memory} together")
+    if state.packing is not None and known:
+        least = min((most_lanes(state.packing, packs) for packs in known), key=lambda lanes: lanes.count)
+        parts += [f"at most {least.count} train together: {least.reason}"] if least.count < state.packing.limit else []
     refused = [packs.refusal for packs in state.packs.values() if packs.refusal]
     parts += [f"one after another, not together: {words}" for words in refused[:1]]
     in_turn = [packs.in_turn for packs in known if packs.in_turn]
@@ -63,12 +63,6 @@ def _saving(seconds: float, others: Sequence[str]) -> str:
     if seconds < 0:
         return f"that took about {-seconds:.3g} s longer than training alone, as measured{by}"
     return f"that saved about {seconds:.3g} s of training, as measured{by}"
-
-
-def _in_memory(packs: KnownPacks, packing: Packing | None) -> list[int]:
-    """Return how many had memory enough, as shown, and as predicted where that is fewer than were asked for."""
-    is_less = packs.fits is not None and packing is not None and not packing.is_measured and packs.fits < packing.limit
-    return [most for most in (packs.memory, packs.fits if is_less else None) if most is not None]
 
 
 def beyond_quota(state: StudyState) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from asyncsearch.errors import UsageError
-from asyncsearch.plan.packing import Packing, packing_for
 from asyncsearch.report.what_if.recorded_units import Speedups
+from asyncsearch.sizing.packing import Packing, packing_for
 
 
 class Packs(msgspec.Struct, frozen=True):

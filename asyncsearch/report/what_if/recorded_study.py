@@ -13,10 +13,10 @@ from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection, branched, reports
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.pack_groups import Grouping, group_of
 from asyncsearch.report.what_if.recorded_units import Speedups, recorded_units
 from asyncsearch.simulate.options import Delays
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
+from asyncsearch.sizing.pack_groups import Grouping, group_of
 from asyncsearch.trial import TrialState
 
 _LEAST_S = 1e-9

@@ -21,11 +21,11 @@ from asyncsearch.events import PackMeasured, PackSeconds, PacksTimed, Reported
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
-from asyncsearch.plan.pack_curves import curve_of, speedup_at, units_alone
-from asyncsearch.plan.pack_groups import Grouping, group_of
-from asyncsearch.plan.packing import KnownPacks
 from asyncsearch.simulate.options import TrainingModel
-from asyncsearch.trainers.pack_probe import fastest
+from asyncsearch.sizing.pack_curves import curve_of, speedup_at, units_alone
+from asyncsearch.sizing.pack_groups import Grouping, group_of
+from asyncsearch.sizing.pack_probe import fastest
+from asyncsearch.sizing.packing import KnownPacks
 
 Speedups = Mapping[int, float] | Mapping[str, Mapping[int, float]]
 """As ``TrainingModel.pack_speedup``."""

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from asyncsearch.errors import UsageError
-from asyncsearch.plan.autoscale import Autoscale
-from asyncsearch.plan.gangs import Gang
-from asyncsearch.plan.pack_curves import speedup_at
 from asyncsearch.schedulers.base_scheduler import RungForecast
 from asyncsearch.simulate.options import TrainingModel
+from asyncsearch.sizing.autoscale import Autoscale
+from asyncsearch.sizing.gangs import Gang
+from asyncsearch.sizing.pack_curves import speedup_at
 
 
 class Scaling(msgspec.Struct, frozen=True):

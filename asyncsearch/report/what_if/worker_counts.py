@@ -18,9 +18,6 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import RunRequested
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
-from asyncsearch.plan.gangs import Gang
-from asyncsearch.plan.pack_groups import grouping_by
-from asyncsearch.plan.packing import Packing
 from asyncsearch.report.formatting import columns, duration, number
 from asyncsearch.report.what_if.packs import Packs, packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.recorded_study import recorded
@@ -34,6 +31,9 @@ from asyncsearch.simulate.random_faults import Chance
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
 from asyncsearch.simulate.result import SimulationResult
 from asyncsearch.simulate.simulated_search import simulate
+from asyncsearch.sizing.gangs import Gang
+from asyncsearch.sizing.pack_groups import grouping_by
+from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space
 from asyncsearch.store.base_store import Store
 

@@ -16,7 +16,7 @@ from asyncsearch.errors import SegmentOverError, StoreError, StoreLockedError
 from asyncsearch.store.hdfs import publishing
 from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.open_file import OpenFile
-from asyncsearch.store.lease_lock import LeaseLock
+from asyncsearch.store.locks.lease_lock import LeaseLock
 
 _log = logging.getLogger(__name__)
 _open: dict[tuple[str, str], HdfsSegment] = {}

@@ -1,6 +1,6 @@
 """A study's folder on HDFS, through hdfs-native.
 
-Besides the guarantees of asyncsearch.store.far_store:
+Besides the guarantees of asyncsearch.store.far.store:
 
 * A small file is replaced atomically, and of several processes that create one, exactly one succeeds.
 * The journal is one open file of its driver, synced at each append; it is closed every now and then, so that others can
@@ -27,7 +27,7 @@ from asyncsearch.files.contents import Content
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.far_store import FarStore
+from asyncsearch.store.far.store import FarStore
 from asyncsearch.store.hdfs import log_pieces, publishing
 from asyncsearch.store.hdfs.addresses import Address, parse
 from asyncsearch.store.hdfs.files import HdfsFiles

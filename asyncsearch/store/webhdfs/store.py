@@ -1,6 +1,6 @@
 """A study's folder on HDFS over HTTP.
 
-Besides the guarantees of asyncsearch.store.far_store:
+Besides the guarantees of asyncsearch.store.far.store:
 
 * A small file is replaced atomically, and of several processes that create one, exactly one succeeds.
 * A journal segment is one file, which each append opens and closes. What was appended survives the death of any
@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from asyncsearch.errors import BeingWrittenError, JournalDamagedError
-from asyncsearch.store.appending_store import AppendingStore
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.far.appending_store import AppendingStore
 from asyncsearch.store.hdfs.addresses import parse
 from asyncsearch.store.webhdfs.files import WebHdfsFiles
 

@@ -10,7 +10,7 @@ import torch
 
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.state.state_kinds import StateKind
-from asyncsearch.trainers.torch_files import load_without_code
+from asyncsearch.trainers.state.torch_files import load_without_code
 
 
 def find_torch(value: Any) -> StateKind | None:

@@ -13,13 +13,13 @@ from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, RunRequested
 from asyncsearch.ids import NodeKey, TrialId
-from asyncsearch.plan.gangs import Gang
 from asyncsearch.report.formatting import duration
 from asyncsearch.report.live.html import html
 from asyncsearch.report.live.status import StudyStatus, TrialRow, status_of
 from asyncsearch.report.live.table import WIDTH, short_line, table
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.simulate import Curves, Delays, Simulation
+from asyncsearch.sizing.gangs import Gang
 from asyncsearch.trial import Trial, TrialState
 from tests.engine.tools import Recorded, make_state
 from tests.report.tools import FAILING, SPACE, full_counts, make_status, simulated

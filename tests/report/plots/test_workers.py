@@ -10,9 +10,9 @@ import pytest
 
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import TrialId, WorkerId
-from asyncsearch.plan.gangs import Gang
 from asyncsearch.report.plots.workers import plot_timeline
 from asyncsearch.simulate import Faults, Loss
+from asyncsearch.sizing.gangs import Gang
 from asyncsearch.study.study import Study
 from tests.engine.tools import JournalLines, make_state, record
 from tests.pictures import ink_outside, texts

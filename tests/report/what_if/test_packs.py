@@ -9,7 +9,6 @@ import pytest
 
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import UsageError
-from asyncsearch.plan.packing import Packing
 from asyncsearch.report.what_if.expected import Cost, expected, measured
 from asyncsearch.report.what_if.packs import Packs, packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.preview import preview
@@ -20,6 +19,7 @@ from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate import Curves, Delays, Faults, TrainingModel, simulate
+from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space, choice, uniform
 from asyncsearch.store import open_store
 from asyncsearch.testing.recording import make_state

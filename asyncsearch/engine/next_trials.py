@@ -1,0 +1,148 @@
+"""Decides which trials go on next: promotions, with the weights of another trial or their own, and new ones. Pure."""
+
+from __future__ import annotations
+
+from asyncsearch.actions import Branch, CreateTrial, EndProposals, Promote
+from asyncsearch.engine.moving import settle_from_known
+from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit, stop_run
+from asyncsearch.errors import InternalError, SpaceError
+from asyncsearch.ids import TrialId
+from asyncsearch.schedulers.base_scheduler import Promotion
+from asyncsearch.trial import Trial
+
+_REPEATS = 1_000
+"""After this many new trials in a row without a new request, a search by an endless searcher ends."""
+
+
+def more(state: StudyState, emit: Emit) -> bool:
+    """Let one more trial wait: a promoted one, else a new one; return whether one was asked for."""
+    if state.stopping:
+        return False
+    return promote_next(state, emit) or create_next(state, emit)
+
+
+class Asked:
+    """Lets more trials wait, and counts them."""
+
+    def __init__(self, state: StudyState, emit: Emit) -> None:
+        self._state, self._emit = state, emit
+        self.count = 0
+
+    def __call__(self) -> bool:
+        is_one = more(self._state, self._emit)
+        self.count += is_one
+        return is_one
+
+
+def create_next(state: StudyState, emit: Emit) -> bool:
+    """Create one more trial, if one may be created; return whether one was asked for."""
+    if not may_create(state):
+        return False
+    create(state, emit)
+    return True
+
+
+def look_ahead(state: StudyState, emit: Emit) -> None:
+    """Create trials before a worker is free for them, so that the plan knows where their paths split."""
+    repeats = 0
+    while len(state.waiting) < state.config.look_ahead and may_create(state) and not state.stopping:
+        repeats = 0 if create(state, emit) else repeats + 1
+        end_repeats(state, repeats, emit)
+    while state.scheduler.promotes_in_groups and not state.stopping and promote_next(state, emit):
+        pass
+
+
+def promote_next(state: StudyState, emit: Emit) -> bool:
+    """Promote the next trial, if one is due; return whether one was."""
+    promotion = state.scheduler.next_promotion()
+    if promotion is not None:
+        promote(state, promotion, emit)
+    return promotion is not None
+
+
+def promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
+    """Let a trial go on to its next target."""
+    plain = Promote(promotion.trial, promotion.from_resource, promotion.to_resource, promotion.reason)
+    emit(branch(state, promotion) or plain)
+    settle_from_known(state, state.trials[promotion.trial], emit)
+
+
+def may_create(state: StudyState) -> bool:
+    """Return whether one more trial may be created."""
+    if state.run is None or state.is_exhausted:
+        return False
+    limit = state.run.num_trials
+    return (limit is None or len(state.trials) < limit) and state.scheduler.may_create(TrialId(len(state.trials)))
+
+
+def create(state: StudyState, emit: Emit) -> bool:
+    """Create the next trial; return whether known reports have left it unfinished."""
+    try:
+        params = state.searcher.propose(state.proposals)
+    except SpaceError as error:
+        stop_run(state, str(error), "SpaceError", emit)
+        return False
+    if params is None:
+        emit(EndProposals(f"the searcher has no more than {state.proposals} proposals"))
+        return False
+    trial = TrialId(len(state.trials))
+    target = state.scheduler.first_target(trial)
+    named = {**state.config.defaults, **params} if state.config.defaults else params
+    steps = state.plan.path(state.root, named, state.horizon, trial)
+    branching = steps if len(steps) > 1 else ()
+    notes = state.searcher.notes(state.proposals)
+    emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, branching, notes))
+    settle_from_known(state, state.trials[trial], emit)
+    return not state.trials[trial].state.is_finished
+
+
+def end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
+    """End the proposals of an endless searcher that repeats itself: otherwise the driver would hang in this loop."""
+    if repeats < _REPEATS or state.run is None or state.run.num_trials is not None:
+        return
+    if state.searcher.length() is None:
+        emit(EndProposals(f"the last {_REPEATS:,} proposals ask for nothing that is not trained already"))
+
+
+def branch(state: StudyState, promotion: Promotion) -> Branch | None:
+    """Return how a promoted trial takes over its donor's newest durable checkpoint.
+
+    No file is copied. Its new params are the donor's up to the resource of the donor's checkpoint, so that its new
+    path leads through the nodes in which the donor was trained, and the plan finds the checkpoint there as for any
+    trial. Where trials share no node, it leads there nevertheless, and ends in a new node of the trial.
+
+    None: it continues from its own checkpoint, since the promotion names no donor, the donor has no checkpoint at or
+    beyond its resource, or the scheduler refuses that checkpoint.
+
+    Raises:
+        InternalError: the scheduler's answer does not lead through the donor's checkpoint.
+    """
+    if promotion.donor is None:
+        return None
+    trial, donor = state.trials[promotion.trial], state.trials[promotion.donor]
+    checkpoint = donor.checkpoint
+    # A trial reports each resource once, so its resource must not fall.
+    if checkpoint is None or checkpoint.resource < max(trial.resource, promotion.from_resource):
+        return None
+    offspring = state.scheduler.branch(promotion, donor.params, checkpoint.resource)
+    if offspring is None:
+        return None
+    params = {**state.config.defaults, **offspring.params}
+    steps = state.plan.branch_path(state.root, params, state.horizon, trial.id, donor, checkpoint)
+    changed = Trial(trial.id, offspring.params, steps[-1].node, path=steps)
+    if changed.node_at(checkpoint.resource) != checkpoint.node or offspring.to_resource <= checkpoint.resource:
+        raise InternalError(
+            f"{trial.name} was to continue from {checkpoint} of {donor.name} to {offspring.to_resource}, and its new "
+            "params do not lead there. Please report this with the study's journal."
+        )
+    return Branch(
+        trial=trial.id,
+        donor=donor.id,
+        resource=checkpoint.resource,
+        to_resource=offspring.to_resource,
+        params=offspring.params,
+        node=changed.node,
+        reason=offspring.reason,
+        path=steps if len(steps) > 1 else (),
+    )

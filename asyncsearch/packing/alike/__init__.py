@@ -1,0 +1,1 @@
+"""Which members of a pack may train as one computation, and why others may not."""

@@ -1,0 +1,1 @@
+"""K alike members of PyTorch as one computation."""

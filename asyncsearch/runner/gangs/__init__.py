@@ -1,0 +1,1 @@
+"""A training of which this runner is one of several ranks."""

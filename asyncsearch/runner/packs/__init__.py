@@ -1,0 +1,1 @@
+"""Several trainings in one runner that train each unit together."""

@@ -1,0 +1,173 @@
+"""What the process of a pack holds, and may hold, while it trains one lane and then two: how many fit follows from it.
+
+On an accelerator it is what torch has allocated there. Elsewhere it is the memory of the process, where Linux tells it,
+and the limit is the narrowest of those of the machine, the cgroup and the process itself. What other processes take
+meanwhile is not foreseen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from asyncsearch.events import PackMemory
+from asyncsearch.runner.process.cgroup_memory import events_file_of, room_in, text_of
+from asyncsearch.sizing.pack_probe import MEMORY_SHARE, most_that_fit
+
+_SELF = Path("/proc/self")
+_KIB = 1024
+_RLIMITS = {"VmSize": ("RLIMIT_AS", resource.RLIMIT_AS), "VmData": ("RLIMIT_DATA", resource.RLIMIT_DATA)}
+
+
+class MemoryMeter(Protocol):
+    """The memory of one device, as this process uses it."""
+
+    def begin(self) -> None:
+        """Begin to watch the peak anew."""
+
+    def held(self) -> int:
+        """Return the bytes that are held now; 0: nobody tells."""
+
+    def peak(self) -> int:
+        """Return the most bytes that were held since ``begin``."""
+
+    def room(self) -> tuple[int, str] | None:
+        """Return how many more bytes may be held, and what limits them; None: nobody tells."""
+
+    def lane_at_most(self) -> int | None:
+        """Return what a lane takes at most, by a generous guess that costs nothing; None: no guess."""
+
+
+class ProcessMemory:
+    """The memory of this process, as Linux counts it."""
+
+    def begin(self) -> None:
+        with contextlib.suppress(OSError):  # without it the peak is that of all the time before, too
+            (_SELF / "clear_refs").write_text("5")
+
+    def held(self) -> int:
+        return _status().get("VmRSS", 0)
+
+    def peak(self) -> int:
+        return _status().get("VmHWM", 0)
+
+    def room(self) -> tuple[int, str] | None:
+        return min(_rooms(), default=None)
+
+    def lane_at_most(self) -> int | None:
+        return self.held()  # as much as the interpreter, the framework and the first lane together
+
+
+class AcceleratorMemory:
+    """The memory of torch's present accelerator."""
+
+    def __init__(self, cuda: Any) -> None:
+        self._cuda = cuda
+
+    def begin(self) -> None:
+        self._cuda.reset_peak_memory_stats()
+
+    def held(self) -> int:
+        return int(self._cuda.memory_allocated())
+
+    def peak(self) -> int:
+        return int(self._cuda.max_memory_allocated())
+
+    def room(self) -> tuple[int, str] | None:
+        free = self._cuda.mem_get_info()[0] + self._cuda.memory_reserved() - self._cuda.memory_allocated()
+        return int(free), "the accelerator"
+
+    def lane_at_most(self) -> int | None:
+        return None
+
+
+def present_meter() -> MemoryMeter:
+    """Return the meter of what this process trains on: of an accelerator, if it has begun to use one."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        return AcceleratorMemory(torch.cuda)
+    return ProcessMemory()
+
+
+class PackMemoryProbe:
+    """Watches how memory grows as lanes are built, and as one and two of them train."""
+
+    def __init__(self, meter: MemoryMeter | None = None) -> None:
+        self._meter = meter
+        self._built: list[int] = []
+        """What was held once each lane was built."""
+        self._peaks: list[tuple[int, int]] = []
+        """How many lanes were built while one lane trained, and while two did, and the most that was held then."""
+
+    def lane_built(self) -> None:
+        """Note that one more lane was built."""
+        self._built.append((self._meter or present_meter()).held())
+
+    @contextlib.contextmanager
+    def watched(self, lanes: int) -> Iterator[None]:
+        """Watch the training of a unit of some lanes; only one and two of them, in this order, say something."""
+        meter = self._meter or present_meter()
+        meter.begin()
+        yield
+        if lanes == len(self._peaks) + 1 <= 2:
+            self._peaks.append((len(self._built), meter.peak()))
+
+    def is_plenty_for(self, lanes: int) -> bool:
+        """Return whether so many lanes fit beyond doubt, or nobody tells, so that there is nothing to measure."""
+        meter = self._meter or present_meter()
+        room, each = meter.room(), meter.lane_at_most()
+        if room is None or not meter.held():
+            return True
+        return each is not None and lanes * each <= MEMORY_SHARE * room[0]
+
+    def found(self) -> PackMemory | None:
+        """Return what was measured; None: two have not trained yet, or nobody tells what may be held."""
+        meter = self._meter or present_meter()
+        room = meter.room()
+        if len(self._peaks) < 2 or room is None or not meter.held():
+            return None
+        others = max(0, len(self._built) - 1)
+        built = max(0, self._built[-1] - self._built[0]) // others if others else 0
+        (first, one), (second, two) = self._peaks
+        step = max(0, two - one - (second - first) * built)
+        return PackMemory(max(0, one - (first - 1) * built), built + step, meter.held() + room[0], room[1])
+
+
+def waiting_words(memory: PackMemory, waiting: int) -> str:
+    """Return why some trainings of a pack are not built yet, and what to change."""
+    most = most_that_fit(memory)
+    one, each, limit = (round(size / 1e6) for size in (memory.one, memory.each, memory.limit))
+    return (
+        f"of this pack {most} train at once, and {waiting} wait until others end: one takes {one} MB and "
+        f"each further one {each} MB, and a pack may take {MEMORY_SHARE:.0%} of the {limit} MB that "
+        f"{memory.limited_by} leaves. Write pack={most}, or give the workers more memory."
+    )
+
+
+def _rooms() -> Iterator[tuple[int, str]]:
+    """Yield what this process may still take by each limit."""
+    available = _sizes(text_of(Path("/proc/meminfo"))).get("MemAvailable")
+    if available is not None:
+        yield available, "the machine"
+    events = events_file_of("self")
+    room = None if events is None else room_in(events)
+    if room is not None:
+        yield room, "its cgroup"
+    for name, (limit_name, limit) in _RLIMITS.items():
+        most = resource.getrlimit(limit)[0]
+        if most != resource.RLIM_INFINITY:
+            yield max(0, most - _status().get(name, 0)), limit_name
+
+
+def _status() -> dict[str, int]:
+    return _sizes(text_of(_SELF / "status"))
+
+
+def _sizes(text: str) -> dict[str, int]:
+    """Return name -> bytes of the lines that end with ``kB``."""
+    lines = (line.partition(":") for line in text.splitlines() if line.endswith(" kB"))
+    return {name: int(rest.split()[0]) * _KIB for name, _, rest in lines}

@@ -1,0 +1,176 @@
+"""How many trainings train fastest together, and fit: the first unit of a pack is trained in groups that are measured.
+
+Where memory might be too little, lanes are built as these groups need them, and later no more than fit.
+Each lane trains its unit once, so nothing is trained in vain. The fastest number of lanes is kept for the rest of the
+work. A process that has trained nothing yet first trains a lane alone, and two together, once more: what that prepares
+takes longer than ever after, so the shorter time counts.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from asyncsearch.events import PackSeconds
+from asyncsearch.runner.device import device_name
+from asyncsearch.runner.packs.pack_memory import PackMemoryProbe
+from asyncsearch.runner.protocol import PackFindings
+from asyncsearch.sizing.pack_probe import WARM_UP, fastest, is_worth_timing, most_that_fit
+from asyncsearch.trainable import Trainer
+from asyncsearch.trainers.unit_errors import train_or_fail
+
+_SCHEDSTAT = Path("/proc/thread-self/schedstat")
+"""On Linux: nanoseconds on a processor, nanoseconds waiting for one, and how often."""
+_warm: set[type[Trainer]] = set()
+"""Trainer classes that have trained together in this process."""
+_trained: dict[type[Trainer], int] = {}
+"""Trainer classes -> the most that have trained together in this process, and had memory enough."""
+_known_fits: dict[type[Trainer], int] = {}
+"""Trainer classes -> how many were last predicted to have memory enough in this process; later packs grow so far."""
+_WATCHED = 1, 2
+"""How many lanes train together while memory is watched."""
+Built = Callable[[int], Sequence[Trainer]]
+"""Builds up to so many more lanes, and returns their trainers at the beginning of their unit."""
+
+
+class PackTiming:
+    """Trains units of one pack.
+
+    Args:
+        trainer_class: has ``train_pack``.
+        measured: how many lanes to time together in the first unit, group after group.
+        memory: watches what one lane and two take.
+    """
+
+    def __init__(self, trainer_class: type[Trainer], measured: Sequence[int], memory: PackMemoryProbe) -> None:
+        self._class, self._measured, self._memory = trainer_class, measured, memory
+        self._together: int | None = None
+        """How many lanes train together at most; None: all."""
+        self._has_begun = False
+        self._in_turn = ""
+        """Why some step in turn, as was told."""
+        self._watches: bool | None = None
+        self.fits = _known_fits.get(trainer_class)
+        """How many lanes have memory enough together, as predicted; None: all, or nobody knows."""
+
+    def builds_in_turns(self, lanes: int) -> bool:
+        """Return whether the first unit is one in which memory or time is measured, so that lanes are built for it."""
+        if self._watches is None:
+            self._watches = lanes > max(2, _trained.get(self._class, 0)) and not self._memory.is_plenty_for(lanes)
+        return not self._has_begun and (bool(self._measured) or self._watches)
+
+    def train(self, trainers: Sequence[Trainer], build: Built, waiting: int) -> PackFindings | None:
+        """Train a unit of each; return what was found out, after the first one, if there is anything.
+
+        Args:
+            trainers: of the lanes that are built.
+            build: builds more of those that wait.
+            waiting: how many wait to be built.
+        """
+        lanes, is_first = len(trainers) + waiting, not self._has_begun
+        is_measured, self._has_begun = self.builds_in_turns(lanes), True
+        found = self._timed(trainers, build, lanes) if is_measured else self._in_groups(trainers)
+        refusal = self._class.pack_refusal() if is_first else ""
+        memory = self._memory.found() if is_measured else None
+        if not self._measured and memory is not None and most_that_fit(memory) >= lanes:
+            memory = None
+        device = device_name(os.environ.get("CUDA_VISIBLE_DEVICES")) if found or memory else ""
+        in_turn = self._newly_in_turn()
+        if not (found or refusal or memory or in_turn):
+            return None
+        return PackFindings(tuple(found), device, refusal, memory, in_turn)
+
+    def _newly_in_turn(self) -> str:
+        """Return why some lanes have stepped in turn in this unit; empty: none has, or a reason was told before."""
+        if self._in_turn:
+            return ""
+        self._in_turn = self._class.pack_in_turn()
+        return self._in_turn
+
+    def _timed(self, trainers: Sequence[Trainer], build: Built, lanes: int) -> list[PackSeconds]:
+        counts = self._measured or _WATCHED
+        left, built = list(trainers), len(trainers)
+        is_roomy = self._memory.is_plenty_for(sum(_WATCHED) + WARM_UP)
+        spare = WARM_UP if is_roomy and self._class not in _warm and lanes >= sum(counts) + WARM_UP else 0
+        found: dict[int, float] = {}
+
+        def has(count: int) -> bool:
+            nonlocal built
+            wanted = count - len(left)
+            if 0 < wanted <= self._fitting(lanes) - built:
+                new = build(wanted)
+                left.extend(new)
+                built += len(new)
+            return len(left) >= count
+
+        for count in counts:
+            # Later numbers were weighed by the driver, which knows how much is left to train.
+            if self._measured and self._measured[0] == 1 and not is_worth_timing(found, count):
+                break
+            warming = min(spare, 1 if count == 1 else 2)
+            if not has(warming + count):
+                break
+            taken = [self._seconds(left[:warming])] if warming else []
+            spare -= warming
+            group = left[warming : warming + count]
+            del left[: warming + count]
+            with self._memory.watched(count):
+                taken.append(self._seconds(group))
+            found[count] = min(taken) if warming == count else taken[-1]
+        self._together = fastest(found) if found and self._measured else None
+        self.fits = self._fits()
+        if self.fits is not None:
+            _known_fits[self._class] = self.fits
+        most = self._fitting(lanes)
+        if most < built:  # to measure took more than fit, which are to train in turns
+            self._together = min(most, self._together or most)
+        left.extend(build(max(0, most - built)))
+        self._in_groups(left)
+        return [PackSeconds(*one) for one in found.items()] if self._measured else []
+
+    def _fitting(self, lanes: int) -> int:
+        """Return how many of so many lanes fit, as far as that is known."""
+        fits = self._fits()
+        return lanes if fits is None else min(lanes, fits)
+
+    def _fits(self) -> int | None:
+        memory = self._memory.found()
+        return None if memory is None else most_that_fit(memory)
+
+    def _in_groups(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
+        """Train a unit of each, as many together as train fastest; nothing is timed."""
+        for group in _groups(trainers, self._together or max(1, len(trainers))):
+            self._train(group)
+        return []
+
+    def _seconds(self, group: Sequence[Trainer]) -> float:
+        """Train a unit of some lanes, and return the seconds that it took."""
+        began = time.perf_counter() - waited_s()
+        self._train(group)
+        return max(time.perf_counter() - waited_s() - began, 1e-9)
+
+    def _train(self, group: Sequence[Trainer]) -> None:
+        if len(group) == 1:
+            train_or_fail(group[0])
+        elif group:
+            self._class.train_pack(group)
+            _warm.add(self._class)
+            _trained[self._class] = max(len(group), _trained.get(self._class, 0))
+
+
+def _groups(trainers: Sequence[Trainer], count: int) -> Iterator[Sequence[Trainer]]:
+    for begin in range(0, len(trainers), count):
+        yield trainers[begin : begin + count]
+
+
+def waited_s() -> float:
+    """Return how long this thread has waited for a processor; 0 where the system does not tell.
+
+    On a machine with other work it is the larger part of the time, and varies more than packs of different size do.
+    """
+    try:
+        return int(_SCHEDSTAT.read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0

@@ -1,0 +1,1 @@
+"""How many trials train together, or workers for one trial: pure rules that engine, simulator and option checks ask."""

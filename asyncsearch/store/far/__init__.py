@@ -1,0 +1,1 @@
+"""Stores that copy files to and from this machine."""

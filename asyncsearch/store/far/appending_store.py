@@ -1,0 +1,163 @@
+"""A store whose journal and logs are files that grow by each append, or folders of numbered objects.
+
+* A journal segment is one file where appending is cheap (tried once), else a folder with one numbered object for each
+  append; a segment of the logs is one file, or one object. An append is as durable as the file system makes a closed
+  file.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Protocol
+
+from asyncsearch.errors import StoreError
+from asyncsearch.store import layout
+from asyncsearch.store.far.store import FarFiles, FarStore
+from asyncsearch.store.locks.lease_lock import LeaseLock
+from asyncsearch.store.split_lines import split_lines
+
+
+class AppendingFiles(FarFiles, Protocol):
+    """The files below a URL, some of which grow."""
+
+    @property
+    def can_append(self) -> bool: ...
+    def put(self, name: str, data: bytes) -> None: ...
+    def append(self, name: str, data: bytes) -> None: ...
+    def blocks(self, name: str) -> Iterator[bytes]: ...
+    def read_part(self, name: str, start: int, end: int | None) -> bytes | None: ...
+
+
+class AppendedSegment:
+    """A journal segment: one file that grows, or a folder of numbered objects."""
+
+    def __init__(self, remote: AppendingFiles, name: str, appends: bool, lock: LeaseLock | None) -> None:
+        self._remote = remote
+        self._name = name
+        self._appends = appends
+        self._lock = lock
+        self._chunk = 0
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def append(self, data: bytes) -> None:
+        assert data.endswith(b"\n"), "a segment takes whole lines"
+        if self._closed:
+            raise StoreError(
+                f"Journal segment {self._name} of the store {self._remote.shown!r} is closed. Go on in a new one:"
+                " open_segment()."
+            )
+        try:
+            if self._lock is not None:
+                self._lock.check()
+            if self._appends:
+                self._remote.append(f"journal/{self._name}", data)
+            else:
+                self._chunk += 1
+                self._remote.put(f"journal/{self._name}/{self._chunk:09d}", data)
+            if self._lock is not None:
+                self._lock.check()  # it may have been stopped in between for longer than its lease
+        except BaseException:
+            # It is unknown how much was written: the next line could be appended to half a line.
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class AppendedLog:
+    """A file that grows by each append; see ``LogFile``."""
+
+    def __init__(self, remote: AppendingFiles, name: str) -> None:
+        """Take over an empty file."""
+        self._remote, self._name = remote, name
+
+    def append(self, data: bytes) -> None:
+        self._remote.append(self._name, data)
+
+    def finish(self, data: bytes) -> None:
+        self._remote.append(self._name, data)
+
+    def give_up(self) -> None:
+        """Nothing is open between two appends."""
+
+
+class AppendingStore(FarStore):
+    """What such stores have in common."""
+
+    _remote: AppendingFiles
+
+    def __init__(self, lock_lease_s: float) -> None:
+        super().__init__(lock_lease_s)
+        self._appends: bool | None = None
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._appends = self._can_append()
+
+    # Journal
+
+    def _segment_lines(self, name: str) -> Iterator[bytes]:
+        return self._lines(f"journal/{name}")
+
+    def open_segment(self) -> AppendedSegment:
+        if self._lock is not None:
+            self._lock.check()
+        appends = self._can_append()
+        number = max(layout.segment_numbers(self._remote.list("journal")), default=0) + 1
+        while not self._remote.create(
+            f"journal/{layout.segment_name(number)}" + ("" if appends else "/000000000"), b""
+        ):
+            number += 1
+        return AppendedSegment(self._remote, layout.segment_name(number), appends, self._lock)
+
+    # Logs
+
+    @property
+    def log_interval_s(self) -> float:
+        return 5.0
+
+    @property
+    def log_open_s(self) -> float:
+        return 60.0  # it can be read meanwhile, but only block by block
+
+    @property
+    def log_appends(self) -> bool:
+        return self._can_append()
+
+    def begin_log(self, name: str) -> AppendedLog | None:
+        return AppendedLog(self._remote, name) if self._remote.create(layout.check_name(name), b"") else None
+
+    def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None:
+        return self._remote.read_part(layout.check_name(name), start, end)
+
+    def _old_log(self, name: str) -> Iterator[str]:
+        path = layout.log_file(name)
+        lines = self._lines(path) if path.removeprefix("logs/") in self._remote.list("logs") else iter(())
+        return (line.decode(errors="replace").removesuffix("\n") for line in lines)
+
+    def _can_append(self) -> bool:
+        if self._appends is None:
+            probe = f"tmp/append-{uuid.uuid4().hex}"
+            try:
+                self._appends = self._remote.can_append
+                if self._appends:
+                    self._remote.append(probe, b"1\n")
+                    self._remote.append(probe, b"2\n")
+                    self._appends = self._remote.read(probe) == b"1\n2\n"
+                    self._remote.remove(probe)
+            except StoreError:
+                self._appends = False  # HDFS can be set up without append
+        return self._appends
+
+    def _lines(self, name: str) -> Iterator[bytes]:
+        chunks = self._remote.list(name)
+        if not chunks:
+            yield from split_lines(self._remote.blocks(name))
+        for chunk in chunks:
+            yield from split_lines([self._remote.read(f"{name}/{chunk}") or b""])

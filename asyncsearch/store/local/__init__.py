@@ -1,0 +1,1 @@
+"""A store in a folder that all workers see."""

@@ -1,0 +1,1 @@
+"""What the store keeps of a study, and where."""

@@ -1,0 +1,1 @@
+"""The trainer for Keras; ``trainers.torch`` has the same names."""

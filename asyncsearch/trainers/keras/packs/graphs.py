@@ -1,0 +1,92 @@
+"""What a traced step may not do where several members share it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from asyncsearch.trainers.keras.model_state import drawn_state
+from asyncsearch.trainers.keras.packs.errors import NotTogetherError
+
+_DRAWING = ("Random", "Rng", "TruncatedNormal", "Multinomial", "StatefulUniform", "StatefulStandardNormal")
+"""How the names of operations begin that draw from a generator of TensorFlow."""
+
+
+def require_own_state(graph: Any, known: set[int]) -> None:
+    """Refuse a traced step that draws from a generator of the process, or has a variable of the process.
+
+    Args:
+        graph: of a concrete function.
+        known: the ids of the variables of one member.
+
+    Raises:
+        NotTogetherError: its members would change each other's results.
+    """
+    drawing = drawing_in(graph)
+    if drawing:
+        raise NotTogetherError(
+            f"the training draws by {drawing} from TensorFlow's own generator, which is one for all: draw with a "
+            "keras.random.SeedGenerator of the layer"
+        )
+    for variable in graph.variables:
+        if id(variable) not in known:
+            raise NotTogetherError(
+                f"the training changes or reads variable {variable.name!r}, which is in no model: keep a "
+                "keras.random.SeedGenerator in the layer that draws, and make other variables by add_weight()"
+            )
+
+
+def drawing_in(graph: Any) -> str:
+    """Return an operation of a graph that draws from a generator of the process; empty: none does."""
+    return next((operation for operation in _operations(graph) if operation.startswith(_DRAWING)), "")
+
+
+def _operations(graph: Any) -> Iterator[str]:
+    definition = graph.as_graph_def()
+    for body in (definition.node, *(function.node_def for function in definition.library.function)):
+        for node in body:
+            yield node.op
+
+
+@contextlib.contextmanager
+def quiet_vectorizing() -> Iterator[None]:
+    """Leave out TensorFlow's warnings of operations that are computed in a loop inside."""
+    logger = tf.get_logger()
+    before = logger.level
+    logger.setLevel("ERROR")
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def as_tensors(batch: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a batch as tensors, once for all members."""
+    return tuple(map(tf.convert_to_tensor, batch))
+
+
+def kind_of(batch: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return shapes and types of a batch of tensors: each has a traced function of its own.
+
+    A function for any size would add in another order, and which one was traced would depend on earlier batches.
+    """
+    return tuple((tuple(part.shape), part.dtype) for part in batch)
+
+
+@contextlib.contextmanager
+def drawing_nothing() -> Iterator[None]:
+    """Refuse what draws while it is traced: each member, and each unit, would have its own draws.
+
+    Raises:
+        NotTogetherError: something was drawn from Python's or numpy's generator.
+    """
+    before = drawn_state()
+    yield
+    if drawn_state() != before:
+        raise NotTogetherError(
+            "the model or the loss draws from the generator of Python or numpy, which a traced step holds for ever: "
+            "draw with a keras.random.SeedGenerator of the layer"
+        )

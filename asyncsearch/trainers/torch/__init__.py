@@ -1,0 +1,1 @@
+"""The trainer for PyTorch; ``trainers.keras`` has the same names."""

@@ -1,0 +1,1 @@
+"""Several workers that train one network of PyTorch: strategies, process groups and shards."""
