@@ -171,7 +171,7 @@ def test_a_study_whose_trials_all_failed_says_so_and_how_to_see_why() -> None:
         _ = made.best_trial
 
 
-def test_studies_that_run_together_may_each_have_a_number_of_trials_of_their_own() -> None:
+def test_studies_that_run_together_may_have_trial_numbers_of_their_own() -> None:
     several = [study(store="a"), study(store="b")]
     asyncsearch.run_together(several, num_trials=[1, 3], parallelism=2, display="none")
     assert [len(one.trials) for one in several] == [1, 3]
@@ -218,7 +218,7 @@ def test_running_again_what_failed_altogether_raises_again(folder: Path) -> None
             made.run(1, display="none")
 
 
-def test_a_script_whose_trials_all_raise_the_same_fails_and_shows_the_traceback_once(folder: Path) -> None:
+def test_a_script_whose_trials_all_raise_alike_shows_one_traceback(folder: Path) -> None:
     (folder / "tune.py").write_text(HOPELESS, encoding="utf-8")
     done = subprocess.run([sys.executable, "tune.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 1

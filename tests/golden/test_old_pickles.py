@@ -72,7 +72,7 @@ class Mention:
     ("old", "new"),
     [("asyncsearch.sequences.own", "asyncsearch.sequences.custom_sequences"), ("json.decoder", "json.decoder")],
 )
-def test_a_module_that_a_trainable_mentions_is_imported_by_its_present_name(old: str, new: str) -> None:
+def test_a_module_that_a_trainable_mentions_is_imported_by_its_new_name(old: str, new: str) -> None:
     assert old_pickles.loads(pickle.dumps(Mention(old))).__name__ == new
 
 
