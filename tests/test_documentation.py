@@ -48,7 +48,7 @@ def test_code_whose_heading_gives_its_length_is_no_longer_than_that() -> None:
     assert [title for title, length, most in lengths if length > most] == []
 
 
-def test_the_readme_goes_from_installing_to_a_search_to_what_others_lack_to_pictures_to_its_own_commands() -> None:
+def test_the_readme_goes_from_installing_to_a_search_to_its_own_commands() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     order = ["pip install .", "```python\n", "| | asyncsearch |", "![", "bash scripts/demo.sh", "bash scripts/test.sh"]
     places = [text.find(part) for part in order]

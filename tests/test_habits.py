@@ -26,7 +26,7 @@ def test_import_pulls_in_no_framework() -> None:
     assert done.stdout.split() == []
 
 
-def test_everything_can_be_imported_at_once_where_no_framework_is_installed() -> None:
+def test_everything_imports_at_once_where_no_framework_is_installed() -> None:
     code = f"""
 import sys
 sys.modules |= dict.fromkeys({FRAMEWORKS!r})  # None: an import of it fails as if it was not installed
@@ -166,7 +166,7 @@ def is_for_reading(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Name) and not any(set(mode) & set("wax") for mode in modes[-1:])
 
 
-def test_folders_are_walked_removed_and_copied_in_one_place_and_without_recursion() -> None:
+def test_folders_are_walked_in_one_place_and_without_recursion() -> None:
     found = []
     for name, text in sources("asyncsearch").items():
         if name.startswith(("asyncsearch/testing/", "asyncsearch/packing/compile_")):

@@ -114,7 +114,7 @@ def asked_classes(tree: ast.Module) -> set[str]:
 
 
 @pytest.mark.parametrize(("root", "place"), [("Store", "store"), ("BasePlan", "plan"), ("Launcher", "launch")])
-def test_only_the_place_that_makes_a_store_a_plan_or_a_launcher_asks_for_its_class(root: str, place: str) -> None:
+def test_only_makers_of_stores_plans_and_launchers_ask_for_their_class(root: str, place: str) -> None:
     classes = {name for name in BASES if inherits(name, root)}
     outside = {path: tree for path, tree in SOURCES.items() if path.parts[0] != place}
     askers = [f"{path}: {name}" for path, tree in outside.items() for name in sorted(asked_classes(tree) & classes)]
