@@ -17,6 +17,7 @@ from asyncsearch.arguments import metric_in_call
 from asyncsearch.errors import UsageError
 from asyncsearch.old_pickles import loads
 from asyncsearch.trial import Params
+from asyncsearch.trial_gang import TrialGang
 
 T = TypeVar("T")
 
@@ -184,6 +185,11 @@ class TrialContext(abc.ABC):
     def world_size(self) -> int:
         """Number of workers that train the trial together."""
         return 1
+
+    @property
+    def gang(self) -> TrialGang | None:
+        """The ranks that train the trial together, for the trainer of a framework; None if this worker trains alone."""
+        return None
 
     @abc.abstractmethod
     def process_group(self, backend: str | None = None) -> Any:

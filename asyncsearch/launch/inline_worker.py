@@ -32,6 +32,7 @@ from asyncsearch.launch.inline_link import DirectLink
 from asyncsearch.launch.shown_failures import ShownFailures
 from asyncsearch.old_pickles import loads
 from asyncsearch.rpc.messages import DriverMessage, GangNote, Heartbeat, Hello, Refused, StoreTokens, WorkerMessage
+from asyncsearch.runner.connections import close_connections
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.failures import exception_text, kind_of
@@ -254,7 +255,7 @@ class InlineWorker:
         try:
             return run_training(function, train, link, NoInterrupts(), self._config.metric, self._config.untrusted)
         finally:
-            _close_lone_group()
+            close_connections()  # torch allows no second default group, and this process is the user's
 
     def _fetched(self, run: LaneRun) -> Ended | None:
         """Fetch the checkpoint of a lane; return its end if it cannot begin."""
@@ -377,12 +378,6 @@ def _train(run: LaneRun) -> Train:
     # Its own, as what a message brings: the function may change its parameters, and the engine has recorded them.
     stages = tuple([msgspec.structs.replace(stage, params=copy.deepcopy(stage.params)) for stage in run.lane.stages])
     return Train(stages, None if run.load is None else str(run.load), place=run.place)
-
-
-def _close_lone_group() -> None:
-    """Leave the user's process as it was: torch allows no second default group."""
-    if (module := sys.modules.get("asyncsearch.trainers.torch.gangs.process_groups")) is not None:
-        module.close_lone_group()
 
 
 def _load(bundle: bytes) -> TrainFunction | Ended:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.ids import trial_name
-from asyncsearch.runner import misfits
+from asyncsearch.runner import connections, misfits
 from asyncsearch.runner.current_values import CurrentValues, changed
 from asyncsearch.runner.hooks import HOW_TO_PAUSE, check_hooks
 from asyncsearch.runner.link import Link
@@ -172,9 +172,9 @@ class SearchContext(TrialContext):
     def process_group(self, backend: str | None = None) -> Any:
         self._require_training("process_group()")
         # Imported here: a runner whose trials train without torch needs none of it.
-        from asyncsearch.trainers.torch.gangs.process_groups import open_lone_group
+        from asyncsearch.trainers.torch.gangs.connection import open_lone_group
 
-        return open_lone_group(backend)
+        return open_lone_group(backend, connections.keep)
 
     def once(self, function: Callable[..., T], *args: Any) -> T:
         return once(function, *args)

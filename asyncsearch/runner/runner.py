@@ -18,6 +18,7 @@ import msgspec
 
 from asyncsearch.events import Outcome
 from asyncsearch.old_pickles import loads
+from asyncsearch.runner.connections import close_connections
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.link import AgentLink, PackLinks
@@ -116,7 +117,7 @@ class Runner:
         began = time.monotonic()
         self._stdio.restore()
         self._return_home()
-        _close_groups()
+        close_connections()
         self._left, self._links = len(lanes), PackLinks()
         for lane in lanes:
             AgentLink(self._channel, self._interrupts, lane.amendments, lane.lane, self._links)
@@ -183,13 +184,6 @@ class Runner:
             began = time.monotonic()
             gc.collect()
             self._collect_s = time.monotonic() - began
-
-
-def _close_groups() -> None:
-    """Close what connects this process with the ranks of its last training."""
-    for name, close in (("process_groups", "close_group"), ("rings", "close_ring")):
-        if (module := sys.modules.get(f"asyncsearch.trainers.{name}")) is not None:
-            getattr(module, close)()
 
 
 def _take_over(environment: Mapping[str, str]) -> None:

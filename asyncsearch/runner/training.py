@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from asyncsearch.arguments import metric_in_call
-from asyncsearch.errors import RankLostError, UsageError
+from asyncsearch.errors import UsageError
 from asyncsearch.events import KILLED, Outcome
+from asyncsearch.runner.connections import is_lost_rank
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
 from asyncsearch.runner.link import AgentLink, Link
@@ -44,8 +45,8 @@ def context_of(train: Train, link: Link, metric: str, untrusted: str = "") -> Se
 def _of_gang(
     train: Train, link: AgentLink, seat: GangSeat, load: Path | None, metric: str, untrusted: str
 ) -> SearchContext:
+    from asyncsearch.runner.gangs.agreement import GangLink
     from asyncsearch.runner.gangs.gang_context import GangContext
-    from asyncsearch.runner.gangs.gang_link import GangLink
 
     link.notes.update({(note.rank, note.key): note.value for note in train.notes})
     ranks = GangLink(link, seat)
@@ -77,19 +78,11 @@ def ended_by(error: BaseException | None, context: SearchContext, interrupts: Si
     if context.should_stop:
         return Ended(Outcome.STOPPED, context.resource)
     assert error is not None
-    if context.world_size > 1 and _is_lost_rank(error):
+    if context.world_size > 1 and is_lost_rank(error):
         return Ended(Outcome.FAILED, context.resource, f"{_text_of(error, context)}\nanother rank was lost", KILLED)
     if interrupts.is_received and isinstance(error, TrialStopped):
         return Ended(Outcome.FAILED, context.resource, "its process got SIGTERM from outside", KILLED)
     return Ended(Outcome.FAILED, context.resource, _text_of(error, context), kind_of(error))
-
-
-def _is_lost_rank(error: BaseException) -> bool:
-    """Return whether an error says that another rank of the gang is gone, which is not this trial's doing."""
-    if isinstance(error, RankLostError):
-        return True
-    module = sys.modules.get("asyncsearch.trainers.torch.gangs.process_groups")
-    return module is not None and module.is_lost_rank(error)
 
 
 def _note_large_folder(context: SearchContext) -> None:

@@ -1,34 +1,34 @@
-"""The ranks of a gang, as what connects them sees them. Pure."""
+"""The parts of a gang that are the same for every framework: shares of samples, and proofs of who belongs to it."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import hmac
+import secrets
 
+from asyncsearch.trial_gang import Ranks
 
-class Seat(Protocol):
-    """The place of this process among the ranks of a gang."""
-
-    @property
-    def rank(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def host(self) -> str: ...
-
-
-class Ranks(Protocol):
-    """The ranks of a gang, and the way in which they tell each other where they are."""
-
-    @property
-    def seat(self) -> Seat: ...
-
-    def tell(self, key: str, value: str) -> None: ...
-
-    def await_value(self, rank: int, key: str) -> str: ...
+PROOF_BYTES = 32
+PATIENCE_S = 60.0
+"""How long a rank that has said where it is may take to connect or to prove itself: it does nothing else meanwhile."""
 
 
 def share_of(rank: int, size: int, count: int) -> tuple[int, int]:
     """Return the first of a rank's samples, of so many that ranks share evenly in order, and the one after its last."""
     return rank * count // size, (rank + 1) * count // size
+
+
+def secret_of(ranks: Ranks) -> bytes:
+    """Return the secret of a gang, which rank 0 draws for each training and sends through the driver, over TLS."""
+    if ranks.seat.rank:
+        return bytes.fromhex(ranks.await_value(0, _SECRET))
+    secret = secrets.token_hex(PROOF_BYTES)
+    ranks.tell(_SECRET, secret)
+    return bytes.fromhex(secret)
+
+
+def proof_of(secret: bytes, statement: str) -> bytes:
+    """Return the proof that the author of a statement knows the secret."""
+    return hmac.digest(secret, statement.encode(), "sha256")
+
+
+_SECRET = "gang secret"

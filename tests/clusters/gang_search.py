@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from asyncsearch import FIFO, GridSearch, Study, choice
+from asyncsearch.trainers.keras.gangs.connection import open_ring
 
 UNITS = 4
 KILLED = {1: 1, 2: 0}
@@ -49,7 +50,7 @@ class Train:
         self.folder = folder
 
     def __call__(self, trial: Any) -> None:
-        line, ring = Line(), trial.ring() if trial.world_size > 1 else None
+        line, ring = Line(), open_ring(trial.gang) if trial.gang is not None else None
         x = np.random.default_rng(1).normal(size=(72, 4))
         for unit in trial.epochs(save=line.save, load=line.load):
             for batch in np.split(x, 3):

@@ -152,9 +152,9 @@ def test_a_function_that_passes_its_trial_on_is_taken_at_its_word(tmp_path: Path
 
 
 def of_many_kinds(trial: Any) -> None:
-    from asyncsearch.trainers.torch.gangs import process_groups
+    from asyncsearch.trainers.torch.gangs import connection
 
-    process_groups._device = lambda: f"GPU of kind {trial.rank}"
+    connection._device = lambda: f"GPU of kind {trial.rank}"
     trial.process_group()
     trial.report(loss=1.0)
 

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ from asyncsearch import ASHA, Gang, Study, TrialContext, TrialState
 from asyncsearch.actions import Assign
 from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import read_records
-from asyncsearch.trainers.keras.gangs.rings import Ring
+from asyncsearch.trainers.keras.gangs.connection import Ring
 from tests.faults.shares import IS_ALL, in_the_fault_command
 from tests.gangs.keras_searches import (
     UNITS,
@@ -87,9 +88,8 @@ class InTwo(Trial):
         super().__init__([{"lr": 0.01}])
         self.world_size = 2
         self.sockets = socket.socketpair()
-
-    def ring(self) -> Ring:
-        return Ring(0, 2, *self.sockets)
+        ring = Ring(0, 2, *self.sockets)
+        self.gang = SimpleNamespace(connected=lambda *_: ring, agree_by=lambda _: None)
 
 
 class Compiled(KerasDigits):

@@ -20,9 +20,9 @@ pytest.importorskip("keras")
 
 import keras
 
+from asyncsearch.trainers.keras.gangs.connection import Ring
 from asyncsearch.trainers.keras.gangs.gang_model import KerasGang
-from asyncsearch.trainers.keras.gangs.rings import Ring
-from tests.gangs.test_rings import in_threads
+from tests.gangs.ranks import in_threads
 
 layers: Any = keras.layers
 

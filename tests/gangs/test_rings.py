@@ -7,54 +7,18 @@ import functools
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from asyncsearch.errors import RankLostError, UsageError
-from asyncsearch.trainers.keras.gangs import ring_meeting, strangers
-from asyncsearch.trainers.keras.gangs.ring_meeting import meet
-from asyncsearch.trainers.keras.gangs.rings import Ring
-
-
-class Seat(NamedTuple):
-    rank: int
-    size: int
-    host: str = "127.0.0.1"
-
-
-class Board:
-    """What ranks in threads have told each other."""
-
-    def __init__(self) -> None:
-        self.told: dict[tuple[int, str], str] = {}
-        self.news = threading.Condition()
-
-
-class Rank:
-    """A rank that tells and hears in one process, as through the driver."""
-
-    def __init__(self, board: Board, seat: Seat) -> None:
-        self.seat = seat
-        self._board = board
-
-    def tell(self, key: str, value: str) -> None:
-        with self._board.news:
-            self._board.told[self.seat.rank, key] = value
-            self._board.news.notify_all()
-
-    def await_value(self, rank: int, key: str) -> str:
-        with self._board.news:
-            self._board.news.wait_for(lambda: (rank, key) in self._board.told)
-            return self._board.told[rank, key]
-
-
-def in_threads(calls: Sequence[Callable[[], Any]]) -> list[Future[Any]]:
-    with ThreadPoolExecutor(len(calls)) as threads:
-        return [threads.submit(call) for call in calls]
+from asyncsearch.trainers.keras.gangs import meeting
+from asyncsearch.trainers.keras.gangs.connection import Ring
+from asyncsearch.trainers.keras.gangs.meeting import meet
+from asyncsearch.trainers.ranks import PROOF_BYTES
+from tests.gangs.ranks import Board, Rank, Seat, in_threads, ranks_of
 
 
 def joined(rank: Rank) -> Ring:
@@ -67,11 +31,6 @@ def ring_of(*ranks: Rank) -> Iterator[list[Ring]]:
     yield rings
     for ring in rings:
         ring.close()
-
-
-def ranks_of(size: int, host: str = "127.0.0.1") -> list[Rank]:
-    board = Board()
-    return [Rank(board, Seat(rank, size, host)) for rank in range(size)]
 
 
 def numbers(rank: int, length: int) -> Any:
@@ -87,6 +46,13 @@ def test_all_ranks_have_the_same_bits_of_the_sums(size: int, length: int) -> Non
             sums = [one.result() for one in in_threads(calls)]
             np.testing.assert_allclose(sums[0], sum(numbers(rank, length) for rank in range(size)), atol=1e-12)
             assert {one.tobytes() for one in sums} == {sums[0].tobytes()}
+
+
+@pytest.mark.parametrize("data", [b"", b"stop", bytes(range(256)) * 1000], ids=len)
+def test_all_ranks_get_the_bytes_of_rank_0(data: bytes) -> None:
+    with ring_of(*ranks_of(3)) as rings:
+        calls = [functools.partial(ring.pass_on, b"" if ring.rank else data) for ring in rings]
+        assert [one.result() for one in in_threads(calls)] == [data] * 3
 
 
 def test_ranks_meet_where_there_is_ipv6_alone() -> None:
@@ -116,7 +82,7 @@ def test_ranks_that_sum_different_things_are_told() -> None:
 
 
 def test_a_stranger_that_connects_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strangers, "STRANGER_S", 0.2)
+    monkeypatch.setattr(meeting, "STRANGER_S", 0.2)
     board, answers = Board(), list[bytes]()
 
     class WithStrangers(Rank):
@@ -138,7 +104,7 @@ def test_a_stranger_that_connects_is_sent_away(monkeypatch: pytest.MonkeyPatch) 
 def test_strangers_are_answered_in_parallel_so_silent_ones_delay_no_rank(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(strangers, "STRANGER_S", 600.0)  # longer than any rank waits: in turn, none would be heard
+    monkeypatch.setattr(meeting, "STRANGER_S", 600.0)  # longer than any rank waits: in turn, none would be heard
     with contextlib.ExitStack() as opened:
         board, silent = Board(), list[socket.socket]()
 
@@ -158,12 +124,12 @@ def test_strangers_are_answered_in_parallel_so_silent_ones_delay_no_rank(
     assert [one.tolist() for one in sums] == [[2.0, 2.0], [2.0, 2.0]]
 
 
-@pytest.mark.parametrize("crowd", [1, strangers.MOST_AT_ONCE + 3])
+@pytest.mark.parametrize("crowd", [1, meeting.MOST_AT_ONCE + 3])
 def test_who_sends_a_proof_byte_by_byte_is_sent_away_and_a_member_is_heard(
     monkeypatch: pytest.MonkeyPatch, crowd: int
 ) -> None:
-    monkeypatch.setattr(strangers, "STRANGER_S", 0.2)
-    proof, sent_away = b"p" * strangers.PROOF_BYTES, threading.Event()
+    monkeypatch.setattr(meeting, "STRANGER_S", 0.2)
+    proof, sent_away = b"p" * PROOF_BYTES, threading.Event()
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener, contextlib.ExitStack() as opened:
         ones = [opened.enter_context(socket.create_connection(listener.getsockname())) for _ in range(crowd)]
         member = opened.enter_context(socket.socket())
@@ -180,7 +146,7 @@ def test_who_sends_a_proof_byte_by_byte_is_sent_away_and_a_member_is_heard(
 
         thread = threading.Thread(target=drip)
         thread.start()
-        found = strangers.await_member(listener, proof, time.monotonic() + 60.0)
+        found = meeting.await_member(listener, proof, time.monotonic() + 60.0)
         thread.join()
         assert found is not None
         with found:
@@ -188,7 +154,7 @@ def test_who_sends_a_proof_byte_by_byte_is_sent_away_and_a_member_is_heard(
 
 
 def test_something_else_at_the_address_of_a_rank_gets_no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ring_meeting, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(meeting, "PATIENCE_S", 1.0)
     ranks = ranks_of(3)
     with socket.create_server(("127.0.0.1", 0)) as other:
 

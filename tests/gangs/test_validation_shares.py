@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from asyncsearch.trainers.torch import trainer as trainers
+from asyncsearch.trainers.torch.gangs import connection
 from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
 from tests.gangs.searches import Digits
 from tests.trainers.tools import Trial
@@ -24,6 +23,7 @@ class Seeing(Digits):
         self.seen: list[int] = []
         self.trial: Any = Trial([{"lr": 0.01}])
         self.trial.rank, self.trial.world_size = rank, size
+        self.trial.process_group = lambda: None
         self._device, self._strategy = torch.device("cpu"), TorchStrategy()
         self._strategy.is_in_step = is_in_step
 
@@ -52,7 +52,7 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
         told.append(values)
         return [0.0, 0.0, 1.0]
 
-    monkeypatch.setattr(trainers, "torch_gangs", lambda: SimpleNamespace(summed=summed))
+    monkeypatch.setattr(connection, "summed", summed)
     return told
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.events import Outcome
 from asyncsearch.runner import protocol
+from asyncsearch.runner.connections import close_connections, is_lost_rank
+from asyncsearch.runner.gangs.agreement import GangLink
 from asyncsearch.runner.gangs.gang_context import GangContext
-from asyncsearch.runner.gangs.gang_link import GangLink
 from asyncsearch.runner.link import AgentLink
 from asyncsearch.runner.process.sigterm import SigtermGuard
 from asyncsearch.runner.protocol import Channel, Ended, FromRunner, GangSeat, LaneReported, Note, ToRunner, Train
@@ -74,6 +76,52 @@ def test_what_rank_0_learns_holds_in_all_ranks_from_the_units_end_on(make: Calla
     assert [list(rank.gang.amendments()) for rank in ranks] == [[], []], "each once"
 
 
+def test_ranks_that_are_connected_agree_without_the_driver(make: Callable[[int], Rank]) -> None:
+    first, second = make(0), make(1)
+    passed: list[bytes] = []
+    first.gang.agree_by(lambda data: passed.append(data) or data)
+    second.gang.agree_by(lambda _: passed[-1])
+    for message in (None, SAVE, STOP, None):
+        if message is not None:
+            first.agent.send(message)
+        for rank in (first, second):
+            rank.gang.agree()
+        assert first.gang.stop_reason() == second.gang.stop_reason()
+        assert list(first.gang.amendments()) == list(second.gang.amendments())
+    assert passed[0] == b"", "the shortest message: most units change nothing"
+    assert second.gang.stop_reason() == STOP.reason
+    assert first.notes() == []
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_rank_above_0_that_waits_heeds_the_end_of_its_gang(make: Callable[[int], Rank], number: int) -> None:
+    rank = make(number)
+    rank.gang.require_open()
+    rank.agent.send(STOP)
+    with pytest.raises(TrialStopped) if number else contextlib.nullcontext():
+        rank.gang.require_open()
+
+
+def test_a_connection_is_made_once_and_closed_when_the_process_trains_again(make: Callable[[int], Rank]) -> None:
+    class Connection:
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+        def is_lost_rank(self, error: BaseException) -> bool:
+            return str(error) == "lost"
+
+    gang = make(0).gang
+    found = gang.connected(Connection, Connection)
+    assert gang.connected(Connection, Connection) is found
+    assert [is_lost_rank(ValueError(words)) for words in ("lost", "other")] == [True, False]
+    close_connections()
+    close_connections()
+    assert found.closed == 1
+    assert not is_lost_rank(ValueError("lost"))
+
+
 def test_a_rank_that_waits_for_another_heeds_the_end_of_its_gang(make: Callable[[int], Rank]) -> None:
     rank = make(1)
     rank.agent.send(STOP)
@@ -86,6 +134,8 @@ def test_a_value_is_that_of_the_rank_and_the_key_that_were_asked_for(make: Calla
     for note in (Note(1, "address", "b"), Note(0, "secret", "c"), Note(0, "address", "a")):
         rank.agent.send(note)
     assert (rank.gang.await_value(0, "address"), rank.gang.await_value(1, "address")) == ("a", "b")
+    rank.agent.send(Note(3, "place", "d"))
+    assert rank.gang.await_value(None, "place") == "d", "of any rank"
 
 
 @pytest.mark.parametrize(("number", "reports"), [(0, 1), (1, 0)])

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -17,6 +17,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.files.plain import read_file
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.keras.clipping import clip
+from asyncsearch.trainers.keras.gangs.connection import open_ring
 from asyncsearch.trainers.keras.gangs.gang_model import KerasGang, jit_words, require_averageable
 from asyncsearch.trainers.keras.left_generators import OwnGenerators, captured, restore, seed_keras
 from asyncsearch.trainers.keras.model_state import assign, bytes_of, drawn_state, give_state, inner, kind, restored
@@ -25,6 +26,7 @@ from asyncsearch.trainers.keras.packs.late_seeds import may_draw
 from asyncsearch.trainers.keras.traced_values import HeldValues, forget_traces
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
+from asyncsearch.trial_gang import TrialGang
 
 
 class KerasTrainer(FrameworkTrainer):
@@ -159,13 +161,19 @@ class KerasTrainer(FrameworkTrainer):
                 f"Keras runs on {keras.backend.backend()} here, and a KerasTrainer needs TensorFlow: set "
                 "KERAS_BACKEND=tensorflow before Keras is imported."
             )
-        self._gang = KerasGang(self, cast(Any, self.trial).ring()) if self.trial.world_size > 1 else None
+        self._gang = self._joined(self.trial.gang) if self.trial.world_size > 1 else None
         self.net = self._ablated(self.model(hp))
         self._limit = checked_norm(hp.get("clip_grad_norm", self.clip_grad_norm))
         self._held, self._draws_in_traces = None, False
         if type(self).evaluate is not KerasTrainer.evaluate:
             self.evaluate = self._evaluate_by_override  # type: ignore[method-assign]
         self._compile(self.optimizer(hp))
+
+    def _joined(self, gang: TrialGang | None) -> KerasGang:
+        assert gang is not None, "a trial of several workers has a gang"
+        ring = open_ring(gang)
+        gang.agree_by(ring.pass_on)
+        return KerasGang(self, ring)
 
     def _gradient_bytes(self) -> int:
         return sum(math.prod(one.shape) * tf.as_dtype(one.dtype).size for one in self.net.trainable_variables)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -19,10 +19,10 @@ from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
 from asyncsearch.trainers.ranks import share_of
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trainers.torch.batches import length_of
-from asyncsearch.trainers.torch.gangs.shards import read_checkpoint
 from asyncsearch.trainers.torch.gangs.strategies import strategy_for, strategy_refusal
 from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
 from asyncsearch.trial import Params
+from asyncsearch.trial_gang import TrialGang
 
 
 class TorchTrainer(FrameworkTrainer):
@@ -119,7 +119,10 @@ class TorchTrainer(FrameworkTrainer):
             if counts:
                 loss, right, count = loss + batch_loss * size, right + batch_right, count + size
         if self.trial.world_size > 1:
-            loss, right, count = torch_gangs().summed([loss, right, count], self.trial, self._device)
+            from asyncsearch.trainers.torch.gangs.connection import summed
+
+            sums = summed([loss, right, count], self.trial.process_group(), self._device)
+            loss, right, count = sums[0], int(sums[1]), int(sums[2])
         return {"loss": loss / count, "accuracy": right / count} if has_accuracy else {"loss": loss / count}
 
     def batches(self, data: Any, size: int = EVALUATION_BATCH) -> Iterator[Any]:
@@ -222,7 +225,7 @@ class TorchTrainer(FrameworkTrainer):
         self._strategy.write(state, path)
 
     def load(self, path: Path) -> None:
-        state = read_checkpoint(path, self._device, in_parts=self._strategy.takes_parts)
+        state = self._strategy.read(path, self._device)
         self._restore_counters(json.loads(state["counters"]))
         self._strategy.load_model(self.net, state["model"])
         buffers = dict(self.net.named_buffers())
@@ -238,29 +241,30 @@ class TorchTrainer(FrameworkTrainer):
         self._prepare()
         net = self._ablated(self.model(hp)).to(self._device)
         if self.trial.world_size > 1:
-            net = self._join_ranks(net)
+            net = self._join_ranks(net, self.trial.gang)
         self.net = self._strategy.divide(net)
         self.opt = self._strategy.attach(self.optimizer(hp, self.net))
         self.scaler = torch.amp.GradScaler(self._device.type, enabled=self.precision == "float16")
         self.parallel = self._strategy.parallel(self.net)
 
-    def _join_ranks(self, net: Any) -> Any:
+    def _join_ranks(self, net: Any, gang: TrialGang | None) -> Any:
         """Meet the other ranks, and return the model as it is trained with them."""
+        assert gang is not None, "a trial of several workers has a gang"
         if refusal := strategy_refusal(type(self).__name__, self.strategy, self.precision):
             raise UsageError(refusal)
+        from asyncsearch.trainers.torch.gangs.connection import connected
+
+        connection = connected(gang)
+        gang.agree_by(lambda data: connection.pass_on(data, gang))
         self._strategy = strategy_for(self)
-        if self._strategy.shard_file:
-            cast(Any, self.trial).save_in_shards(self.strategy, self._strategy.shard_file)
-        else:
-            cast(Any, self.trial).before_saving(lambda: self._strategy.gather(self.net, self.opt))
-        return self._norms().synchronized(net, self.trial.process_group(), self._device) if self._syncs else net
+        return self._norms().synchronized(net, connection.group, self._device) if self._syncs else net
 
     @property
     def _syncs(self) -> bool:
         return self.sync_batch_norm and self.trial.world_size > 1
 
     def _norms(self) -> Any:
-        from asyncsearch.trainers.torch import batch_norms
+        from asyncsearch.trainers.torch.gangs import batch_norms
 
         return batch_norms
 
@@ -375,10 +379,3 @@ def _kind(optimizer: Any) -> str:
 def _part(part: Any, indices: Indices) -> Any:
     chosen = torch.from_numpy(indices)
     return part[chosen] if isinstance(part, torch.Tensor) else torch.as_tensor(part[indices])
-
-
-def torch_gangs() -> Any:
-    """Return the module for trials on several workers, which is imported where there are such."""
-    from asyncsearch.trainers.torch.gangs import gang_model
-
-    return gang_model

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.keras.gangs.rings import Ring
+from asyncsearch.trainers.keras.gangs.connection import Ring
 
 _RIGHT_REDUCTIONS = (None, "sum_over_batch_size", "mean")
 _TESTING = ("test_step", "compute_metrics", "get_metrics_result", "reset_metrics")

@@ -17,7 +17,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.torch.gangs.shards import SavedTensor, shard_file, write_shard
+from asyncsearch.trainers.torch.gangs.shards import SavedTensor, read_checkpoint, shard_file, write_shard
 from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
 
 _LISTS = (torch.nn.ModuleList, torch.nn.Sequential)
@@ -26,12 +26,13 @@ _LISTS = (torch.nn.ModuleList, torch.nn.Sequential)
 class Fsdp2(TorchStrategy):
     """Every rank has a part of each tensor of weights."""
 
-    is_in_step = takes_parts = True
+    is_in_step = True
 
     def __init__(self, trainer: Any) -> None:
         self._group = trainer.trial.process_group()
         self._is_first = trainer.trial.rank == 0
-        self.shard_file = shard_file(trainer.trial.rank, trainer.trial.world_size)
+        self._shard_file = shard_file(trainer.trial.rank, trainer.trial.world_size)
+        trainer.trial.gang.save_in_shards(trainer.strategy, self._shard_file)
         self._device, self._options = trainer._device, dict(trainer.fsdp_options)
         self._units: Callable[[Any], Iterable[Any]] = trainer.sharded_layers
 
@@ -51,7 +52,10 @@ class Fsdp2(TorchStrategy):
 
     def write(self, state: Mapping[str, Any], path: Path) -> None:
         path.mkdir(exist_ok=True)
-        write_shard(state, path / self.shard_file, with_rest=self._is_first)
+        write_shard(state, path / self._shard_file, with_rest=self._is_first)
+
+    def read(self, path: Path, device: Any) -> dict[str, Any]:
+        return read_checkpoint(path, device, in_parts=True)
 
     def load_model(self, net: Any, state: Any) -> None:
         now = net.state_dict()
@@ -104,8 +108,3 @@ def _part_of_state(parameter: Any, name: str, value: Any) -> Any:
             f"{tuple(parameter.shape)}, which strategy='fsdp2' cannot divide: go on with strategy='ddp'."
         )
     return _part(parameter, value)
-
-
-def strategy_for(trainer: Any) -> TorchStrategy:
-    """Return the strategy of a trainer."""
-    return Fsdp2(trainer)

@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainable import TrialContext
 from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
 
 _NUMBERS = re.compile(r"did not receive grad for rank \d+: ((?:\d+ ?)+)")
@@ -54,17 +52,3 @@ def _without_gradient(parallel: Any, text: str) -> list[str]:
     names = [name for name, one in parallel.module.named_parameters() if one.requires_grad]
     numbers = map(int, found[1].split()) if found is not None else ()
     return [names[number] for number in numbers if number < len(names)]
-
-
-def strategy_for(trainer: Any) -> TorchStrategy:
-    """Return the strategy of a trainer."""
-    return Ddp(trainer)
-
-
-def summed(values: list[float], trial: TrialContext, device: torch.device) -> list[float]:
-    """Return sums over the ranks, in double precision."""
-    group = trial.process_group()
-    total = torch.tensor(values, dtype=torch.float64, device=device)
-    dist.all_reduce(total, group=group)
-    sums: list[float] = total.tolist()
-    return sums

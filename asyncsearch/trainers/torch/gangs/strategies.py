@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
@@ -26,15 +27,11 @@ def strategy_refusal(name: str, strategy: str, precision: str | None) -> str:
 
 
 def strategy_for(trainer: Any) -> TorchStrategy:
-    """Return the strategy of a trainer, on as many workers as its trial has."""
-    if trainer.trial.world_size == 1:
-        return TorchStrategy()
+    """Return the strategy of a trainer whose trial has several workers."""
     # Imported where several workers train a trial: torch.distributed takes time.
-    if trainer.strategy == "zero1":
-        from asyncsearch.trainers.torch.gangs import zero1 as chosen
-    elif trainer.strategy == "fsdp2":
-        from asyncsearch.trainers.torch.gangs import fsdp2 as chosen  # type: ignore[no-redef]
-    else:
-        from asyncsearch.trainers.torch.gangs import gang_model as chosen  # type: ignore[no-redef]
-    made: TorchStrategy = chosen.strategy_for(trainer)
-    return made
+    from asyncsearch.trainers.torch.gangs.fsdp2 import Fsdp2
+    from asyncsearch.trainers.torch.gangs.gang_model import Ddp
+    from asyncsearch.trainers.torch.gangs.zero1 import Zero1
+
+    makers: dict[str, Callable[[Any], TorchStrategy]] = {"ddp": Ddp, "fsdp2": Fsdp2, "zero1": Zero1}
+    return makers[trainer.strategy](trainer)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from asyncsearch.errors import UsageError
+from asyncsearch.trainers.torch.gangs.shards import read_checkpoint
 
 
 class TorchStrategy:
@@ -21,18 +21,12 @@ class TorchStrategy:
     is_in_step = False
     """Whether every rank must call the model as often as the others, also without gradients."""
 
-    takes_parts = False
-    """Whether a rank needs only parts of what a checkpoint holds."""
-
-    shard_file = ""
-    """Name of the file in which this rank saves its shard; empty: rank 0 saves all."""
-
     def divide(self, net: Any) -> Any:
         """Return the model with this rank's part of the weights, of which the optimizer is then made."""
         return net
 
     def parallel(self, net: Any) -> Any:
-        """Return what a step calls in place of the model."""
+        """Return the model as a step calls it."""
         return net
 
     def require_gradients(self, parallel: Any) -> None:
@@ -47,13 +41,10 @@ class TorchStrategy:
         return opt
 
     def equalize(self, net: Any) -> None:
-        """Make equal, at the end of a unit, what is not a weight and differs between the ranks."""
-
-    def gather(self, net: Any, opt: Any) -> None:
-        """Gather the parts of all ranks in rank 0, which saves next; every rank calls it."""
+        """Make equal, at the end of a unit, the buffers that differ between the ranks."""
 
     def forget(self) -> None:
-        """Forget what was gathered: training goes on."""
+        """Forget the parts that rank 0 has gathered to save them: training goes on."""
 
     def model_state(self, net: Any) -> Any:
         """Return the state of the model to save."""
@@ -64,9 +55,13 @@ class TorchStrategy:
         return opt.state_dict()
 
     def write(self, state: Mapping[str, Any], path: Path) -> None:
-        """Write what is to be saved to a path."""
+        """Write a checkpoint, or this rank's shard of it."""
         with path.open("wb") as file:  # given a path, torch would write its name into the file
             torch.save(state, file)
+
+    def read(self, path: Path, device: Any) -> dict[str, Any]:
+        """Return a checkpoint, of one worker or in shards of whichever number, as far as this rank needs it."""
+        return read_checkpoint(path, device)
 
     def load_model(self, net: Any, state: Any) -> None:
         """Put a saved state into the model."""
@@ -75,28 +70,3 @@ class TorchStrategy:
     def load_optimizer(self, opt: Any, state: Any) -> None:
         """Put a saved state into the optimizer."""
         opt.load_state_dict(state)
-
-
-class GatheringStrategy(TorchStrategy):
-    """A strategy whose checkpoint no rank has alone."""
-
-    def __init__(self) -> None:
-        self._gathered: tuple[Any, Any] | None = None
-        """In rank 0, the states of model and optimizer since the last ``gather``."""
-
-    def forget(self) -> None:
-        self._gathered = None
-
-    def model_state(self, net: Any) -> Any:
-        return self._saved()[0]
-
-    def optimizer_state(self, opt: Any) -> Any:
-        return self._saved()[1]
-
-    def _saved(self) -> tuple[Any, Any]:
-        if self._gathered is None:
-            raise UsageError(
-                "The parts of this model are on several workers, which bring them together where the search saves: "
-                "leave save() to trial.epochs(), or train with strategy='ddp'."
-            )
-        return self._gathered

@@ -16,28 +16,21 @@ import torch.distributed as dist
 
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.torch.gangs.gang_model import Ddp
-from asyncsearch.trainers.torch.gangs.strategy import GatheringStrategy, TorchStrategy
 
 
-class Zero1(GatheringStrategy):
+class Zero1(Ddp):
     """The optimizer's state is divided among the ranks."""
 
     def __init__(self, trainer: Any) -> None:
-        super().__init__()
-        self._ddp = Ddp(trainer)
-        self._group = trainer.trial.process_group()
+        super().__init__(trainer)
         self._rank: int = trainer.trial.rank
         self._size: int = trainer.trial.world_size
-        self._device = trainer._device
         self._owners: dict[Any, int] = {}
         self._whole: list[list[Any]] = []
         """The parameters of each group of the optimizer, while it makes a step with those of this rank."""
-
-    def parallel(self, net: Any) -> Any:
-        return self._ddp.parallel(net)
-
-    def require_gradients(self, parallel: Any) -> None:
-        self._ddp.require_gradients(parallel)
+        self._gathered: tuple[Any, Any] | None = None
+        """In rank 0, the states of model and optimizer since the last ``gather``."""
+        trainer.trial.gang.before_saving(lambda: self.gather(trainer.net, trainer.opt))
 
     def attach(self, opt: Any) -> Any:
         if not hasattr(opt, "register_step_post_hook"):
@@ -55,7 +48,25 @@ class Zero1(GatheringStrategy):
         opt.register_step_post_hook(lambda opt, *_: self._spread(opt))
         return opt
 
+    def forget(self) -> None:
+        self._gathered = None
+
+    def model_state(self, net: Any) -> Any:
+        return self._saved()[0]
+
+    def optimizer_state(self, opt: Any) -> Any:
+        return self._saved()[1]
+
+    def _saved(self) -> tuple[Any, Any]:
+        if self._gathered is None:
+            raise UsageError(
+                "The parts of this model are on several workers, which bring them together where the search saves: "
+                "leave save() to trial.epochs(), or train with strategy='ddp'."
+            )
+        return self._gathered
+
     def gather(self, net: Any, opt: Any) -> None:
+        """Gather the parts of all ranks in rank 0, which saves next; every rank calls it."""
         state = opt.state_dict()
         if self._rank:
             send_state(self._owned(opt, state["state"]), 0, self._group, self._device)
@@ -106,11 +117,6 @@ def owners(parameters: Iterable[Any], size: int) -> dict[Any, int]:
         found[parameter] = loads.index(min(loads))
         loads[found[parameter]] += parameter.numel()
     return found
-
-
-def strategy_for(trainer: Any) -> TorchStrategy:
-    """Return the strategy of a trainer."""
-    return Zero1(trainer)
 
 
 def _parameters(opt: Any) -> list[Any]:

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from asyncsearch.errors import RankLostError, UsageError
-from asyncsearch.trainers.keras.gangs.ring_meeting import meet
-from asyncsearch.trainers.ranks import Ranks
+from asyncsearch.trainers.keras.gangs.meeting import meet
+from asyncsearch.trial_gang import TrialGang
 
 _HEADER = struct.Struct("!QQ")
 """How often the ranks have summed, and how many bytes now."""
@@ -57,6 +57,18 @@ class Ring:
             self.error = error
             raise
         return values
+
+    def pass_on(self, data: bytes) -> bytes:
+        """Return the bytes of rank 0, in each rank; every rank calls it."""
+        is_first = self.rank == 0
+        length = self.sum(np.array([len(data) if is_first else 0]))
+        content = np.zeros(int(length[0]), np.uint8)
+        if is_first:
+            content[:] = np.frombuffer(data, np.uint8)
+        return self.sum(content).tobytes() if len(content) else b""
+
+    def is_lost_rank(self, error: BaseException) -> bool:
+        return isinstance(error, RankLostError)
 
     def close(self) -> None:
         """Close the connections."""
@@ -121,23 +133,10 @@ class Ring:
         waiting.poll()
 
 
-_open: list[Ring] = []
-"""The ring of the training of this process, if it has one."""
-
-
-def open_ring(ranks: Ranks) -> Ring:
+def open_ring(gang: TrialGang) -> Ring:
     """Return the ring of a gang; the first call in a training makes it.
 
     Raises:
         RankLostError: a rank cannot be reached.
     """
-    if not _open:
-        before, after = meet(ranks)
-        _open.append(Ring(ranks.seat.rank, ranks.seat.size, before, after))
-    return _open[0]
-
-
-def close_ring() -> None:
-    """Close the ring of the last training, not earlier: another rank may be behind in its last sum."""
-    while _open:
-        _open.pop().close()
+    return gang.connected(Ring, lambda: Ring(gang.seat.rank, gang.seat.size, *meet(gang)))

@@ -1,0 +1,149 @@
+"""The ranks of a gang in place of a training's own link: all ranks stop, save and pause at the same unit.
+
+Only rank 0 is told by the driver what to do. At the end of each unit it tells the others, and they do the same: a rank
+that stopped at another unit would leave the others waiting in the middle of a step. Until the ranks are connected they
+tell each other by way of the driver; a trainer that connects them lets them agree directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from asyncsearch.actions import CutWork, SaveAt
+from asyncsearch.runner import connections
+from asyncsearch.runner.gangs.gang_shards import GangShards
+from asyncsearch.runner.link import AgentLink
+from asyncsearch.runner.protocol import GangSeat, WrittenShards
+from asyncsearch.trainable import TrialStopped
+from asyncsearch.trial_gang import Connection
+
+C = TypeVar("C", bound=Connection)
+
+
+class _Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The messages of the driver to rank 0 up to the end of a unit."""
+
+    stop: str | None = None
+    amendments: tuple[SaveAt | CutWork, ...] = ()
+
+
+_DECISION = msgspec.json.Decoder(_Decision)
+_UNCHANGED = _Decision()
+
+
+class GangLink:
+    """A ``runner.link.Link`` whose answers change only in ``agree``, and then in all ranks alike.
+
+    It is the ``TrialContext.gang`` of a trainer, too.
+    """
+
+    def __init__(self, link: AgentLink, seat: GangSeat) -> None:
+        self.seat = seat
+        self.gather: Callable[[], None] = lambda: None
+        """Called in every rank before rank 0 saves."""
+        self.shards: GangShards | None = None
+        """None: rank 0 saves alone."""
+        self.written: WrittenShards | None = None
+        """The other ranks' shards of the checkpoint that is saved next."""
+        self._link = link
+        self._connections: dict[type[Any], Any] = {}
+        self._pass_on: Callable[[bytes], bytes] = self._pass_on_by_driver
+        self._agreed = 0
+        """How often the ranks have agreed by way of the driver."""
+        self._now = _UNCHANGED
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is rank 0, which reports and saves for all."""
+        return self.seat.rank == 0
+
+    def connected(self, kind: type[C], connect: Callable[[], C]) -> C:
+        if kind not in self._connections:
+            self._connections[kind] = connect()
+            connections.keep(self._connections[kind])
+        found: C = self._connections[kind]
+        return found
+
+    def agree_by(self, pass_on: Callable[[bytes], bytes]) -> None:
+        self._pass_on = pass_on
+
+    def agree(self) -> None:
+        """Take over, at the end of a unit, what rank 0 is to do; every rank calls it there."""
+        if not self.is_first:
+            told = self._pass_on(b"")
+            self._now = _DECISION.decode(told) if told else _UNCHANGED
+            return
+        self._now = _Decision(self._link.stop_reason(), tuple(self._link.amendments()))
+        # Most units change nothing, which is then the shortest message that there is.
+        self._pass_on(b"" if self._now == _UNCHANGED else msgspec.json.encode(self._now))
+
+    def _pass_on_by_driver(self, decision: bytes) -> bytes:
+        self._agreed += 1
+        key = f"decision {self._agreed}"
+        if not self.is_first:
+            return self.await_value(0, key).encode()
+        self.tell(key, decision.decode())
+        return decision
+
+    def tell(self, key: str, value: str) -> None:
+        self._link.tell_gang(self.seat.rank, key, value)
+
+    def note_volume(self, steps: int, gradient_bytes: int) -> None:
+        """Tell the driver the volume of the ranks' messages in a unit."""
+        if self.is_first:
+            self._link.note_volume(steps, gradient_bytes)
+
+    def await_value(self, rank: int | None, key: str) -> str:
+        while (value := self._taken(rank, key)) is None:
+            if (reason := self._link.wait()) is not None:
+                raise TrialStopped(reason)
+        return value
+
+    def _taken(self, rank: int | None, key: str) -> str | None:
+        places = [(rank, key)] if rank is not None else [place for place in self._link.notes if place[1] == key]
+        return self._link.notes.pop(places[0], None) if places else None
+
+    def require_open(self) -> None:
+        # Rank 0 is stopped where all ranks have agreed to stop; another rank is, where its gang has ended without it.
+        if not self.is_first and (reason := self._link.stop_reason()) is not None:
+            raise TrialStopped(reason)
+
+    def before_saving(self, gather: Callable[[], None]) -> None:
+        self.gather = gather
+
+    def save_in_shards(self, strategy: str, file: str) -> None:
+        self.shards = GangShards(self, strategy, file)
+
+    def report(self, resource: int, metrics: dict[str, float]) -> None:
+        if self.is_first:
+            self._link.report(resource, metrics)
+
+    def stop_reason(self) -> str | None:
+        return self._now.stop
+
+    def amendments(self) -> Sequence[SaveAt | CutWork]:
+        amendments, self._now = self._now.amendments, _Decision(self._now.stop)
+        return amendments
+
+    def folder(self, stage: int, resource: int, *, is_needed: bool = False, failed: str = "") -> Path:
+        return self._link.folder(stage, resource, is_needed=is_needed, failed=failed)
+
+    def shard_place(self, stage: int, resource: int) -> str:
+        return self._link.shard_place(stage, resource)
+
+    def add_shard(self, stage: int, resource: int, place: str) -> str:
+        return self._link.add_shard(stage, resource, place)
+
+    def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
+        written, self.written = self.written, None
+        self._link.saved(stage, resource, is_last=is_last, shards=written)
+
+    def save_failed(self, stage: int, resource: int, error: Exception) -> None:
+        self._link.save_failed(stage, resource, error)
+
+    def close(self, refusal: str) -> None:
+        self._link.close(refusal)
