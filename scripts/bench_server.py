@@ -43,9 +43,9 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.auth import Identity, make_identity, server_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, server_options
-from asyncsearch.rpc.connection_limits import connection_limits
 from asyncsearch.rpc.convert import decode_worker, encode_driver, frame
 from asyncsearch.rpc.messages import Endpoint, Welcome
+from asyncsearch.rpc.reservation import connection_limits
 from asyncsearch.rpc.server import SearchServer
 from asyncsearch.store.local.store import LocalStore
 from asyncsearch.work import Lane, Stage, Work

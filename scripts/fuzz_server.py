@@ -50,8 +50,8 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.writer import Journal
 from asyncsearch.launch.scarcity import descriptors
 from asyncsearch.rpc.auth import bound, make_identity
-from asyncsearch.rpc.connection_limits import connection_limits
 from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.rpc.reservation import connection_limits
 from asyncsearch.rpc.server import SearchServer
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.local.store import LocalStore

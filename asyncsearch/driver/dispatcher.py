@@ -34,11 +34,10 @@ from asyncsearch.driver.launch_order import LaunchOrder
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.store_waits import Worker
 from asyncsearch.driver.timeouts import Timeouts
-from asyncsearch.driver.transport import Transport
 from asyncsearch.errors import ProtocolError, is_bug
 from asyncsearch.events import AnyEvent, Outcome, TrainingEnded, WorkerLost
 from asyncsearch.ids import Lease, WorkerId, trial_name, worker_name
-from asyncsearch.rpc.messages import DriverMessage, Refused
+from asyncsearch.rpc.messages import DriverMessage, Refused, Transport
 from asyncsearch.shared.session import SharingSession, WorkerAction
 from asyncsearch.work import Stage
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from asyncsearch.driver.loop import Driver
-from asyncsearch.driver.wakeup import Wakeup
+from asyncsearch.driver.threads import Wakeup
 from asyncsearch.events import StopRequested
 from asyncsearch.runner.process.fork_signals import handling
 from asyncsearch.sentences import show_in_words

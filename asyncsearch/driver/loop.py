@@ -21,30 +21,25 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from asyncsearch.actions import EndRun
-from asyncsearch.driver.commits import Commits
+from asyncsearch.driver.commits import Commits, Snapshots
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.dispatcher import Dispatcher
-from asyncsearch.driver.incoming import Incoming, Received
+from asyncsearch.driver.incoming import Incoming, Received, TrueSizes
 from asyncsearch.driver.logs import LogSink
-from asyncsearch.driver.loop_thread import LoopThread
 from asyncsearch.driver.losses import loss_in
 from asyncsearch.driver.pack_exchange import PackExchange
 from asyncsearch.driver.promises import Promises
-from asyncsearch.driver.settings import DriverSettings
-from asyncsearch.driver.snapshots import Snapshots
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
-from asyncsearch.driver.timeouts import Timeouts
-from asyncsearch.driver.transport import Transport
-from asyncsearch.driver.true_sizes import TrueSizes
-from asyncsearch.engine.attempts import Attempt
+from asyncsearch.driver.threads import LoopThread
+from asyncsearch.driver.timeouts import DriverSettings, Timeouts
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
 from asyncsearch.events import AnyEvent, PackMeasured, StopRequested, TrainingEnded, WorkerAttached, WorkerLost
-from asyncsearch.ids import Lease, WorkerId, worker_name
+from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.journal.writer import Journal
-from asyncsearch.rpc.messages import Heartbeat, Hello, WorkerMessage
+from asyncsearch.rpc.messages import Heartbeat, Hello, Transport, WorkerMessage
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.pack_times import PackTimes
 from asyncsearch.shared.session import SharingSession
@@ -266,7 +261,7 @@ class Driver:
             self._dispatcher.forget(event)
             loss = loss_in(self._state, event)
         elif isinstance(event, TrainingEnded):
-            self._end_time(event)
+            self._timeouts.end_lane(event)
             loss = loss_in(self._state, event)
         self._promises.before(event)
         if self._sharing is not None:
@@ -280,18 +275,6 @@ class Driver:
         self._dispatcher.gangs.end_those_over(self._state, event)
         if loss is not None:
             self._waits.say(loss.sentence(self._state))
-
-    def _end_time(self, end: TrainingEnded) -> None:
-        """End the time of a lane that joined, or that of its lease with the last of those that came with it."""
-        ended = self._state.attempt(end.lease, end.lane)
-        if ended is not None and ended.has_joined:
-            self._timeouts.end_attempt(end.lease, end.lane)
-        elif ended is None or ended.lanes == 1 or not self._is_timed(end.lease, ended):
-            self._timeouts.end_attempt(end.lease)
-
-    def _is_timed(self, lease: Lease, ended: Attempt) -> bool:
-        others = [one for one in self._state.attempts_under(lease) if one is not ended and not one.has_joined]
-        return any(one.is_training for one in others)
 
     async def _commit(self) -> None:
         """Make the records durable, and then acknowledge and carry out what is in them."""

@@ -11,9 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, Worker
-from asyncsearch.driver.timeouts import STALLED_S
+from asyncsearch.driver.timeouts import STALLED_S, DriverSettings
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StoreError

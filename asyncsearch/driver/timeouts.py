@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from asyncsearch.driver.settings import DriverSettings
+import msgspec
+
 from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, Worker
 from asyncsearch.engine.liveness import Deadlines, Liveness
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import AnyEvent, StopRequested, TrialTimedOut, WorkerLost
+from asyncsearch.events import AnyEvent, StopRequested, TrainingEnded, TrialTimedOut, WorkerLost
 from asyncsearch.ids import Lease
 
 STOP_S = 20.0
@@ -78,6 +79,16 @@ class Timeouts:
     def end_attempt(self, lease: Lease, joined: int | None = None) -> None:
         """End the time of a lease, or of a lane that joined it."""
         self._deadlines.call_off((lease, joined))
+
+    def end_lane(self, end: TrainingEnded) -> None:
+        """End the time of a lane that joined, or that of its lease with the last of those that came with it."""
+        ended = self._state.attempt(end.lease, end.lane)
+        if ended is not None and ended.has_joined:
+            self.end_attempt(end.lease, end.lane)
+            return
+        others = [one for one in self._state.attempts_under(end.lease) if one is not ended and not one.has_joined]
+        if ended is None or not any(one.is_training for one in others):
+            self.end_attempt(end.lease)
 
     def begin_stop(self, lease: Lease, *, is_refused: bool = False) -> None:
         """Begin the time in which a worker has to end a lease that it was refused, or whose lanes are all to stop."""
@@ -187,3 +198,20 @@ class Timeouts:
             if attempt.is_training and key in (JOURNAL, (lease.worker, lease.epoch)):
                 joined = attempt.lane if attempt.has_joined else None
                 self._deadlines.set((lease, joined), self._loop.time() + (limit or 0.0))
+
+
+class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the driver; those of the engine are in ``EngineConfig``. Times are in seconds."""
+
+    lease_timeout_s: float = 30.0
+    """Silence after which a worker loses its leases."""
+    trial_timeout_s: float | None = None
+    """Time after which an attempt fails; None: none."""
+    snapshot_every: int = 50_000
+    """Records between two snapshots."""
+    stop_timeout_s: float = 60.0
+    """Time that a worker has to end what it was told to stop, though it gives signs of life; then it counts as lost."""
+    store_timeout_s: float = 600.0
+    """Time for which the run waits for a store that it cannot use."""
+    store_silent_s: float = 10.0
+    """Time after which a write to the journal that has no answer counts as waiting for the store."""

@@ -14,9 +14,8 @@ from collections.abc import Callable
 import msgspec
 
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.driver.transport import Transport
 from asyncsearch.ids import WorkerId
-from asyncsearch.rpc.messages import WorkerMessage
+from asyncsearch.rpc.messages import Transport, WorkerMessage
 
 OnWorkerEnded = Callable[[WorkerId, int, str], None]
 """Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""

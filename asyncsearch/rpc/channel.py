@@ -6,7 +6,7 @@ import msgspec
 
 from asyncsearch.errors import MessageTooLargeError
 from asyncsearch.rpc.auth import TARGET_NAME
-from asyncsearch.rpc.connection_limits import ConnectionLimits
+from asyncsearch.rpc.reservation import ConnectionLimits
 
 SERVICE = "asyncsearch.v1.Search"
 METHOD = "Attach"

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 
 from asyncsearch.errors import DisconnectedError, ProtocolError
 from asyncsearch.ids import worker_name
-from asyncsearch.rpc.attempts import attempt_limit
 from asyncsearch.rpc.auth import channel_credentials
-from asyncsearch.rpc.backoff import Backoff
+from asyncsearch.rpc.backoff import Backoff, attempt_limit
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, client_options, require_size
 from asyncsearch.rpc.convert import decode_driver, encode_worker, frame
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Heartbeat, Hello, Welcome, WorkerMessage

@@ -5,6 +5,8 @@ Events and actions are messages themselves (``asyncsearch.events``, ``asyncsearc
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
@@ -149,3 +151,16 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Endpoint({self.address!r}, certificates, keys and token hidden)"
+
+
+class Transport(Protocol):
+    """Carries messages. All methods are called in the driver's loop thread and return at once."""
+
+    def send(self, worker: WorkerId, epoch: int, message: DriverMessage) -> None:
+        """Deliver a message to a launch of a worker, once, however often the stream breaks; drop it if that is over."""
+
+    def acknowledge(self, worker: WorkerId, epoch: int, number: int) -> None:
+        """Tell the worker that everything up to its message ``number`` is durable."""
+
+    def disconnect(self, worker: WorkerId, epoch: int, reason: str) -> None:
+        """Take nothing from this launch of the worker any more."""

@@ -16,13 +16,11 @@ from asyncsearch.errors import DisconnectedError, InternalError, ProtocolError, 
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.auth import Gate, Identity, require_launch, server_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, require_size, server_options
-from asyncsearch.rpc.connection_limits import ConnectionLimits
 from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
 from asyncsearch.rpc.messages import DriverMessage, GangNote, Hello, StoreTokens, WorkerMessage
 from asyncsearch.rpc.quiet_grpc import aio, grpc
-from asyncsearch.rpc.refusal_log import RefusalLog
-from asyncsearch.rpc.reservation import cannot_listen
-from asyncsearch.rpc.sessions import Sessions
+from asyncsearch.rpc.reservation import ConnectionLimits, cannot_listen
+from asyncsearch.rpc.sessions import RefusalLog, Sessions
 from asyncsearch.rpc.status import status_of
 from asyncsearch.rpc.worker_stream import Session, WorkerStream
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TypeVar
 
-from asyncsearch.driver.wakeup import Wakeup
+from asyncsearch.driver.threads import Wakeup
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.driver.interrupts import GRACE_S, Interrupts, interruption, interrupts_to
 from asyncsearch.driver.loop import Driver
 from asyncsearch.driver.shared_workers import WorkerShare
-from asyncsearch.driver.wakeup import Wakeup
+from asyncsearch.driver.threads import Wakeup
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError, StoreError
 from asyncsearch.events import DriverStarted, RunRequested, StopRequested
@@ -38,9 +38,8 @@ from asyncsearch.launch.token_renewal import TokenRenewal
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.rpc import auth
-from asyncsearch.rpc.connection_limits import connection_limits
 from asyncsearch.rpc.messages import Endpoint, StoreTokens
-from asyncsearch.rpc.reservation import Reservation
+from asyncsearch.rpc.reservation import Reservation, connection_limits
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.pack_times import PackTimes
 from asyncsearch.store.base_store import Store

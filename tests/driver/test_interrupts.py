@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from asyncsearch.driver.interrupts import Interrupts, interrupts_to
-from asyncsearch.driver.wakeup import Wakeup
+from asyncsearch.driver.threads import Wakeup
 
 
 def press() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from asyncsearch.actions import Assign, StopTraining
 from asyncsearch.driver.loop import Driver
-from asyncsearch.driver.settings import DriverSettings
+from asyncsearch.driver.timeouts import DriverSettings
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import MessageTooLargeError, StaleLeaseError, StoreError
@@ -472,7 +472,7 @@ def test_a_snapshot_that_cannot_be_saved_costs_nothing_but_time(
     def refuse(*_: object) -> None:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr("asyncsearch.driver.snapshots.save_snapshot", refuse)
+    monkeypatch.setattr("asyncsearch.driver.commits.save_snapshot", refuse)
     harness = Harness(store, make_state(FIFO(max_resource=3)), snapshot_every=1)
     lease = harness.begin(1).work.lease
     harness.say(1, Reported(lease, 1, {"loss": 0.5}))
@@ -498,7 +498,7 @@ def test_a_launch_that_ends_before_there_is_a_transport_is_refused_later(store: 
 def test_no_decision_waits_for_a_snapshot_and_the_end_says_that_it_does(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncsearch.driver.snapshots._NOTE_AFTER_S", 0.0)
+    monkeypatch.setattr("asyncsearch.driver.commits._NOTE_AFTER_S", 0.0)
     begun, may_end, saved = threading.Event(), threading.Event(), list[int]()
 
     def slowly(_store: Store, _data: bytes, record: int, _crc: str) -> None:
@@ -506,7 +506,7 @@ def test_no_decision_waits_for_a_snapshot_and_the_end_says_that_it_does(
         assert may_end.wait(PATIENCE_S)
         saved.append(record)
 
-    monkeypatch.setattr("asyncsearch.driver.snapshots.save_snapshot", slowly)
+    monkeypatch.setattr("asyncsearch.driver.commits.save_snapshot", slowly)
     harness = Harness(store, make_state(FIFO(max_resource=3)), snapshot_every=1)
     lease = harness.begin(2).work.lease
     assert begun.wait(PATIENCE_S)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from asyncsearch.driver.incoming import TrueSizes, stored_bytes
 from asyncsearch.driver.store_waits import JOURNAL
-from asyncsearch.driver.true_sizes import TrueSizes, stored_bytes
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import CheckpointCommitted, Outcome, StopRequested, TrainingEnded, WorkerLost
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from asyncsearch.driver.promises import Promises, written_bytes
-from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.driver.store_waits import JOURNAL, StoreWaits
+from asyncsearch.driver.timeouts import DriverSettings
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.events import (
     AnyEvent,

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, Worker
-from asyncsearch.driver.timeouts import Timeouts
+from asyncsearch.driver.timeouts import DriverSettings, Timeouts
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Outcome, TrainingEnded, TrialTimedOut, WorkerLost
 from asyncsearch.ids import Lease, WorkerId

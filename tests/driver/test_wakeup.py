@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from asyncsearch.driver.wakeup import Wakeup
+from asyncsearch.driver.threads import Wakeup
 
 
 def test_a_set_before_the_wait_counts() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from asyncsearch import FIFO, GridSearch, Study, choice
+from asyncsearch.driver.commits import Snapshots
 from asyncsearch.driver.loop import Driver
-from asyncsearch.driver.snapshots import Snapshots
 from asyncsearch.errors import JournalDamagedError, StoreError, StoreLockedError, StoreLostError
 from asyncsearch.events import DriverStarted
 from asyncsearch.journal.opening import read_records, save_snapshot
@@ -141,7 +141,7 @@ def test_a_journal_removed_while_the_last_snapshot_is_saved_is_rescued(
         save_snapshot(*args)
         remove_journal(root)
 
-    monkeypatch.setattr("asyncsearch.driver.snapshots.save_snapshot", save_and_remove)
+    monkeypatch.setattr("asyncsearch.driver.commits.save_snapshot", save_and_remove)
     with pytest.raises(StoreLostError, match="rescued"):
         study(train, root).run(2, display="none")
     with zipfile.ZipFile(rescued(tmp_path)) as archive:

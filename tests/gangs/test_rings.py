@@ -86,7 +86,7 @@ def test_a_stranger_that_connects_is_sent_away(monkeypatch: pytest.MonkeyPatch) 
     board, answers = Board(), list[bytes]()
 
     class WithStrangers(Rank):
-        def await_value(self, rank: int, key: str) -> str:
+        def await_value(self, rank: int | None, key: str) -> str:
             if (found := super().await_value(rank, key)) and key == "ring address" and not answers:
                 host, port = found.split()
                 with socket.create_connection((host, int(port))) as stranger:
@@ -109,7 +109,7 @@ def test_strangers_are_answered_in_parallel_so_silent_ones_delay_no_rank(
         board, silent = Board(), list[socket.socket]()
 
         class WithStrangers(Rank):
-            def await_value(self, rank: int, key: str) -> str:
+            def await_value(self, rank: int | None, key: str) -> str:
                 if (found := super().await_value(rank, key)) and key == "ring address" and not silent:
                     host, port = found.split()
                     for number in range(12):
@@ -165,7 +165,7 @@ def test_something_else_at_the_address_of_a_rank_gets_no_sums(monkeypatch: pytes
                 found.recv(64)
 
         class Misled(Rank):
-            def await_value(self, rank: int, key: str) -> str:
+            def await_value(self, rank: int | None, key: str) -> str:
                 value = super().await_value(rank, key)
                 return "{} {}".format(*other.getsockname()) if (rank, key) == (1, "ring address") else value
 

@@ -22,8 +22,7 @@ class Seeing(Digits):
     def __init__(self, rank: int = 0, size: int = 1, *, is_in_step: bool = False) -> None:
         self.seen: list[int] = []
         self.trial: Any = Trial([{"lr": 0.01}])
-        self.trial.rank, self.trial.world_size = rank, size
-        self.trial.process_group = lambda: None
+        self.trial.rank, self.trial.world_size, self.trial.process_group = rank, size, lambda: None
         self._device, self._strategy = torch.device("cpu"), TorchStrategy()
         self._strategy.is_in_step = is_in_step
 

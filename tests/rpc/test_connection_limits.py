@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asyncsearch.rpc.connection_limits import connection_limits
+from asyncsearch.rpc.reservation import connection_limits
 
 
 @pytest.mark.parametrize("workers", [1, 4, 32])

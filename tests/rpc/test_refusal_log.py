@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from asyncsearch.rpc.refusal_log import EVERY_S, MOST, RefusalLog
+from asyncsearch.rpc.sessions import EVERY_S, MOST, RefusalLog
 
 
 def test_a_peer_gets_one_line_a_minute_and_the_others_are_counted() -> None:

@@ -79,7 +79,12 @@ def test_what_rank_0_learns_holds_in_all_ranks_from_the_units_end_on(make: Calla
 def test_ranks_that_are_connected_agree_without_the_driver(make: Callable[[int], Rank]) -> None:
     first, second = make(0), make(1)
     passed: list[bytes] = []
-    first.gang.agree_by(lambda data: passed.append(data) or data)
+
+    def pass_on(data: bytes) -> bytes:
+        passed.append(data)
+        return data
+
+    first.gang.agree_by(pass_on)
     second.gang.agree_by(lambda _: passed[-1])
     for message in (None, SAVE, STOP, None):
         if message is not None:

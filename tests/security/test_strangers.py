@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from asyncsearch.rpc.auth import TARGET_NAME, make_identity
-from asyncsearch.rpc.connection_limits import ConnectionLimits
 from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.rpc.reservation import ConnectionLimits
 from tests.rpc.proxy import PATIENCE_S
 from tests.rpc.tools import Agent, Driver, RawStream, hello, hello_bytes, report
 

@@ -13,10 +13,9 @@ import pytest
 
 from asyncsearch.launch.base_launcher import run_agent
 from asyncsearch.launch.spark import spare_task
-from asyncsearch.launch.spark.handover import Handover, PipeAddress, receive
 from asyncsearch.launch.spark.session import Spark
 from asyncsearch.launch.spark.spare_task import SpareTask
-from asyncsearch.launch.spark.task import TaskMode
+from asyncsearch.launch.spark.task import Handover, PipeAddress, TaskMode, receive
 from tests.launch.tools import PATIENCE_S, TOKEN, config_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it needs /proc")
@@ -24,13 +23,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it needs /proc"
 _LARGER_THAN_A_PIPE = 1 << 20
 _TASK = """
 import sys
-from asyncsearch.launch.spark.handover import PipeAddress, receive
+from asyncsearch.launch.spark.task import PipeAddress, receive
 config = receive(PipeAddress(*map(int, sys.argv[1:])))
 print(config and f"{len(config.bundle)} {config.endpoint.token}")
 """
 _DRIVER = """
 import sys
-from asyncsearch.launch.spark.handover import Handover
+from asyncsearch.launch.spark.task import Handover
 handover = Handover()
 print(*handover.address, flush=True)
 sys.stdin.read()

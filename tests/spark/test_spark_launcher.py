@@ -14,10 +14,9 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch import choose
 from asyncsearch.launch.base_launcher import AgentFunction
-from asyncsearch.launch.spark.handover import Handover, PipeAddress
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.session import Spark
-from asyncsearch.launch.spark.task import RUN_AGAIN, TaskMode
+from asyncsearch.launch.spark.task import RUN_AGAIN, Handover, PipeAddress, TaskMode
 from tests.launch.tools import TOKEN, Ends, Line, config_for
 from tests.spark.cluster import spark_session
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from asyncsearch.errors import InternalError
+from asyncsearch.errors import InternalError, UsageError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import (
     AgentFunction,
@@ -21,14 +22,12 @@ from asyncsearch.launch.base_launcher import (
 )
 from asyncsearch.launch.machine_devices import machine_devices
 from asyncsearch.launch.spark.delegation_tokens import delegation_tokens
-from asyncsearch.launch.spark.device_settings import require_devices
-from asyncsearch.launch.spark.handover import IS_POSSIBLE
 from asyncsearch.launch.spark.preflight import examine, task_mode
 from asyncsearch.launch.spark.session import Spark, is_java_there, join, new_tag, present
 from asyncsearch.launch.spark.slots import slots_now
 from asyncsearch.launch.spark.spare_task import SpareTask
 from asyncsearch.launch.spark.supervisor import Supervisor
-from asyncsearch.launch.spark.task import TaskMode
+from asyncsearch.launch.spark.task import IS_POSSIBLE, TaskMode
 
 _SUBMITTED_S = 1.0
 """How long ``warm_up`` waits for a job's submission: what follows takes the time that it needs."""
@@ -182,3 +181,33 @@ class SparkLauncher(Launcher):
 
     def _mode_of(self, spark: Spark) -> TaskMode:
         return self._mode or task_mode(spark)
+
+
+TASK, EXECUTOR = "spark.task.resource.gpu.amount", "spark.executor.resource.gpu.amount"
+_ROUNDED = 0.005
+"""Spark's setting is text: a third of a device is 0.333 there."""
+
+
+def require_devices(conf: Callable[[str, str], str], per_worker: float) -> None:
+    """Check that Spark gives each worker, a task of its own, as many devices as it is to see.
+
+    Args:
+        conf: returns a setting of the application, given its default.
+        per_worker: how many devices, or below 1 its share of one.
+
+    Raises:
+        UsageError: it gives another number of them.
+    """
+    amount = conf(TASK, "0").strip()
+    if not math.isclose(_number(amount), per_worker, rel_tol=_ROUNDED):
+        raise UsageError(
+            f"By devices_per_trial= each worker sees {per_worker:g} of the resource gpu, and {TASK} is {amount}: make "
+            f"the session with {TASK}={per_worker:g}, and with {EXECUTOR} and its discoveryScript."
+        )
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0

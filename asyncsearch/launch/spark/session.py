@@ -19,7 +19,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 from asyncsearch.errors import UnsupportedSparkError
-from asyncsearch.launch.spark import departures, job_tasks
+from asyncsearch.launch.spark import departures
 from asyncsearch.launch.spark.failure_reasons import full_text
 from asyncsearch.launch.spark.this_python import has_this_environment
 
@@ -157,7 +157,7 @@ class Spark:
     def running(self) -> Set[str] | None:
         """Return the tags of all jobs of which a task has found a slot, by one look; None: Spark cannot tell."""
         try:
-            return {tag for tags, tasks in job_tasks.active(self.context) if tasks.runningTasks() > 0 for tag in tags}
+            return {tag for tags, tasks in departures.active_tasks(self.context) if tasks.runningTasks() > 0 for tag in tags}
         except Exception:  # an internal name of Spark has changed, a job has just ended, or Spark is gone
             return None
 

@@ -7,9 +7,8 @@ from concurrent.futures import Future, wait
 
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.launch.base_launcher import AgentFunction
-from asyncsearch.launch.spark.handover import Handover
 from asyncsearch.launch.spark.session import Spark
-from asyncsearch.launch.spark.task import TaskMode, task
+from asyncsearch.launch.spark.task import Handover, TaskMode, task
 
 CANCEL_AGAIN_S = 2.0
 """Interval of repeated cancellations: Spark ignores one that arrives before its job is submitted."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from asyncsearch.arguments import CheckedCalls, Replacement, count_of, positive, seconds_of, yes_or_no
-from asyncsearch.driver.settings import DriverSettings
+from asyncsearch.driver.timeouts import DriverSettings
 from asyncsearch.errors import UsageError
 from asyncsearch.runner.trial_folder import MOST_BYTES
 from asyncsearch.shared.options import read_defaults

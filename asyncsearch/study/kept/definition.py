@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from asyncsearch.driver.settings import DriverSettings
+from asyncsearch.driver.timeouts import DriverSettings
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.files.plain import read_file

@@ -11,7 +11,7 @@ from types import TracebackType
 from asyncsearch.arguments import answering, positive, seconds_of, workers_of
 from asyncsearch.driver.interrupts import interruption, interrupts_to
 from asyncsearch.driver.shared_workers import SharedWorkers, WorkerShare
-from asyncsearch.driver.wakeup import Wakeup
+from asyncsearch.driver.threads import Wakeup
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
 from asyncsearch.fair.broker import SPARE_S, StudyJoined
 from asyncsearch.fair.demands import Demand

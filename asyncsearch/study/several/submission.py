@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from asyncsearch.driver.interrupts import Interrupts, interruption
-from asyncsearch.driver.wakeup import Wakeup
+from asyncsearch.driver.threads import Wakeup
 from asyncsearch.errors import UsageError
 from asyncsearch.report.live.cluster_table import StudyRow
 from asyncsearch.report.live.display import Display

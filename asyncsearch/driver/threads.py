@@ -1,10 +1,14 @@
-"""A wake-up call that a Ctrl-C cannot break."""
+"""The driver's thread with its asyncio loop, and a wake-up call between threads that a Ctrl-C cannot break."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import selectors
 import socket
+import threading
+from collections.abc import Coroutine
+from typing import Any
 
 
 class Wakeup:
@@ -51,3 +55,33 @@ class Wakeup:
         self._selector.close()
         self._near.close()
         self._far.close()
+
+
+class LoopThread:
+    """Runs a loop until it is closed; other threads call into it by ``loop.call_soon_threadsafe``."""
+
+    def __init__(self, name: str) -> None:
+        """Make the loop; it does nothing before ``start``."""
+        self.loop = asyncio.new_event_loop()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close_after(self, last: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine to its end, then end the thread, whatever the coroutine raises."""
+        try:
+            asyncio.run_coroutine_threadsafe(last, self.loop).result()
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._ended.wait()
+            self.loop.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self._ended.set()
