@@ -10,10 +10,8 @@ from typing import Any, cast
 import msgspec
 
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.consecutive_losses import ConsecutiveLosses
 from asyncsearch.engine.pool import Slot
-from asyncsearch.engine.promoted import Promoted
-from asyncsearch.engine.repeated_failures import RepeatedFailures
+from asyncsearch.engine.repeated_failures import ConsecutiveLosses, Promoted, RepeatedFailures
 from asyncsearch.engine.run_times import RunTimes
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested

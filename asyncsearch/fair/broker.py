@@ -22,10 +22,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from asyncsearch.fair.demands import Demand, FairPart, Turn
-from asyncsearch.fair.gang_sizes import GangSizes
-from asyncsearch.fair.service import REMEMBERED_S, Service
-from asyncsearch.fair.shares import divide
+from asyncsearch.fair.demands import Demand, FairPart, GangSizes, Turn
+from asyncsearch.fair.shares import REMEMBERED_S, Service, divide
 
 TURN_S = 30.0
 SETTLE_S = 1.0

@@ -23,8 +23,7 @@ from asyncsearch.actions import AnyAction
 from asyncsearch.errors import JournalDamagedError
 from asyncsearch.events import AnyEvent
 from asyncsearch.files.decoding import UNDECODABLE
-from asyncsearch.journal.head import Head
-from asyncsearch.journal.sealing import checksum_of, seal, unseal, unseal_unended
+from asyncsearch.journal.head import Head, checksum_of, seal, unseal, unseal_unended
 from asyncsearch.store.head_file import HEAD_FILE
 
 FORMAT = 1

@@ -16,8 +16,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import BeingWrittenError, JournalDamagedError, NotAFileError
 from asyncsearch.files.decoding import UNDECODABLE
 from asyncsearch.journal.format import Record, SegmentReader, beginning_of
-from asyncsearch.journal.head import decode_head
-from asyncsearch.journal.sealing import is_file_sealed, is_file_whole, is_sealed, seal, seal_file, unseal
+from asyncsearch.journal.head import decode_head, is_file_sealed, is_file_whole, is_sealed, seal, seal_file, unseal
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.head_file import HEAD_FILE
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan.base_plan import BasePlan, Batch, PlannedStage, PlanPath
-from asyncsearch.plan.heap_order import ascending
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.plan.known_reports import NoReports
+from asyncsearch.plan.nodes import ascending
 from asyncsearch.trial import Trial
 
 

@@ -16,7 +16,7 @@ from asyncsearch.errors import StoreError, StoreLockedError, StudyNotFoundError
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.journal.opening import STUDY_FILE, begin_reading, read_records, read_study_file
-from asyncsearch.shared.checkpoint_files import Survey, survey
+from asyncsearch.shared.files import Survey, survey
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, Stored, in_order_of_use
 from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.layout import is_temporary, parse_versions

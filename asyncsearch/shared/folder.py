@@ -21,10 +21,9 @@ import msgspec
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.checkpoint_files import Survey, survey
 from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.facts import FactsFolder, NodeFacts
-from asyncsearch.shared.files import SharedFiles, Written
+from asyncsearch.shared.files import SharedFiles, Survey, Written, survey
 from asyncsearch.shared.holds import Holds
 from asyncsearch.shared.homes import root_of
 from asyncsearch.store.base_store import Store

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from asyncsearch.actions import AddLane, Assign, CutWork, SaveAt, StopTraining, lanes_given
+from asyncsearch.engine.affected import is_outdated
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
@@ -38,8 +39,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.shared.folder import NodeFacts
-from asyncsearch.shared.membership import FolderAnswer, FolderMembership
-from asyncsearch.shared.publications import Publication, UnpublishedReports
+from asyncsearch.shared.membership import FolderAnswer, FolderMembership, Publication, UnpublishedReports
 
 LaneAction = AddLane | StopTraining | SaveAt | CutWork
 """An action that concerns one lane of a lease."""
@@ -209,7 +209,7 @@ class SharingSession:
             self._release_trained()
             return
         news = [event for event in self._learned(answer.facts) if not is_stale(self._state, event)]
-        if not news and not answer.busy and not any(map(self._state.is_outdated, attempts)):
+        if not news and not answer.busy and not any(is_outdated(self._state, attempt) for attempt in attempts):
             for waiting in self._waiting.pop(lease.number + number):
                 self._send(waiting)
             return

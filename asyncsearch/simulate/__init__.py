@@ -11,9 +11,8 @@ Everything here is pure: no clock, thread, file or network.
 """
 
 from asyncsearch.simulate.cluster import Simulation
-from asyncsearch.simulate.options import Delays, Faults, Loss, TrainingModel, Until
+from asyncsearch.simulate.options import Chance, Delays, Faults, Loss, TrainingModel, Until
 from asyncsearch.simulate.quadratic import NoisyQuadratic
-from asyncsearch.simulate.random_faults import Chance
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
 from asyncsearch.simulate.result import Arrival, SimulatedIncumbent, SimulationResult, SizedTraining
 from asyncsearch.simulate.shared_cluster import Holding, SharedSimulation

@@ -8,8 +8,8 @@ import msgspec
 
 from asyncsearch.events import PackSeconds
 from asyncsearch.ids import NodeKey
-from asyncsearch.simulate.checked_workload import CheckedWorkload, Failure
 from asyncsearch.simulate.options import TrainingModel
+from asyncsearch.simulate.workloads import CheckedWorkload, Failure
 from asyncsearch.sizing.pack_curves import speedup_at
 from asyncsearch.sizing.pack_probe import fastest, is_worth_timing
 from asyncsearch.work import Lane, Stage, Work

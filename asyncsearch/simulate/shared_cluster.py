@@ -28,7 +28,7 @@ from asyncsearch.fair.broker import (
     WorkerBroker,
     WorkersNeeded,
 )
-from asyncsearch.fair.gang_sizes import GangSizes
+from asyncsearch.fair.demands import GangSizes
 from asyncsearch.simulate.clock import VirtualClock
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.options import Delays, Faults, TrainingModel

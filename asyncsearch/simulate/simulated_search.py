@@ -18,9 +18,8 @@ from asyncsearch.schedulers.scheduler_names import require_scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.searcher_names import searcher_of
 from asyncsearch.simulate.cluster import Simulation
-from asyncsearch.simulate.observer import SimulationObserver
 from asyncsearch.simulate.options import Delays, Faults, TrainingModel, Until
-from asyncsearch.simulate.result import SimulationResult
+from asyncsearch.simulate.result import SimulationObserver, SimulationResult
 from asyncsearch.simulate.workloads import Workload
 from asyncsearch.sizing.autoscale import Autoscale
 from asyncsearch.sizing.gangs import Gang, gang_of

@@ -38,12 +38,10 @@ from asyncsearch.events import (
     WorkerLost,
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
-from asyncsearch.simulate.checked_workload import CheckedWorkload, Failure
 from asyncsearch.simulate.clock import VirtualClock
-from asyncsearch.simulate.options import Delays, Faults, Loss, TrainingModel
+from asyncsearch.simulate.options import Delays, Draws, Faults, Loss, TrainingModel
 from asyncsearch.simulate.packed_training import PackedTraining
-from asyncsearch.simulate.random_faults import Draws
-from asyncsearch.simulate.workloads import Workload
+from asyncsearch.simulate.workloads import CheckedWorkload, Failure, Workload
 from asyncsearch.work import Stage, Work
 
 _NO_DELAYS, _NO_FAULTS, _TRAINING = Delays(), Faults(), TrainingModel()

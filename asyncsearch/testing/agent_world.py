@@ -46,9 +46,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import FORMAT, Header, encode_header, encode_record
 from asyncsearch.runner.timeline import LaneTimeline
-from asyncsearch.testing.histories import Histories
-from asyncsearch.testing.recording import replayed, restored
-from asyncsearch.testing.workloads import VALUES
+from asyncsearch.testing.recording import VALUES, Histories, replayed, restored
 from asyncsearch.trial import UNBOUNDED
 from asyncsearch.work import Stage
 

@@ -23,13 +23,11 @@ from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.options import Delays, Faults, Loss
 from asyncsearch.space import Space
-from asyncsearch.testing.action_laws import ActionLaws
 from asyncsearch.testing.agent_world import HISTORIES, World
 from asyncsearch.testing.base_suite import MethodSuite
-from asyncsearch.testing.checked_methods import CheckedScheduler, text_of
+from asyncsearch.testing.checked_methods import ActionLaws, CheckedScheduler, text_of
 from asyncsearch.testing.instruction_count import decision
-from asyncsearch.testing.recording import SPACE, Recorded, replayed, restored
-from asyncsearch.testing.workloads import Steps, coarse
+from asyncsearch.testing.recording import SPACE, Recorded, Steps, coarse, replayed, restored
 from asyncsearch.trial import TrialState
 
 _STEPS = (40, 150)

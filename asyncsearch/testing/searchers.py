@@ -23,8 +23,7 @@ from asyncsearch.space import Space, choice, lograndint, loguniform, quniform, r
 from asyncsearch.testing.agent_world import World
 from asyncsearch.testing.base_suite import MethodSuite
 from asyncsearch.testing.checked_methods import CheckedSearcher, text_of
-from asyncsearch.testing.recording import Recorded, replayed, restored
-from asyncsearch.testing.workloads import Steps, coarse
+from asyncsearch.testing.recording import Recorded, Steps, coarse, replayed, restored
 from asyncsearch.trial import Params
 
 _STEPS = (40, 150)

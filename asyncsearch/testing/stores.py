@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from asyncsearch.errors import StoreLockedError
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.checkpoint_files import survey
+from asyncsearch.shared.files import survey
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store.layout import RESERVED
 from asyncsearch.testing.store_checkpoints import (

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncsearch.actions import AnyAction, Assign
+from asyncsearch.engine.affected import is_outdated
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Learned, NodeFreed, Reported, WorkRefused
@@ -79,7 +80,7 @@ class Beside(Simulation):
             self._handle(WorkRefused(action.work.lease, "others train it now", busy))
             self.clock.after(LOOK_S, lambda: self._look(busy, self._chance.randint(1, 3)))
             return
-        if kind != "none" or self.state.is_outdated(attempt):
+        if kind != "none" or is_outdated(self.state, attempt):
             self.refused += 1
             self._handle(WorkRefused(action.work.lease, "others have trained some of it before"))
         else:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from asyncsearch.engine.consecutive_losses import after_loss
+from asyncsearch.engine.repeated_failures import after_loss
 from asyncsearch.engine.snapshot import decode, encode, restore
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import TrialId, WorkerId

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from asyncsearch.actions import Assign, EndRun, StopTraining
-from asyncsearch.engine.outages import Outages
+from asyncsearch.engine.liveness import Outages
 from asyncsearch.events import CheckpointFailed, Outcome, StopRequested, TrainingEnded, WorkerLost
 from asyncsearch.ids import CheckpointRef, WorkerId
 from asyncsearch.schedulers import ASHA

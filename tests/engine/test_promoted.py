@@ -9,7 +9,7 @@ import pytest
 from asyncsearch import Study
 from asyncsearch.actions import EndRun
 from asyncsearch.engine import snapshot
-from asyncsearch.engine.promoted import failed_as_a_whole
+from asyncsearch.engine.repeated_failures import failed_as_a_whole
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.ids import TrialId

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncsearch.fair.demands import Demand
-from asyncsearch.fair.gang_sizes import GangSizes
+from asyncsearch.fair.demands import Demand, GangSizes
 from asyncsearch.fair.shares import divide, fair_rates, shares
 from tests.examples import examples
 from tests.fair.world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asyncsearch.fair.service import REMEMBERED_S, Service
+from asyncsearch.fair.shares import REMEMBERED_S, Service
 
 
 def after(seconds: float, rates: dict[str, float], held: dict[str, int]) -> Service:

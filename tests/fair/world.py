@@ -13,7 +13,7 @@ from asyncsearch.fair.broker import (
     WorkerBroker,
     WorkersNeeded,
 )
-from asyncsearch.fair.gang_sizes import GangSizes
+from asyncsearch.fair.demands import GangSizes
 
 ALONE = GangSizes()
 

@@ -8,8 +8,7 @@ import pytest
 
 from asyncsearch.ids import CheckpointRef, PathStep
 from asyncsearch.shared.folder import NodeFacts, SharedFolder
-from asyncsearch.shared.membership import FolderMembership
-from asyncsearch.shared.publications import Publication
+from asyncsearch.shared.membership import FolderMembership, Publication
 from asyncsearch.store import LocalStore
 from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.manifest import Manifest, PackedWith, packed_with_beside

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from asyncsearch.testing.histories import Histories
+from asyncsearch.testing.recording import Histories
 
 __all__ = ["Histories"]
