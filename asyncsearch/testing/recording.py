@@ -5,7 +5,6 @@ Reports have ties, NaN, infinities and values that do not improve, or identify t
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +19,10 @@ from asyncsearch.events import AnyEvent
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import FORMAT, Header, SegmentReader, encode_header, encode_record
 from asyncsearch.nonfinite import spell
-from asyncsearch.plan.keys import canonical
 from asyncsearch.schedulers.asha import ASHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.random import RandomSearch
-from asyncsearch.sequences import present
 from asyncsearch.space import Space, uniform
 from asyncsearch.trial import Params
 
@@ -55,30 +52,6 @@ class Steps:
     def seconds(self, trial: TrialId, params: Params) -> float:
         """Return the cost of a unit, 1 or 2 virtual seconds."""
         return 1.0 + trial % 2
-
-
-class Histories:
-    """The loss after some units is a hash of the hyper-parameters of each of them, so it identifies the training.
-
-    Args:
-        unit_s: virtual seconds of a unit of training.
-    """
-
-    def __init__(self, unit_s: float = 1.0) -> None:
-        self.unit_s = unit_s
-        self._chains: dict[str, list[bytes]] = {}
-
-    def value(self, trial: TrialId, params: Params, resource: int) -> float:
-        """Return the loss, between 0 and 1; it does not depend on the trial."""
-        chain = self._chains.setdefault(canonical(params), [b""])
-        while len(chain) <= resource:
-            step = canonical(present(params, len(chain) - 1)).encode()
-            chain.append(hashlib.blake2b(chain[-1] + step, digest_size=8).digest())
-        return int.from_bytes(chain[resource], "big") / 2**64
-
-    def seconds(self, trial: TrialId, params: Params) -> float:
-        """Return the virtual seconds of a unit."""
-        return self.unit_s
 
 
 SPACE = Space.of({"x": uniform(0.0, 1.0)})

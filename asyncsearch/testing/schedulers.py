@@ -23,10 +23,11 @@ from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.options import Delays, Faults, Loss
 from asyncsearch.space import Space
-from asyncsearch.testing.agent_world import HISTORIES, World
 from asyncsearch.testing.base_suite import MethodSuite
 from asyncsearch.testing.checked_methods import ActionLaws, CheckedScheduler, text_of
+from asyncsearch.testing.histories import HISTORIES
 from asyncsearch.testing.instruction_count import decision
+from asyncsearch.testing.random_cluster import RandomCluster
 from asyncsearch.testing.recording import SPACE, Recorded, Steps, coarse, replayed, restored
 from asyncsearch.trial import TrialState
 
@@ -215,7 +216,7 @@ class SchedulerConformance(MethodSuite):
         )
 
 
-class _LawfulWorld(World):
+class _LawfulWorld(RandomCluster):
     """Agents of a study whose every action is checked against the laws."""
 
     laws: ActionLaws

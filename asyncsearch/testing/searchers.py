@@ -20,9 +20,9 @@ from asyncsearch.schedulers.asha import ASHA
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.space import Space, choice, lograndint, loguniform, quniform, randint, uniform
-from asyncsearch.testing.agent_world import World
 from asyncsearch.testing.base_suite import MethodSuite
 from asyncsearch.testing.checked_methods import CheckedSearcher, text_of
+from asyncsearch.testing.random_cluster import RandomCluster
 from asyncsearch.testing.recording import Recorded, Steps, coarse, replayed, restored
 from asyncsearch.trial import Params
 
@@ -208,10 +208,10 @@ class SearcherConformance(MethodSuite):
             begun = searcher.begin(space, _SEED)
         return StudyState(settings, begun, scheduler.begin(space, settings.seed), scheduler.max_resource)
 
-    def _after_events(self, seed: int, mode: str = "min") -> World:
+    def _after_events(self, seed: int, mode: str = "min") -> RandomCluster:
         """Return agents after many random events, which ``seed`` chooses."""
         chance = random.Random(seed)
-        world = World(
+        world = RandomCluster(
             lambda: self._state(is_checked=True, mode=mode, max_failures=seed % 3),
             chance,
             own_ends=0.06 if seed % 2 else 0.0,

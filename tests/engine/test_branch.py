@@ -28,7 +28,8 @@ from asyncsearch.schedulers.pbt_state import PBTState
 from asyncsearch.sequences import multistep
 from asyncsearch.simulate import Delays, Faults, Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform
-from asyncsearch.testing.agent_world import HISTORIES, World
+from asyncsearch.testing.histories import HISTORIES
+from asyncsearch.testing.random_cluster import RandomCluster
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 from tests.engine.tools import Recorded, live_through, make_state, record, replayed, results
@@ -444,7 +445,7 @@ def test_whatever_happens_trials_have_the_values_of_their_schedules_and_the_run_
     def make() -> StudyState:
         return fresh(scheduler, space, max_failures=seed % 3, save_every=save_every, share=share)
 
-    world = World(make, random.Random(seed), own_ends=own_ends)
+    world = RandomCluster(make, random.Random(seed), own_ends=own_ends)
     live_through(world, steps)
     for trial in world.state.trials:
         assert trial.state in (TrialState.COMPLETED, TrialState.FAILED), trial
@@ -453,7 +454,7 @@ def test_whatever_happens_trials_have_the_values_of_their_schedules_and_the_run_
             assert trial.value == HISTORIES.value(trial.id, trial.params, 9)
 
 
-class UnevenWorld(World):
+class UnevenWorld(RandomCluster):
     """A world in which no unit takes as long as another, and what was restored once stays the same to the byte."""
 
     def begin_run(self) -> None:

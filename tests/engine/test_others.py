@@ -22,11 +22,11 @@ from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, constant
+from asyncsearch.testing.histories import Histories
 from tests.engine.others import Beside, Facts
 from tests.engine.player import Player
 from tests.engine.test_sharing import SPACE, search, seen
 from tests.engine.tools import Recorded, make_state, replayed
-from tests.simulate.workloads import Histories
 
 SCHEDULERS = [FIFO(max_resource=9), SHA(max_resource=9)]
 SHARED: dict[str, Any] = {"share": True, "look_ahead": 1_000, "shared_as": "train", "version": "v1"}

@@ -22,7 +22,8 @@ from asyncsearch.sequences import multistep
 from asyncsearch.sizing.pack_strategies import PACK_STRATEGIES
 from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space, choice, randint, uniform
-from asyncsearch.testing.agent_world import HISTORIES, World
+from asyncsearch.testing.histories import HISTORIES
+from asyncsearch.testing.random_cluster import RandomCluster
 from asyncsearch.trial import TrialState
 from tests.engine.test_random_events import OWN_ENDS, SHARED, require_the_truth
 from tests.engine.tools import live_through, packed_state
@@ -48,7 +49,7 @@ SEARCHES = [
 ]
 
 
-class PackedWorld(World):
+class PackedWorld(RandomCluster):
     """Agents that train lanes together, some of which join later or are refused before their worker has them."""
 
     joined = 0

@@ -22,11 +22,11 @@ from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import exponential, multistep, values, warmup
 from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, choice
+from asyncsearch.testing.histories import Histories
 from asyncsearch.trial import Params, TrialState
 from asyncsearch.work import Work
 from tests.engine.tools import Recorded, make_state, replayed, results
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
-from tests.simulate.workloads import Histories
 
 SPACE = Space(
     {

@@ -21,7 +21,7 @@ from asyncsearch.simulate import Simulation
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space
-from asyncsearch.testing.agent_world import World
+from asyncsearch.testing.random_cluster import RandomCluster
 from asyncsearch.testing.recording import SPACE, Recorded, make_state, replayed
 from tests.engine.player import Player, only
 
@@ -83,7 +83,7 @@ class PackPlayer(Player):
         return [trial.losses for trial in self.state.trials]
 
 
-def live_through(world: World, steps: int) -> None:
+def live_through(world: RandomCluster, steps: int) -> None:
     """Let this many random events happen and the run end, and check now and then what the world remembers."""
     world.live(0)
     for number in range(steps):
