@@ -1,4 +1,4 @@
-"""Decides what follows from facts. Pure; see ``engine.handling`` for the rules.
+"""Decides the actions that follow from facts. Pure; see ``engine.handling`` for the rules.
 
 Every function reads the state and emits actions; ``emit`` applies each at once, so the next read sees its effect.
 """
@@ -93,22 +93,19 @@ def _respond_to_refusal(state: StudyState, event: WorkRefused, emit: Emit) -> No
         inherit_news(state, state.trials[number], emit)
 
 
-def _respond_to_timeouts(state: StudyState, event: TrialTimedOut, emit: Emit) -> None:
+def _respond_to_timeout(state: StudyState, event: TrialTimedOut, emit: Emit) -> None:
     for attempt in state.attempts_timed_out(event):
-        _respond_to_timeout(state, attempt, emit)
-
-
-def _respond_to_timeout(state: StudyState, attempt: Attempt, emit: Emit) -> None:
-    reason = "it ran longer than trial_timeout"
-    if attempt.is_training and attempt.lanes > 1:
-        reason += f" together with others ({attempt.lanes} trainings): it is tried alone"
-        for number in list(attempt.trials):
-            requeue_lost(state, state.trials[number], reason, emit)
-        stop_training(attempt, reason, emit)
-    elif attempt.is_training:
-        for trial in dependents_of(state, attempt, attempt.next_unit):
-            fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason), emit)
-        requeue(state, attempt, emit)
+        if not attempt.is_training:
+            continue
+        reason = "it ran longer than trial_timeout"
+        if attempt.lanes > 1:
+            reason += f" together with others ({attempt.lanes} trainings): it is tried alone"
+            for number in list(attempt.trials):
+                requeue_lost(state, state.trials[number], reason, emit)
+        else:
+            for trial in dependents_of(state, attempt, attempt.next_unit):
+                fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason), emit)
+            requeue(state, attempt, emit)
         stop_training(attempt, reason, emit)
 
 
@@ -280,7 +277,7 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, Emit], None]] = {
     RunRequested: _respond_to_run,
     ShareChanged: _respond_to_share,
     WorkerLost: _respond_to_loss,
-    TrialTimedOut: _respond_to_timeouts,
+    TrialTimedOut: _respond_to_timeout,
     StopRequested: lambda state, event, emit: stop_all(state, event.reason, emit),
     Learned: _respond_to_news,
     LearnedPacked: _respond_to_news,

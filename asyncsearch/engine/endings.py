@@ -1,4 +1,4 @@
-"""Applies the ends of work: of trainings, commits and losses; what they say about a trial, and about all of them. Pure.
+"""Applies the ends of work: of trainings, commits and losses, and their claims about one trial or all of them. Pure.
 
 ``learning`` calls these functions by kind of event. One worker's word ends no search: ``RepeatedFailures.is_agreed``
 says who must agree.
@@ -59,7 +59,7 @@ def learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
     if attempt.has_returned_early and not attempt.is_closed:
         state.plan.reports.end(attempt.node_at(event.resource), event.resource)
     is_unasked = event.outcome is Outcome.STOPPED and not attempt.is_stop_sent and not state.stopping
-    if event.error_kind != KILLED and attempt.is_over and not is_unasked:  # what it still owes is not done
+    if event.error_kind != KILLED and attempt.is_over and not is_unasked:  # a checkpoint that it still owes is not done
         state.pool.note_work(event.lease.worker)
     if state.pool.slots[event.lease.worker].lease == event.lease.number:
         state.pool.end_lane(event.lease.worker)
@@ -158,7 +158,7 @@ def _end_if_over(state: StudyState, attempt: Attempt) -> None:
 
 
 def _note_claims(state: StudyState, attempt: Attempt, end: TrainingEnded) -> None:
-    """Note what an end says that would concern every trial."""
+    """Note the claims of an end that would concern every trial."""
     workers, repeated = state.pool.workers_of(end.lease.worker), state.repeated
     if end.outcome is Outcome.FAILED and end.error_kind in (*FATAL_KINDS, "checkpoint"):
         repeated.claim(FATAL_KINDS.get(end.error_kind, "StoreError"), workers)
@@ -178,9 +178,9 @@ def _count_losses(
     has_hung: bool = False,
     is_owing: bool = False,
 ) -> None:
-    """Count what a worker lost as a loss of trials, unless the run is ending: then nothing waits for its workers.
+    """Count a lost worker as a loss of trials, unless the run is ending: then nothing waits for its workers.
 
-    ``lost`` is the worker that is gone, of a gang any rank; None: the one that holds the lease, which lives on.
+    ``lost`` is the worker that is gone, of a gang any rank. None stands for the holder of the lease, which lives on.
     A worker that still owed the checkpoint of a training that had ended may be to blame itself: ``is_owing``.
     """
     is_shared, most = attempt.lanes > 1, state.config.max_losses

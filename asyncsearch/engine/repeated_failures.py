@@ -34,15 +34,15 @@ _WITHOUT_LINE = ("no_report", "bad_report")
 
 
 class RepeatedFailures(msgspec.Struct):
-    """What failed in the run in progress, and whether any training came to its end."""
+    """Failures of the run in progress, and whether any training came to its end."""
 
     counts: dict[str, int] = {}
     """Exception and line in words -> how many trainings failed there for good."""
     has_trained: bool = False
     """Whether a training reached its target, or its function returned: then the trainable works for some trials."""
     claims: dict[str, list[WorkerId]] = {}
-    """What would concern every trial, an exception and its line or the name of an error -> the workers each of which
-    may have said it every time; none: two workers say so. Any rank of a gang may have said what its gang says."""
+    """Claims that would concern every trial, an exception and its line or the name of an error -> the workers each of
+    which may have made it every time, none if two workers make it. Any rank may have made the claim of its gang."""
 
     def add(self, end: TrainingEnded, workers: Collection[WorkerId]) -> None:
         """Count a training of ``workers`` that failed for good; one that names no line says too little."""
@@ -51,16 +51,16 @@ class RepeatedFailures(msgspec.Struct):
             self.counts[place] = self.counts.get(place, 0) + 1
             self.claim(place, workers)
 
-    def claim(self, what: str, workers: Collection[WorkerId]) -> None:
-        """One of the workers that train together says something that would concern every trial."""
-        self.claims[what] = [worker for worker in self.claims.get(what, workers) if worker in workers]
+    def claim(self, claim: str, workers: Collection[WorkerId]) -> None:
+        """Note a claim about every trial by one of the workers that train together."""
+        self.claims[claim] = [worker for worker in self.claims.get(claim, workers) if worker in workers]
 
-    def is_agreed(self, what: str, voices: int) -> bool:
+    def is_agreed(self, claim: str, voices: int) -> bool:
         """Return whether two workers say it, or one where there is one voice: one alone may be broken, or lie."""
-        return what in self.claims and (voices < 2 or not self.claims[what])
+        return claim in self.claims and (voices < 2 or not self.claims[claim])
 
     def reason(self, end: TrainingEnded, parallelism: int, voices: int) -> str:
-        """Return why the run should end now that this training has failed; empty: it should go on.
+        """Return why the run should end now that this training has failed. Empty if it should go on.
 
         Args:
             end: of the training.
@@ -75,7 +75,7 @@ class RepeatedFailures(msgspec.Struct):
 
 
 def place_of(end: TrainingEnded) -> str:
-    """Return the exception and the line of a failure in words; empty: it does not say."""
+    """Return the exception and the line of a failure in words. Empty if it does not say."""
     kind = _IN_WORDS.get(end.error_kind, end.error_kind)
     if line := line_in(end.error):
         return f"{kind} in {line}"
@@ -83,7 +83,7 @@ def place_of(end: TrainingEnded) -> str:
 
 
 def line_in(error: str) -> str:
-    """Return the last file and line of the user's own in a traceback, else of a library; empty: it has none."""
+    """Return the last file and line of the user's own in a traceback, else of a library. Empty if it has none."""
     frames = list(_FRAME.finditer(error))
     users = [frame for frame in frames if _INSTALLED.search(frame["file"]) is None] or frames
     return f'"{users[-1]["file"][-_PATH_CHARS:]}", line {users[-1]["line"]}' if users else ""
@@ -137,7 +137,7 @@ def after_loss(
 
 
 class Promoted(msgspec.Struct):
-    """What became of promotions so far."""
+    """The outcomes of promotions so far."""
 
     unfinished: dict[TrialId, None] = {}
     """Promoted trials that have neither reached their target nor failed."""
@@ -176,11 +176,11 @@ class WholeFailure(NamedTuple):
 
 
 def failed_as_a_whole(trials: list[Trial], promoted: Promoted | None) -> WholeFailure | None:
-    """Return how a search that has ended failed as a whole; None: it did not.
+    """Return how a search that has ended failed as a whole. None if it did not.
 
     Args:
         trials: all of the search, none of which trains.
-        promoted: what became of promotions; None: it was stopped, so that more might have come.
+        promoted: the outcomes of promotions. None if it was stopped, so that more might have come.
     """
     failed = sum(1 for trial in trials if trial.state is TrialState.FAILED)
     if not failed:

@@ -92,9 +92,9 @@ class StudyState:
     ):
         self.config = config
         self.packing = packing
-        """How workers get several trainings together; None: each trains alone."""
+        """How workers get several trainings together. None if each trains alone."""
         self.gang = gang
-        """How many workers train a trial together; None: one."""
+        """How many workers train a trial together. None means one."""
         self.searcher = searcher
         self.scheduler = scheduler
         self.listeners: tuple[StudyListener, ...] = (scheduler, searcher)
@@ -128,12 +128,12 @@ class StudyState:
         self.repeated = RepeatedFailures()
         """Failures of the run in progress."""
         self.promoted = Promoted()
-        """What became of all promotions, which may fail a search as a whole."""
+        """The outcomes of all promotions, which may fail a search as a whole."""
         self.times = RunTimes()
         self.damages: dict[TrialId, int] = {}
         """How many checkpoints each trial found damaged when it loaded them; trials without any are left out."""
         self.packs: dict[str, KnownPacks] = {}
-        """What is known of packs, by the group of their trainings."""
+        """Facts about packs, by the group of their trainings."""
         self.speeds: dict[str, KnownSpeeds] = {}
         """How fast gangs train, by the group of their trainings; nothing where their sizes do not depend on it."""
         self.own_units: dict[TrialId, OwnUnits] = {}
@@ -147,7 +147,7 @@ class StudyState:
         self.metric_names: set[str] = set()
         """The names of the metrics that were reported; of very many the first ones, and the study's own."""
         self.metric_since = 0
-        """The lowest resource at which any trial reported the study's metric; 0: none did."""
+        """The lowest resource at which any trial reported the study's metric. 0 if none did."""
         self.latest = LatestMetrics(config.metric)
         """The other metrics of each trial, for people to see; no decision reads them."""
         self.best_trials = BestTrials(config.keep_checkpoints)
@@ -162,7 +162,7 @@ class StudyState:
 
     @property
     def reporting(self) -> Reporting:
-        """What the trials have reported so far."""
+        """The metrics that the trials have reported so far."""
         return Reporting(self.config.metric, self.metric_names, self.metric_since)
 
     @property
@@ -174,9 +174,9 @@ class StudyState:
         whole, rest = divmod(alive, self.gang.size)
         return whole + (self.gang.min_size is not None and rest >= self.gang.min_size)
 
-    def is_agreed(self, what: str) -> bool:
-        """Return whether what would concern every trial is said by two workers, or by the only one that speaks."""
-        return self.repeated.is_agreed(what, self.voices)
+    def is_agreed(self, claim: str) -> bool:
+        """Return whether two workers, or the only one that speaks, make a claim that would concern every trial."""
+        return self.repeated.is_agreed(claim, self.voices)
 
     def attempt(self, lease: Lease, lane: int = 0) -> Attempt | None:
         """Return the open attempt of a lane, or None if the lease is stale, or the lane is over."""

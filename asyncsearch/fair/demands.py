@@ -15,7 +15,7 @@ class GangSizes(msgspec.Struct, frozen=True):
     size: int = 1
     """Workers of a trial, from 1."""
     min_size: int | None = None
-    """Workers with which one trial may train while there are no more, from 1 to ``size``; None: ``size``."""
+    """Workers with which one trial may train while there are no more, from 1 to ``size``. None means ``size``."""
 
     @property
     def least(self) -> int:
@@ -41,7 +41,7 @@ _ALONE = GangSizes()
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What a study asks of the cluster.
+    """The demand of a study for workers of the cluster.
 
     Raises:
         UsageError: the weight is not from 1e-6 to 1e6, the limit is below 1, or the priority is no integer.
@@ -53,7 +53,7 @@ class Demand(msgspec.Struct, frozen=True):
     weight: float = 1.0
     """Studies of one priority get workers in this proportion; from 1e-6 to 1e6."""
     max_workers: int | None = None
-    """The most that it may have, from 1; None: no limit."""
+    """The most that it may have, from 1. None means no limit."""
     priority: int = 0
     """Studies of a higher one are filled first."""
     sizes: GangSizes = _ALONE
@@ -73,14 +73,14 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What decides whether it is a study's turn to have its share rounded up."""
+    """The lag and the share of a study, which decide whether it is its turn to have its share rounded up."""
 
     lag: float = 0.0
     """Seconds of workers that it should have had and has not."""
     share: int = 0
-    """What it may have until now."""
+    """The workers that it may have until now."""
     bonus: float = 0.0
-    """By how much others must lag more to take from it what it has."""
+    """By how much others must lag more to take its workers."""
 
 
 class FairPart(msgspec.Struct):
@@ -106,15 +106,15 @@ class FairPart(msgspec.Struct):
 
     @property
     def keep(self) -> float:
-        """Who has a higher ``rise`` may take what is its own."""
+        """Who has a higher ``rise`` may take its workers."""
         return self.turn.lag + (self.turn.bonus if self.turn.share >= self.floor else 0.0)
 
     @property
     def missing(self) -> int:
-        """How many more workers would round its share up; 0: it has it."""
+        """How many more workers would round its share up. 0 if it has it."""
         return self.demand.sizes.above(self.workers) - self.workers if self.workers < self.rate else 0
 
     @property
     def level(self) -> float:
-        """What it is to have, for its weight."""
+        """The workers that it is to have, for its weight."""
         return self.workers / self.demand.weight

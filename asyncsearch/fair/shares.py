@@ -170,7 +170,7 @@ class Service:
         self.lags = {study: lag - mean for study, lag in kept.items()}
 
     def hold(self, rates: Mapping[str, float], held: Mapping[str, int]) -> None:
-        """Set what each study should have and has from now on, in workers.
+        """Set the workers that each study should have and has from now on.
 
         A study that can use nothing is owed nothing. Workers beyond a study's share count against it only as far as
         other studies miss them. What nobody has, since it is too little for a gang, is missed by all in proportion.

@@ -37,7 +37,7 @@ def read_state(store: Store, study: StudyFile) -> tuple[StudyState, Replayed]:
 
 
 def read_position(store: Store, study: StudyFile, trial: TrialId) -> str:
-    """Describe a trial's position in its scheduler; empty: the scheduler cannot be rebuilt without unpickling."""
+    """Describe a trial's position in its scheduler. Empty if the scheduler cannot be rebuilt without unpickling."""
     scheduler = from_options(study.scheduler_options)
     living = None if scheduler is None else scheduler.begin_reading()
     if living is None or type(living).position is SchedulerState.position:
@@ -79,7 +79,7 @@ _Readers = list[tuple[Stage, frozenset[TrialId]]]
 def training_ends(records: Iterable[Record]) -> dict[TrialId, list[CheckpointRef]]:
     """Return for each trial the node and resource at which each training that it reads has ended, the last one last.
 
-    A trial that has taken over another one's weights begins anew: what it trained before is no part of its path.
+    A trial that has taken over another one's weights begins anew: its earlier training is no part of its path.
     """
     found: dict[TrialId, list[CheckpointRef]] = {}
     readers: dict[int, _Readers] = {}

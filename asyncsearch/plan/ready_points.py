@@ -1,4 +1,4 @@
-"""What can begin now: durable points at which stages start, in the order of choice, and evaluations. Pure.
+"""Stages that can begin now: durable points at which stages start, in the order of choice, and evaluations. Pure.
 
 An evaluation is a stage of no units at a durable point that a trial requests and whose metric is unknown. It begins and
 ends at its point, no stage follows it, and it comes before all training: it is short, and decisions wait for it. A

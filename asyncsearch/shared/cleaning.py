@@ -169,7 +169,7 @@ def _choose(stored: list[Stored], may_go: Callable[[Stored], bool], limits: Limi
 
 
 def _leftovers(store: Store, found: Survey, gone: set[CheckpointRef], age_s: float | None) -> Iterator[Item]:
-    """Yield leftovers of crashed writers; only those older than ``age_s``, so no live writer has them; None: all."""
+    """Yield leftovers of crashed writers older than ``age_s``, so that no live writer has them. None means all."""
 
     def item(name: str, entry: FileInfo, why: str) -> Item:
         return Item("leftover", name, entry.size_bytes, why, lambda: store.remove_tree(name))

@@ -75,7 +75,7 @@ class SharedFiles:
         return Unreadable(name) if found is None else found
 
     def content(self, name: str) -> bytes | None:
-        """Return what a file holds; empty: something else lies in its place; None: nothing does."""
+        """Return the content of a file. Empty if something else lies in its place, None if nothing does."""
         if not is_name(name):
             return b""  # planted: no file of this folder is called so
         try:
@@ -96,10 +96,10 @@ class SharedFiles:
         self.put(name, encode(value, name))
 
     def put(self, name: str, data: bytes) -> None:
-        """Write what ``encode`` has made of a value; see ``write``."""
+        """Write the bytes that ``encode`` made; see ``write``."""
         try:
             self.store.write(name, data)
-        except NotAFileError:  # a folder, which no file replaces; what lies in the place of one counts as absent
+        except NotAFileError:  # a folder, which no file replaces; it counts as absent
             self.store.remove_tree(name)
             self.store.write(name, data)
 
@@ -127,7 +127,7 @@ def encode(value: Written, name: str) -> bytes:
 
 
 def is_as_written(name: str, data: bytes) -> bool:
-    """Return whether the content of a file is what was written under its name, as far as the file says."""
+    """Return whether a file has the content that was written under its name, as far as it says."""
     content = decoded(_ANY, data)
     if not isinstance(content, dict):
         return False

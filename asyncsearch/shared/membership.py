@@ -60,7 +60,7 @@ class FolderMembership:
         Args:
             wanted: the nodes in which each attempt trains.
             paths: of the trials that it trains for.
-            needed: the checkpoints that the study needs; None: as at the last hold.
+            needed: the checkpoints that the study needs. None if they are those of the last hold.
             packed: the attempts that train together with others.
             loads: the checkpoints from which attempts continue.
         """

@@ -75,7 +75,7 @@ def trusts(shared: Store | None, trusted: str | Path | None) -> bool:
 
 
 def require_shared(shared: Store | None, *, is_tolerant: bool) -> bool:
-    """Return whether a study takes over what others trained in packs, as its user has said.
+    """Return whether a study takes over packed training of others, as its user has said.
 
     Raises:
         UsageError: it takes over nothing of others.

@@ -60,7 +60,7 @@ class Simulation(TimedCluster):
 
         Args:
             num_trials: as in ``run``.
-            share: how many of the workers it may have for now, from 0; UNSET: all.
+            share: how many of the workers it may have for now, from 0. UNSET means all.
         """
         self.end = self.ended_s = None
         self.tell(DriverStarted("simulated"))
@@ -125,7 +125,7 @@ class Simulation(TimedCluster):
         arrive_at(ends_s, arrive)
 
     def _evaluate(self, worker: VirtualWorker, lane: VirtualLane, stage: Stage) -> None:
-        """Report of what is loaded; that takes no time."""
+        """Report the value of the loaded checkpoint, which takes no time."""
         work = worker.work
         assert work is not None
         self._report(work, lane, stage)

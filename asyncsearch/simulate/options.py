@@ -86,7 +86,7 @@ class Chance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes wrong.
+    """Losses of workers and failures of trials.
 
     Raises:
         UsageError: a value breaks its rule.
@@ -129,14 +129,14 @@ class TrainingModel(msgspec.Struct, frozen=True, kw_only=True):
     """A promoted trial trains again from 0, as with a trainable that cannot load. The units up to its checkpoint take
     their time, and nothing is reported of them."""
     report_every: int | None = 1
-    """Units between two reports; None: only where work is saved or ends, so that a scheduler which stops running trials
-    does not see their values."""
+    """Units between two reports. None reports only where work is saved or ends, so that a scheduler which stops running
+    trials does not see their values."""
     pack_speedup: Mapping[int, float] | Mapping[str, Mapping[int, float]] = {}
     """Trainings of a pack -> how many times as much they train in the same time together as one after another. Between
     two numbers it is interpolated, and beyond the last one constant; without any, a pack saves nothing. Or structure ->
     such numbers, ``""`` for all others: then only trainings of one structure gain by each other."""
     pack_memory: int | None = None
-    """How many trainings of a pack have memory enough together; None: any number."""
+    """How many trainings of a pack have memory enough together. None means any number."""
     gang_speedup: Mapping[int, float] = {}
     """Workers of a trial -> how many times as fast as one they train it. Between two numbers it is interpolated, and
     beyond the last one constant; without any, k workers are k times as fast."""
@@ -183,7 +183,7 @@ class TrainingModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Until(msgspec.Struct, frozen=True, kw_only=True):
-    """What ends a simulation besides its number of trials.
+    """The end of a simulation besides its number of trials.
 
     Raises:
         UsageError: a value breaks its rule.
@@ -231,7 +231,7 @@ class Draws:
         return 1.0 - self._chance.spread * _NORMAL.inv_cdf(max((1.0 - self._uniform(lease, 0)) / 2, 1e-300))
 
     def lost_after_s(self, lease: int) -> float:
-        """Return after how many seconds of training the work of a lease is lost; infinity: never."""
+        """Return after how many seconds of training the work of a lease is lost, or infinity if never."""
         if not self._chance.drop:
             return math.inf
         return math.log(1.0 - self._uniform(lease, 1)) / math.log(1.0 - self._chance.drop)

@@ -57,7 +57,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     trained: int
     """Units of training that were reported, repeated ones included."""
     is_complete: bool
-    """Whether all that was asked for is trained; False: time was up, the target was met, or the run broke."""
+    """Whether all that was asked for is trained. False if time was up, the target was met, or the run broke."""
     reason: str
     """Why it ended, in words."""
     incumbents: tuple[SimulatedIncumbent, ...]
@@ -82,7 +82,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def best(self) -> SimulatedIncumbent | None:
-        """The best value that was reported; None: none was finite."""
+        """The best value that was reported. None if none was finite."""
         return self.incumbents[-1] if self.incumbents else None
 
     @property
@@ -91,13 +91,13 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
         return [arrival for arrival in self.arrivals if arrival.resource == self.max_resource]
 
     def value_at(self, at_s: float) -> float | None:
-        """Return the best value that was known at a time; None: none was."""
+        """Return the best value that was known at a time. None if none was."""
         at_s = at_s if at_s == math.inf else finite_number("at_s", at_s)
         known = [incumbent.value for incumbent in self.incumbents if incumbent.at_s <= at_s]
         return known[-1] if known else None
 
     def time_to(self, value: float) -> float | None:
-        """Return when a value at least as good as this was first reported; None: never."""
+        """Return when a value at least as good as this was first reported, or None if never."""
         score = self.state.score
         wanted = score(finite_number("value", value))
         assert wanted is not None
@@ -124,12 +124,12 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulationObserver:
-    """What is called at every step of a simulation.
+    """An observer that is called at every step of a simulation.
 
     Args:
         state: as the simulation leaves it after each step.
         until: ``halt`` is called when its target is met, or so many trials as it says are trained to the end.
-        most_trials: ``halt`` is called once so many began, for nothing else may end it; None: something else does.
+        most_trials: ``halt`` is called once so many began, for nothing else may end it. None if something else does.
     """
 
     def __init__(self, state: StudyState, until: Until, most_trials: int | None) -> None:
@@ -138,7 +138,7 @@ class SimulationObserver:
         self.sizes: list[SizedTraining] = []
         self.promotions = 0
         self.reason = ""
-        """Why the simulation was halted, in words; empty: it was not."""
+        """Why the simulation was halted, in words. Empty if it was not."""
         self.halt: Callable[[], None] = lambda: None
         """Ends the simulation; its owner sets it."""
         self._state, self._target = state, state.score(until.target)

@@ -38,7 +38,7 @@ _NO_DELAYS, _NO_FAULTS, _TRAINING = Delays(), Faults(), TrainingModel()
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """What all studies hold from a time on."""
+    """The workers of all studies from a time on."""
 
     at_s: float
     held: dict[str, int]

@@ -17,7 +17,7 @@ from asyncsearch.work import Stage
 
 
 class Workload(Protocol):
-    """What a simulated cluster trains."""
+    """The values and times of the trials that a simulated cluster trains."""
 
     def value(self, trial: TrialId, params: Params, resource: int) -> float:
         """Return the metric after ``resource`` units of training."""
@@ -65,7 +65,7 @@ class Curves:
 
 
 _MOST_UNITS = 2**63 - 1
-"""What a journal can hold."""
+"""The largest integer of a journal."""
 
 
 class Failure(NamedTuple):
@@ -93,7 +93,7 @@ class CheckedWorkload:
         self._says_failures = hasattr(workload, "fails_after")
 
     def value(self, stage: Stage, resource: int) -> float | str:
-        """Return what is reported of a stage, as it is in a journal."""
+        """Return the reported value of a stage, as it is in a journal."""
         value: Any = self._workload.value(stage.trials[0], stage.params, resource)
         number = _number(value)
         if number is None:
@@ -116,7 +116,7 @@ class CheckedWorkload:
         return int(units)
 
     def failure(self, trial: TrialId) -> Failure | None:
-        """Return where a trial fails; None: it does not, as all of a workload that does not say."""
+        """Return where a trial fails. None if it does not, as all of a workload that does not say."""
         if not self._says_failures:
             return None
         answer: Any = self._workload.fails_after(trial)  # type: ignore[attr-defined]
@@ -140,7 +140,7 @@ def _is_count(value: object) -> bool:
 
 
 def _number(value: object) -> float | None:
-    """Return a number as a float; None: it is none, or too large for one."""
+    """Return a number as a float. None if it is none, or too large for one."""
     if not isinstance(value, int | float | np.integer | np.floating):
         return None
     try:

@@ -93,47 +93,28 @@ def text_of(half: StudyListener) -> str:
     return text
 
 
+def _fact(name: str) -> Any:
+    """Return the method that tells a fact of this name to both."""
+
+    def tell(self: _CheckedListener, *arguments: Any) -> None:
+        self._notify(name, *arguments)
+
+    return tell
+
+
 class _CheckedListener(StudyListener):
     """Tells each fact to both."""
+
+    run_requested, no_more_trials = _fact("run_requested"), _fact("no_more_trials")
+    created, noted, reported = _fact("created"), _fact("noted"), _fact("reported")
+    paused, promoted, branched = _fact("paused"), _fact("promoted"), _fact("branched")
+    completed, stopped, failed = _fact("completed"), _fact("stopped"), _fact("failed")
 
     def __init__(self, make: Callable[[], StudyListener]) -> None:
         self._double = Double(make)
 
-    def run_requested(self, num_trials: int | None) -> None:
-        self._double.notify("run_requested", num_trials)
-
-    def no_more_trials(self) -> None:
-        self._double.notify("no_more_trials")
-
-    def created(self, trial: TrialId, params: Params) -> None:
-        self._notify("created", trial, params)
-
-    def noted(self, trial: TrialId, notes: dict[str, Any]) -> None:
-        self._notify("noted", trial, notes)
-
-    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._double.notify("reported", trial, resource, score)
-
-    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._notify("paused", trial, resource, score)
-
-    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._notify("promoted", trial, from_resource, to_resource)
-
-    def branched(self, trial: TrialId, donor: TrialId, params: Params, resource: int, to_resource: int) -> None:
-        self._notify("branched", trial, donor, params, resource, to_resource)
-
-    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._notify("completed", trial, resource, score)
-
-    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._notify("stopped", trial, resource, score)
-
-    def failed(self, trial: TrialId, resource: int) -> None:
-        self._notify("failed", trial, resource)
-
-    def _notify(self, name: str, trial: TrialId, *arguments: Any) -> None:
-        self._double.notify(name, trial, *arguments)
+    def _notify(self, name: str, *arguments: Any) -> None:
+        self._double.notify(name, *arguments)
 
     def snapshot(self) -> dict[str, Any]:
         return self._double.original.snapshot()
@@ -180,9 +161,10 @@ class CheckedScheduler(_CheckedListener, SchedulerState):
         assert isinstance(words, str), f"position({trial}) is {words!r}, which is no text"
         return words
 
-    def _notify(self, name: str, trial: TrialId, *arguments: Any) -> None:
-        super()._notify(name, trial, *arguments)
-        self.position(trial)
+    def _notify(self, name: str, *arguments: Any) -> None:
+        super()._notify(name, *arguments)
+        if name not in ("run_requested", "no_more_trials", "reported"):
+            self.position(arguments[0])
 
 
 class CheckedSearcher(_CheckedListener, SearcherState):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 
 from asyncsearch.actions import (
     CutWork,
     GivenLane,
     SaveAt,
 )
-from asyncsearch.ids import CheckpointRef, TrialId
+from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.keys import canonical
 from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.sequences import present
-from asyncsearch.trial import Params
+from asyncsearch.trial import UNBOUNDED, Params
 
 
 class Histories:
@@ -79,3 +80,11 @@ class Training:
         for amendment in self.amendments:
             self.timeline.amend(amendment)
         self.amendments.clear()
+
+    def units(self, after: int) -> Iterator[tuple[NodeKey, int]]:
+        """Yield the units beyond a resource, each by its node."""
+        for stage in self.timeline.stages:
+            if stage.stop is None:
+                yield stage.node, UNBOUNDED
+            else:
+                yield from ((stage.node, unit) for unit in range(max(stage.start, after) + 1, stage.stop + 1))

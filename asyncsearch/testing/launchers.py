@@ -29,7 +29,7 @@ class LauncherTests(Suite):
     """Laws that hold for any launcher; ``make`` gives the one to try. They take a second or two each."""
 
     patience_s = 60.0
-    """How long what must come may take."""
+    """How long an expected message may take."""
     end_patience_s = 60.0
     """How long it may take until the end of a launch is told."""
 

@@ -6,7 +6,7 @@ Each worker trains batches of stages and keeps its checkpoints in one store. A j
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from asyncsearch.actions import (
     AddLane,
@@ -41,15 +41,13 @@ from asyncsearch.events import (
     TrialTimedOut,
     WorkerAttached,
     WorkerLost,
-    WorkRefused,
 )
-from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, WorkerId
 from asyncsearch.journal.format import FORMAT, Header, encode_header, encode_record
 from asyncsearch.simulate.virtual_cluster import VirtualCluster
 from asyncsearch.testing.histories import Training
 from asyncsearch.testing.recording import VALUES, replayed, restored
 from asyncsearch.trial import UNBOUNDED
-from asyncsearch.work import Stage
 
 
 class RandomCluster(VirtualCluster):
@@ -159,28 +157,20 @@ class RandomCluster(VirtualCluster):
 
     def begin(self, given: GivenLane, *, has_joined: bool) -> None:
         assert given.attempt not in self.trainings
-        self.require_that_nobody_else_trains(given)
-        load = given.lane.load
+        load, training = given.lane.load, Training(given, has_joined=has_joined)
+        self.require_that_nobody_else_trains(training)
         assert load is None or load in self.stored, f"{load} was deleted"
-        self.trainings[given.attempt] = training = Training(given, has_joined=has_joined)
+        self.trainings[given.attempt] = training
         self.evaluations += training.timeline.is_evaluation
 
-    def require_that_nobody_else_trains(self, given: GivenLane) -> None:
-        taken = set(self.units(given.lane.stages, 0))
+    def require_that_nobody_else_trains(self, begun: Training) -> None:
+        taken = set(begun.units(0))
         for attempt in self.state.attempts.values():
             training = self.trainings.get(attempt.number)
             if attempt.is_training and training is not None:
-                units = self.units(training.timeline.stages, attempt.resource)
+                units = training.units(attempt.resource)
                 rest = [(n, r) for n, r in units if r <= attempt.stop or r == UNBOUNDED]
-                assert not taken.intersection(rest), f"{attempt.lease}, lane {attempt.lane}, and {given}"
-
-    @staticmethod
-    def units(stages: tuple[Stage, ...], after: int) -> Iterator[tuple[NodeKey, int]]:
-        for stage in stages:
-            if stage.stop is None:
-                yield stage.node, UNBOUNDED
-            else:
-                yield from ((stage.node, unit) for unit in range(max(stage.start, after) + 1, stage.stop + 1))
+                assert not taken.intersection(rest), f"{attempt.lease}, lane {attempt.lane}, and {begun.lease}"
 
     def send(self, event: AnyEvent) -> None:
         self.sent.append(event)
@@ -303,26 +293,13 @@ class RandomCluster(VirtualCluster):
             training = self.chance.choice(trainings)
             self.tell(TrialTimedOut(training.lease, training.lane if training.has_joined else None))
 
-    def refuse(self) -> None:
-        """Refuse a lease, or a lane that was to join one, that no worker has got yet."""
-        unseen = [one for one in self.living() if not one.is_begun]
-        if not unseen:
-            return
-        refused = self.chance.choice(unseen)
-        whole = [one for one in self.living() if one.lease == refused.lease]
-        is_whole = not refused.has_joined and not any(one.is_begun for one in whole)
-        if is_whole or refused.has_joined:
-            for one in whole if is_whole else [refused]:
-                one.is_ended = True
-            self.tell(WorkRefused(refused.lease, "others train it", lane=None if is_whole else refused.lane))
-
     def send_stale(self) -> None:
         if slots := list(self.state.pool.slots.values()):
             slot = self.chance.choice(slots)
             number = self.chance.randint(0, self.state.next_lease)
             self.tell(Reported(Lease(number, slot.worker, slot.epoch - 1), 1, {"loss": -1.0}))
 
-    def stop(self) -> None:
+    def interrupt(self) -> None:
         self.tell(StopRequested("it was interrupted"))
 
     def restart(self) -> None:
@@ -350,7 +327,7 @@ class RandomCluster(VirtualCluster):
         self.twin = self.restored()
 
     def step(self) -> None:
-        rare = [self.lose, self.send_again, self.time_out, self.send_stale, self.stop, self.restart]
+        rare = [self.lose, self.send_again, self.time_out, self.send_stale, self.interrupt, self.restart]
         common: list[Callable[[], None]] = [self.train] * 40 + [self.attach] * 8 + [self.begin_run] * 3
         self.chance.choice([*common, *rare])()
 

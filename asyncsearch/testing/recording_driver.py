@@ -77,7 +77,7 @@ class Pipe:
 
 
 class RecordingDriver:
-    """One run of a launcher, with a driver that decides nothing and keeps what it is told."""
+    """One run of a launcher, with a driver that decides nothing and keeps all messages."""
 
     def __init__(
         self, launcher: Launcher, folder: Path, parallelism: int, patience_s: float, end_patience_s: float
@@ -137,7 +137,7 @@ class RecordingDriver:
         return lease, pipe
 
     def of(self, kind: type[Reported] | type[TrainingEnded], lease: Lease) -> list[WorkerMessage]:
-        """Return what was told of a lease."""
+        """Return the messages of one kind under a lease."""
         return [sent for _, sent in self.messages if isinstance(sent, kind) and sent.lease == lease]
 
     def end_of(self, worker: WorkerId, epoch: int) -> str:
@@ -213,7 +213,7 @@ class RecordingDriver:
         self._note(lambda: self.ends.append((worker, epoch, reason)))
 
     def _wait_for_launch(self, worker: WorkerId, epoch: int, condition: Callable[[], bool], words: str) -> None:
-        """Wait for what a launch must do; fail at once if its end is told instead."""
+        """Wait for the effect of a launch; fail at once if its end is told instead."""
         self.wait(lambda: condition() or bool(self._reasons(worker, epoch)), words)
         assert condition(), f"{words}, and its end is told: {self._reasons(worker, epoch)[0]}"
 

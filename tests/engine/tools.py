@@ -9,14 +9,12 @@ import msgspec
 import pytest
 
 from asyncsearch.actions import AnyAction, Assign
-from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.journal.format import encode_record
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate import Simulation
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.sizing.packing import Packing
@@ -48,11 +46,9 @@ def packed_state(
     strategy: Any = "plan",
     **config: Any,
 ) -> StudyState:
-    settings: dict[str, Any] = {"study": "test", "metric": "loss", "mode": "min", "seed": 3} | config
-    engine = EngineConfig(**settings)
-    started = (searcher or RandomSearch()).begin(space, engine.seed)
-    packing = None if pack is None else Packing(pack, strategy)
-    return StudyState(engine, started, scheduler.begin(space, engine.seed), scheduler.max_resource, packing)
+    state = make_state(scheduler, searcher, space, **config)
+    state.packing = None if pack is None else Packing(pack, strategy)
+    return state
 
 
 class PackPlayer(Player):
