@@ -95,7 +95,12 @@ def replayed(state: StudyState, lines: Sequence[bytes], name: str = "000001.json
 
 def restored(state: StudyState, fresh: StudyState) -> StudyState:
     """Restore a fresh state from the snapshot of another one."""
-    taken = snapshot.decode(snapshot.encode(state, 0))
+    return restored_from(snapshot.encode(state, 0), fresh)
+
+
+def restored_from(data: bytes, fresh: StudyState) -> StudyState:
+    """Restore a fresh state from a snapshot."""
+    taken = snapshot.decode(data)
     assert taken is not None
     snapshot.restore(fresh, taken)
     check(fresh)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from asyncsearch.actions import AnyAction, Assign
+from asyncsearch.engine import snapshot
+from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId
-from asyncsearch.journal.format import encode_record
+from asyncsearch.journal.format import SegmentReader, encode_record
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate import Simulation
@@ -20,7 +22,7 @@ from asyncsearch.simulate.workloads import Curves
 from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space
 from asyncsearch.testing.random_cluster import RandomCluster
-from asyncsearch.testing.recording import SPACE, Recorded, make_state, replayed
+from asyncsearch.testing.recording import SPACE, Recorded, make_state, replayed, restored_from
 from tests.engine.player import Player, only
 
 __all__ = ["SPACE", "Recorded", "live_through", "make_state", "record", "replayed", "results"]
@@ -112,6 +114,19 @@ def record(
     assert end is not None
     assert end.is_complete, end
     return recorded
+
+
+def require_each_state(recorded: Recorded, fresh: Callable[[], StudyState]) -> None:
+    """Require that the journal up to each record, and the snapshot taken there, give the state of then."""
+    for cut, expected in enumerate(recorded.states, 1):
+        assert snapshot.encode(replayed(fresh(), recorded.lines[: cut + 1]), cut) == expected, recorded.steps[cut - 1]
+        assert snapshot.encode(restored_from(expected, fresh()), cut) == expected
+
+
+def require_same_decisions(recorded: Recorded, state: StudyState) -> None:
+    """Require that a fresh state, told the recorded events, decides as recorded."""
+    for entry in SegmentReader().read("000001.jsonl", recorded.lines):
+        assert handle(state, entry.event, entry.t) == list(entry.actions)
 
 
 def results(state: StudyState) -> list[tuple[Any, ...]]:
