@@ -25,7 +25,7 @@ from asyncsearch.events import (
     RunRequested,
 )
 from asyncsearch.simulate.timed_cluster import TimedCluster
-from asyncsearch.simulate.workers import PackTimes, VirtualLane, VirtualWorker
+from asyncsearch.simulate.workers import VirtualLane, VirtualPack, VirtualWorker
 from asyncsearch.work import Stage, Work
 
 
@@ -96,15 +96,15 @@ class Simulation(TimedCluster):
         worker.turn += 1
         turn = worker.turn
 
-        def arrive_at(when: float, arrive: Callable[[], None]) -> None:
+        def call_at(when: float, reach: Callable[[], None]) -> None:
             def come() -> None:
                 if self._workers.get(work.lease.worker) is worker and worker.work is work and worker.turn == turn:
-                    arrive()
+                    reach()
 
             self.clock.at(when, come)
 
         if stage.start == stage.stop:
-            arrive_at(worker.since_s, lambda: self._evaluate(worker, lane, stage))
+            call_at(worker.since_s, lambda: self._evaluate(worker, lane, stage))
             return
         if stage is not worker.stage:
             worker.stage, worker.unit_s = stage, self._unit_s(worker, stage)
@@ -112,17 +112,17 @@ class Simulation(TimedCluster):
         failure = worker.failure
         if failure is not None and lane.resource >= failure.units:
             worker.goal = lane.resource + 1  # which it does not reach
-            arrive_at(worker.since_s + failure.seconds * worker.slowness, lambda: self._fail(worker, lane))
+            call_at(worker.since_s + failure.seconds * worker.slowness, lambda: self._fail(worker, lane))
             return
         worker.goal = lane.resource + 1 if self._report_every == 1 else self._next_goal(worker, lane, stage)
         ends_s = worker.since_s + (worker.goal - lane.resource) * worker.unit_s
 
-        def arrive() -> None:
+        def reach() -> None:
             lane.resource, worker.since_s = worker.goal, ends_s
             if self._goes_on(worker, lane, stage, worker.failure):
                 self._leap(worker, lane)
 
-        arrive_at(ends_s, arrive)
+        call_at(ends_s, reach)
 
     def _evaluate(self, worker: VirtualWorker, lane: VirtualLane, stage: Stage) -> None:
         """Report the value of the loaded checkpoint, which takes no time."""
@@ -167,8 +167,8 @@ class Simulation(TimedCluster):
         self._begin_round(worker, setup_s)
         self._lose_pack_by_chance(worker, lanes, setup_s)
 
-    def _times(self, worker: VirtualWorker, work: Work) -> PackTimes:
-        return PackTimes(worker.lanes, work, self._workload, self._training, lambda stage: self._group(stage.params))
+    def _times(self, worker: VirtualWorker, work: Work) -> VirtualPack:
+        return VirtualPack(worker.lanes, work, self._workload, self._training, lambda stage: self._group(stage.params))
 
     def _join(self, action: AddLane) -> None:
         """Let a lane join the pack at the end of its round; one whose pack has ended meanwhile begins a pack."""
@@ -209,7 +209,7 @@ class Simulation(TimedCluster):
 
         self.clock.after(setup_s + pack.round_s() * worker.slowness, end)
 
-    def _end_round(self, worker: VirtualWorker, work: Work, pack: PackTimes) -> None:
+    def _end_round(self, worker: VirtualWorker, work: Work, pack: VirtualPack) -> None:
         """Let each lane report the unit that it has trained."""
         if pack.is_too_large:
             lanes = pack.training

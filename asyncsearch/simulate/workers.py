@@ -52,8 +52,8 @@ class VirtualWorker(msgspec.Struct):
     work: Work | None = None
     lanes: dict[int, VirtualLane] = {}
     """The lanes that have not ended, those that wait to join included."""
-    pack: PackTimes | None = None
-    """The times of packed work. None if its one lane leaps from goal to goal, as below."""
+    pack: VirtualPack | None = None
+    """Its packed work. None if its one lane leaps from goal to goal, as below."""
     goal: int = 0
     """Where it stops to report or to do something."""
     turn: int = 0
@@ -72,7 +72,7 @@ class VirtualWorker(msgspec.Struct):
     """How many workers train its work together, itself included."""
 
 
-class PackTimes:
+class VirtualPack:
     """How long the lanes of a pack, which it shares with their worker, take for a unit."""
 
     def __init__(
