@@ -71,6 +71,16 @@ def identifiers(tree: ast.Module) -> Iterator[str]:
 IDENTIFIERS = {path: set(identifiers(tree)) for path, tree in SOURCES.items()}
 
 
+def test_names_of_tests_have_at_most_70_characters() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and len(node.name) > 70
+    ]
+    assert long == [], "say subject, verb and object: a line of pytest's summary is not wrapped twice"
+
+
 def test_no_two_public_classes_share_a_name() -> None:
     places = defaultdict(list)
     for path, tree in SOURCES.items():

@@ -22,7 +22,6 @@ from asyncsearch.space import Space
 from asyncsearch.study.asked.metric_names import direction_notes
 from asyncsearch.trial import Trial
 from tests.first_calls.calls import REFUSED
-from tests.first_calls.further_calls import REFUSED as FURTHER
 from tests.first_calls.test_first_calls import NAMES, train
 
 FULL = {name: value for name, value in NAMES.items() if name.isidentifier()}
@@ -72,7 +71,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-CALLS = [call for call, _ in [*REFUSED, *FURTHER] if call.startswith("study(") and ")." not in call]
+CALLS = [call for call, _ in REFUSED if call.startswith("study(") and ")." not in call]
 
 
 @settings(max_examples=60, deadline=None)
