@@ -65,13 +65,6 @@ class TrialGang(Ranks, Protocol):
             pass_on: called by all ranks together; returns, in each, the bytes that rank 0 has called it with.
         """
 
-    def require_open(self) -> None:
-        """Check, in a rank that waits for another one, that the gang has not ended.
-
-        Raises:
-            TrialStopped: it has.
-        """
-
     def before_saving(self, gather: Callable[[], None]) -> None:
         """Let every rank call a function before rank 0 saves, which brings together what the ranks have in parts."""
 

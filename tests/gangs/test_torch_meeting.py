@@ -123,23 +123,9 @@ def test_all_ranks_get_the_bytes_of_rank_0(data: bytes) -> None:
     ranks: Any = ranks_of(3)
     connections = [one.result() for one in in_threads([functools.partial(met, rank) for rank in ranks])]
     calls = [
-        functools.partial(connection.pass_on, data if number == 0 else b"", rank)
-        for number, (connection, rank) in enumerate(zip(connections, ranks, strict=True))
+        functools.partial(connection.pass_on, b"" if number else data) for number, connection in enumerate(connections)
     ]
     assert [one.result() for one in in_threads(calls)] == [data] * 3
-
-
-def test_a_rank_that_waits_for_the_bytes_of_rank_0_looks_whether_its_gang_has_ended() -> None:
-    ranks = ranks_of(2)
-    connections = [one.result() for one in in_threads([functools.partial(met, rank) for rank in ranks])]
-
-    class Ended(Rank):
-        def require_open(self) -> None:
-            raise TrialStopped("the training of its gang has ended")
-
-    gang: Any = Ended(ranks[1]._board, ranks[1].seat)
-    with pytest.raises(TrialStopped):
-        connections[1].pass_on(b"", gang)
 
 
 @pytest.mark.parametrize("sends", [bytes(PROOF_BYTES), None], ids=["something else", "nothing"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -96,15 +95,6 @@ def test_ranks_that_are_connected_agree_without_the_driver(make: Callable[[int],
     assert passed[0] == b"", "the shortest message: most units change nothing"
     assert second.gang.stop_reason() == STOP.reason
     assert first.notes() == []
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_rank_above_0_that_waits_heeds_the_end_of_its_gang(make: Callable[[int], Rank], number: int) -> None:
-    rank = make(number)
-    rank.gang.require_open()
-    rank.agent.send(STOP)
-    with pytest.raises(TrialStopped) if number else contextlib.nullcontext():
-        rank.gang.require_open()
 
 
 def test_a_connection_is_made_once_and_closed_when_the_process_trains_again(make: Callable[[int], Rank]) -> None:

@@ -157,7 +157,9 @@ class Spark:
     def running(self) -> Set[str] | None:
         """Return the tags of all jobs of which a task has found a slot, by one look; None: Spark cannot tell."""
         try:
-            return {tag for tags, tasks in departures.active_tasks(self.context) if tasks.runningTasks() > 0 for tag in tags}
+            return {
+                tag for tags, tasks in departures.active_tasks(self.context) if tasks.runningTasks() > 0 for tag in tags
+            }
         except Exception:  # an internal name of Spark has changed, a job has just ended, or Spark is gone
             return None
 

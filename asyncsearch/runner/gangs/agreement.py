@@ -107,11 +107,6 @@ class GangLink:
         places = [(rank, key)] if rank is not None else [place for place in self._link.notes if place[1] == key]
         return self._link.notes.pop(places[0], None) if places else None
 
-    def require_open(self) -> None:
-        # Rank 0 is stopped where all ranks have agreed to stop; another rank is, where its gang has ended without it.
-        if not self.is_first and (reason := self._link.stop_reason()) is not None:
-            raise TrialStopped(reason)
-
     def before_saving(self, gather: Callable[[], None]) -> None:
         self.gather = gather
 

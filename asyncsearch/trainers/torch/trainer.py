@@ -255,7 +255,7 @@ class TorchTrainer(FrameworkTrainer):
         from asyncsearch.trainers.torch.gangs.connection import connected
 
         connection = connected(gang)
-        gang.agree_by(lambda data: connection.pass_on(data, gang))
+        gang.agree_by(connection.pass_on)
         self._strategy = strategy_for(self)
         return self._norms().synchronized(net, connection.group, self._device) if self._syncs else net
 

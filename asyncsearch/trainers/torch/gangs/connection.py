@@ -7,7 +7,6 @@ behind. torch's own traffic between its members is neither encrypted nor authent
 from __future__ import annotations
 
 import contextlib
-import datetime
 import fcntl
 import os
 import socket
@@ -25,8 +24,6 @@ from asyncsearch.trial_gang import Connection, Ranks, TrialGang
 _DEVICE = "torch device"
 _SIOCGIFADDR = 0x8915
 """Linux: the address of a network interface."""
-_GLANCE = datetime.timedelta(seconds=0.5)
-"""How long a rank may wait inside of torch, where no signal reaches it, before it looks whether its gang has ended."""
 
 
 class GroupConnection:
@@ -45,32 +42,15 @@ class GroupConnection:
     def is_lost_rank(self, error: BaseException) -> bool:
         return is_lost_rank(error)
 
-    def pass_on(self, data: bytes, gang: TrialGang) -> bytes:
+    def pass_on(self, data: bytes) -> bytes:
         """Return the bytes of rank 0, in each rank; every rank calls it."""
         length = torch.tensor([len(data)], dtype=torch.int64, device=self._device)
-        self._broadcast(length, gang)
+        self.group.broadcast(length, 0).wait()
         if not (size := int(length)):
             return b""
-        content = torch.zeros(size, dtype=torch.uint8, device=self._device)
-        if gang.seat.rank == 0:
-            content.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
-        self._broadcast(content, gang)
+        content = torch.tensor(list(data) if data else [0] * size, dtype=torch.uint8, device=self._device)
+        self.group.broadcast(content, 0).wait()
         return bytes(content.tolist())
-
-    def _broadcast(self, tensor: torch.Tensor, gang: TrialGang) -> None:
-        work = self.group.broadcast(tensor, 0)
-        if self._device.type == "cuda":
-            work.wait()
-            return
-        while True:
-            try:
-                work.wait(_GLANCE)
-            except RuntimeError:
-                if work.is_completed():  # else it is the glance that has ended
-                    raise
-                gang.require_open()
-            else:
-                return
 
 
 def open_group(gang: TrialGang, backend: str | None = None) -> Any:
