@@ -1,4 +1,4 @@
-"""Makes records durable, one sync for all that are waiting, and gives back what waited for them.
+"""Makes records durable, one sync for all that are waiting, and gives back the actions that waited for them.
 
 Law: an event and its decisions are in the journal before its message is acknowledged or a decision is carried out.
 """
@@ -28,7 +28,7 @@ with its two changes of threads, costs as much as handling several reports."""
 
 
 class Durable(NamedTuple):
-    """What may be done, since it is in the journal."""
+    """The acknowledgements and actions that are in the journal, and so may be sent."""
 
     acknowledged: dict[Worker, int]
     """Highest number of each worker's messages to acknowledge."""
@@ -55,11 +55,11 @@ class Commits:
         Args:
             journal: written by nobody else.
             state: the study's state, for reading only.
-            waits: what is known of a store that cannot be used.
+            waits: the state of a store that cannot be used.
             timeouts: told when the journal begins and ceases to wait.
             loop: the driver's loop.
             wake: called when records have waited long enough for others.
-            requested_stop: returns the reason of a stop that waits behind the journal; empty: there is none.
+            requested_stop: returns the reason of a stop that waits behind the journal, or an empty text.
             silent_s: seconds after which a write counts as one that hangs.
         """
         self._journal, self._state, self._waits, self._timeouts, self._loop = journal, state, waits, timeouts, loop
@@ -96,7 +96,7 @@ class Commits:
             self._timer = self._loop.call_later(_DELAY_S, self._wait_no_longer)
 
     async def commit(self) -> Durable:
-        """Write all records; return, once they are durable, what waited for them.
+        """Write all records; return, once they are durable, the actions that waited for them.
 
         Raises:
             StoreError: the journal cannot be written.
@@ -159,7 +159,7 @@ class Commits:
         await writing
 
     def _reason_to_give_up(self, began: float) -> str:
-        """Return why a write that began at a time is not tried again; empty: it is."""
+        """Return why a write that began at a time is not tried again; empty if it is."""
         now = self._loop.time()
         if self._waits.answer_in_vain(now):
             return self._waits.vain

@@ -1,6 +1,6 @@
 """Deletes the checkpoints that the engine gives up, where no other study can read them.
 
-In a shared folder a study deletes nothing itself: ``shared.session`` writes down what it still needs, and
+In a shared folder a study deletes nothing itself: ``shared.session`` writes down the ones that it still needs, and
 ``shared.cleaning`` deletes the rest.
 """
 
@@ -54,7 +54,7 @@ class CheckpointDeletions:
             self._send(action)
 
     def delay(self, action: LaneAction) -> bool:
-        """Keep an action until the worker has its lane; False: the worker already has it."""
+        """Keep an action until the worker has its lane; return False if the worker has it already."""
         waiting = self._waiting.get(action.lease.number + action.lane, self._waiting.get(action.lease.number))
         if waiting is not None:
             waiting.append(action)

@@ -83,7 +83,7 @@ class Dispatcher:
         self._timeouts, self._logs = timeouts, logs
         self._launch, self._kill, self._post, self._lost, self._end = launch, kill, post, lost, end
         self.admission: SharingSession | CheckpointDeletions
-        """What deletes checkpoints, and sends work to workers as soon as its checkpoints are safe; to be set once."""
+        """Deletes checkpoints, and sends work to workers as soon as its checkpoints are safe; to be set once."""
         self._transport: Transport | None = None
         self._lost_early: list[WorkerLost] = []
         """Launches that ended before there was a transport, which must refuse them."""
@@ -149,7 +149,7 @@ class Dispatcher:
                 self._timeouts.begin_stop(action.lease)
 
     def refuse(self, worker: Worker, lease: Lease, reason: str) -> None:
-        """Tell a worker that what it said under a lease does not count."""
+        """Tell a worker that its messages under a lease do not count."""
         self.transport.send(*worker, Refused(lease, reason))
 
     def forget(self, event: WorkerLost) -> None:
@@ -172,7 +172,7 @@ class Dispatcher:
     def dismiss_all(self) -> None:
         """Let the workers stop their trials: no decision on the study, whose journal cannot be written."""
         self._are_all_dismissed = True
-        for worker in self._attached:  # the pool may be ahead: what it decided last is not durable
+        for worker in self._attached:  # the pool may be ahead: its last decision is not durable
             self._dismiss_unheard(worker)
 
     def _dismiss_unheard(self, worker: Worker) -> None:
@@ -180,7 +180,7 @@ class Dispatcher:
             self.transport.send(*worker, DismissWorker(*worker, "the store cannot be used", is_unheard=True))
 
     def close(self) -> None:
-        """Wait for the last launch; what waits for another one to attach is not launched any more."""
+        """Wait for the last launch; one that waits for another to attach is not launched any more."""
         self._order = LaunchOrder(None)
         self._workers.shutdown(wait=True)
 

@@ -1,4 +1,4 @@
-"""The gangs that train: passes what their ranks tell each other, and ends the ranks of one that is over.
+"""The gangs that train: passes the notes of their ranks to each other, and ends the ranks of one that is over.
 
 No decision is made here, and nothing of it is in the journal: a gang ends with its lease, which the engine decides.
 """
@@ -28,7 +28,7 @@ class Send(Protocol):
 
 
 class GangLog(NamedTuple):
-    """Where what the ranks of a gang print belongs."""
+    """The log to which the output of a gang's ranks belongs."""
 
     members: tuple[GangMember, ...]
     trial: TrialId
@@ -60,21 +60,21 @@ class Gangs:
                 del self._kept[lease]
 
     def rank_of(self, lease: Lease, worker: tuple[WorkerId, int]) -> int | None:
-        """Return the rank of a launch of a worker in the gang of a lease; None: it is no member."""
+        """Return the rank of a launch of a worker in the gang of a lease; None if it is no member."""
         places = {(member.worker, member.epoch): rank for rank, member in enumerate(self._open.get(lease, ()))}
         return places.get(worker)
 
     def log_of(self, lease: Lease, worker: tuple[WorkerId, int]) -> tuple[int, GangLog] | None:
-        """Return the rank, above 0, of a launch of a worker, and where its lines belong; None: it has none."""
+        """Return the rank, above 0, of a launch of a worker, and the log of its lines; None if it has none."""
         if (kept := self._kept.get(lease)) is None or GangMember(*worker) not in kept.members[1:]:
             return None
         return kept.members.index(GangMember(*worker)), kept
 
     def pass_on(self, worker: tuple[WorkerId, int], note: GangNote) -> str:
-        """Pass on what a rank tells the others; a note of a gang that is over is dropped.
+        """Pass a rank's note on to the others; a note of a gang that is over is dropped.
 
         Returns:
-            Why the sender tells too much; empty: it does not.
+            Why the sender tells too much; empty if it does not.
         """
         if self.rank_of(note.lease, worker) != note.rank:
             return ""
@@ -87,7 +87,7 @@ class Gangs:
         return ""
 
     def end_of(self, worker: tuple[WorkerId, int], failed: RankFailed, attempt: Attempt | None) -> TrainingEnded | None:
-        """Return the end of a training of which one rank has failed; None: it has none, or the worker no part in it."""
+        """Return the end of a training of which one rank has failed; None if it is over, or not that worker's."""
         rank = self.rank_of(failed.lease, worker)
         if not rank or attempt is None or attempt.end is not None:
             return None
@@ -97,7 +97,7 @@ class Gangs:
         return TrainingEnded(failed.lease, Outcome.FAILED, done, error=error, error_kind=failed.error_kind)
 
     def end_those_over(self, state: StudyState, event: AnyEvent) -> None:
-        """End what the ranks train of leases that are over since an event."""
+        """End the training of ranks whose leases are over since an event."""
         if not self._open or not isinstance(event, _ENDING):
             return
         for lease in [lease for lease in self._open if not _goes_on(state.attempt(lease))]:

@@ -1,4 +1,8 @@
-"""What workers say: refused, taken into the logs, or passed on to the engine."""
+"""The messages of workers: refused, taken into the logs, or passed on to the engine.
+
+A size that a worker names is compared with the store where a quota would act on it: else one worker could make the
+engine give up the checkpoints of all finished trials by a number.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +87,7 @@ class Incoming:
         return self._of_its_work(worker, message, attempt)
 
     def _of_its_work(self, worker: tuple[WorkerId, int], message: LaneEvent, attempt: Attempt) -> LaneEvent | None:
-        """Return the event of a lane; None: it names what is not of the lane's work, and is refused."""
+        """Return the event of a lane; None if it is refused, since it names something else than the lane's work."""
         if misnamed := attempt.misnamed(message):
             lane, lease = attempt.lane, attempt.lease
             self._end_lease(worker, lease, f"{misnamed} is not of the work of lane {lane} of {lease}")
@@ -106,7 +110,7 @@ class Incoming:
         return lane >= opened.lanes
 
     def _of_pack(self, received: Received, message: PackMeasured) -> AnyEvent | None:
-        """Return what a worker says of its own pack, of no more trainings than that has; None: its lease is over."""
+        """Return a worker's times of its own pack, of no more trainings than that has; None if its lease is over."""
         opened = self._state.attempts_under(message.lease)
         is_owner = (message.lease.worker, message.lease.epoch) == (received.worker, received.epoch)
         if not opened or not is_owner:
@@ -166,7 +170,7 @@ class TrueSizes:
 
 
 def stored_bytes(store: Store, checkpoint: CheckpointRef) -> int:
-    """Return how many bytes the files of a checkpoint's newest version take in a store; 0: it is not there."""
+    """Return how many bytes the files of a checkpoint's newest version take in a store; 0 if it is not there."""
     folder = layout.node_folder(checkpoint)
     files = store.walk(folder)
     versions = layout.versions_of(checkpoint.resource, {name.partition("/")[0] for name in files})

@@ -18,7 +18,7 @@ class LaunchOrder:
         """Begin without launches.
 
         Args:
-            at_once: how many may be starting, from 1, until one has attached; None: any number.
+            at_once: how many may be starting, from 1, until one has attached; None for any number.
         """
         self._at_once = at_once
         self._waiting: deque[Worker] = deque()

@@ -1,6 +1,6 @@
-"""The lines that wait to be written into the logs, bounded in bytes, and what is left out of too many. Pure.
+"""The lines that wait to be written into the logs, bounded in bytes, and a count of those left out. Pure.
 
-Three bounds hold, and the log says in the place of what each of them left out how much that was:
+Three bounds hold, and the log says in the place of the lines that each of them left out how many they were:
 - of all that waits: the oldest lines of the trial that has most are left out first, as where the store is away;
 - of one trial in a run: its first lines are kept, and its last ones, which tell how it ended;
 - of all logs of a study: likewise.
@@ -28,7 +28,7 @@ class LogBounds(msgspec.Struct, frozen=True):
 _LAST_BYTES, _ALL_LAST_BYTES = 16 << 10, 8 << 20
 """Of a trial beyond its bound, the newest lines up to so many bytes are written at the end of the run; and of all."""
 _OBJECT_BYTES = 64
-"""What a line takes in memory beside its text: a trial may print millions of empty ones."""
+"""Memory that a line takes beside its text: a trial may print millions of empty ones."""
 _LEAST_LINES = 16
 """A trial that has no more waiting loses its oldest line alone."""
 
@@ -40,7 +40,7 @@ class _Trial:
         self.lines: deque[str] = deque()
         self.size_bytes = 0
         self.lost_lines = self.lost_bytes = 0
-        """What was left out before the first of them, since they came too fast."""
+        """The lines left out before the first of them, since they came too fast."""
 
 
 class _Full:
@@ -75,7 +75,7 @@ class LogBacklog:
         """Bytes of each trial in this run."""
         self.waiting_bytes = 0
         self.stored_bytes = 0
-        """What the logs of the study take in the store; the caller keeps it up to date."""
+        """Bytes that the logs of the study take in the store; the caller keeps it up to date."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -102,7 +102,7 @@ class LogBacklog:
             pass
 
     def drain(self, most_bytes: int) -> Mapping[str, Sequence[str]]:
-        """Take out lines to be written, oldest trials first, about ``most_bytes`` at most; empty: none wait."""
+        """Take out lines to be written, oldest trials first, about ``most_bytes`` at most; empty if none waits."""
         found: dict[str, Sequence[str]] = {}
         size_bytes = 0
         while self._waiting and (not found or size_bytes < most_bytes):

@@ -45,8 +45,8 @@ class LogSink:
         Args:
             store: of the study.
             loop: whose thread calls the methods.
-            bounds: what is kept of too many lines; None: the usual.
-            executor: one thread, which writes; None: a new one.
+            bounds: how many lines are kept of too many; None for the usual number.
+            executor: one thread, which writes; None for a new one.
             say: takes sentences for the user.
         """
         self._store, self._loop, self._say = store, loop, say
@@ -88,7 +88,7 @@ class LogSink:
         self._add(trial, [f"... {_one_line(text)} ..."])
 
     async def close(self) -> None:
-        """Write what is pending and nothing that comes now; say so if it takes long, and what is lost if it fails."""
+        """Write the pending lines and none that come now; say so if it takes long, and which are lost if it fails."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -142,7 +142,7 @@ class LogSink:
     # The thread of the logs, from here on.
 
     def _write(self) -> None:
-        """Append what waits, behind what could not be written before."""
+        """Append the lines that wait, behind those that could not be written before."""
         try:
             self._writer.write_again()
             while True:
@@ -163,7 +163,7 @@ class LogSink:
         self._write()
         try:
             self._writer.close()
-        except (StoreError, OSError) as error:  # what is in it is durable
+        except (StoreError, OSError) as error:  # its lines are durable
             _log.info("The last segment of the logs could not be closed: %s", error)
 
 

@@ -71,7 +71,7 @@ class Driver:
         Args:
             launch: starts a worker; called in a thread of its own, may block.
             kill: ends a worker that counts as lost; likewise.
-            launches_at_once: how many workers may be starting, from 1, until one has attached; None: any number.
+            launches_at_once: how many workers may be starting, from 1, until one has attached; None for any number.
             shared: the folder in which the study's checkpoints are, if it shares them with others.
             pack_times: where studies of the same code keep how fast packs train.
             changed: called in the driver's thread after each change that a display may show.
@@ -80,7 +80,7 @@ class Driver:
         self.outcome: EndRun | None = None
         """How the run ended; None while it has not."""
         self.failure: BaseException | None = None
-        """What broke the driver itself: a journal that cannot be written, or a bug."""
+        """The error that broke the driver itself: a journal that cannot be written, or a bug."""
         self.ended = threading.Event()
         self._thread = LoopThread("asyncsearch-driver")
         self.loop = self._thread.loop
@@ -214,7 +214,7 @@ class Driver:
             self._waits.changed.set()
 
     def _requested_stop(self) -> str:
-        """Return the reason of a stop that waits in the inbox; empty: there is none."""
+        """Return the reason of a stop that waits in the inbox, or an empty text."""
         return next((event.reason for event in self._inbox if isinstance(event, StopRequested)), "")
 
     async def _pump(self) -> None:
@@ -238,7 +238,7 @@ class Driver:
             if event is not None and self._sizes.is_to_be_compared(event):
                 try:
                     event = await self._sizes.compared(event)
-                except asyncio.CancelledError:  # what is not handled yet is handled at the end
+                except asyncio.CancelledError:  # the rest is handled at the end
                     self._inbox = [*batch[number:], *self._inbox]
                     raise
             if isinstance(item, Received):
@@ -277,7 +277,7 @@ class Driver:
             self._waits.say(loss.sentence(self._state))
 
     async def _commit(self) -> None:
-        """Make the records durable, and then acknowledge and carry out what is in them."""
+        """Make the records durable, and then acknowledge their messages and carry out their actions."""
         durable = await self._commits.commit()
         for (worker, epoch), number in durable.acknowledged.items():
             self._dispatcher.transport.acknowledge(worker, epoch, number)

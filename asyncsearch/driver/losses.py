@@ -1,4 +1,4 @@
-"""The sentences in which people learn what was lost, and what that costs. Pure."""
+"""The sentences in which people learn of a loss, and of its cost. Pure."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class LossNotice(msgspec.Struct, frozen=True):
     """A worker, or the process of a training, that is gone, with the trials that were on it."""
 
     what: str
-    """What was lost, in a sentence."""
+    """The loss, in a sentence."""
     trained: dict[TrialId, int]
     """Trial -> resource up to which it had been trained there."""
     worker: WorkerId | None = None
-    """The worker that was lost; None: it goes on with another process."""
+    """The worker that was lost; None if it goes on with another process."""
 
     def sentence(self, state: StudyState) -> str:
-        """Return what was lost and what becomes of it, in the state after the loss."""
+        """Return the loss and its consequences, in the state after it."""
         trials = [state.trials[number] for number in self.trained]
         left = self._not_launched(state)
         parts = [self.what, *_go_on(trials[:_NAMED], self.trained, state), *([left] if left else [])]
@@ -39,7 +39,7 @@ class LossNotice(msgspec.Struct, frozen=True):
         return " ".join(parts)
 
     def _not_launched(self, state: StudyState) -> str:
-        """Return that the worker is given up; empty: it is not."""
+        """Return that the worker is given up; empty if it is not."""
         if self.worker is None or not _goes_on(state):
             return ""
         slot = state.pool.slots[self.worker]
@@ -53,7 +53,7 @@ class LossNotice(msgspec.Struct, frozen=True):
 
 
 def loss_in(state: StudyState, event: WorkerLost | TrainingEnded) -> LossNotice | None:
-    """Return what an event says is lost; called before the state has handled it."""
+    """Return the loss that an event reports; called before the state has handled it."""
     if isinstance(event, WorkerLost):
         attempts = state.attempts_with(event.worker)
         what = f"{worker_name(event.worker)} was lost: {_short(event.reason)}."
@@ -83,7 +83,7 @@ def _goes_on(state: StudyState) -> bool:
 
 
 def _go_on(trials: list[Trial], trained: dict[TrialId, int], state: StudyState) -> Iterator[str]:
-    """Yield what becomes of each trial."""
+    """Yield how each trial goes on."""
     later = "" if _goes_on(state) else " in the next run"
     for trial in trials:
         if trial.state is TrialState.FAILED:
@@ -102,6 +102,6 @@ def _units(count: int) -> str:
 
 
 def _short(reason: str) -> str:
-    """Return the first line of a reason, without its last period: the others are what a process printed."""
+    """Return the first line of a reason, without its last period: the others are the output of a process."""
     line = next(iter(reason.strip().splitlines()), "nobody says why").rstrip(".")
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."

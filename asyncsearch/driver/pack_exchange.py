@@ -1,4 +1,4 @@
-"""What studies of one code tell each other of their packs: times known before, and those that were measured here."""
+"""The times of packs that studies of one code share: those known before, and those that were measured here."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class PackExchange:
         self._state, self._places, self._files = state, places, files
 
     def known_on(self, device: str) -> list[PacksTimed]:
-        """Return what others have timed on the device of a worker that attaches."""
+        """Return the times of others on the device of a worker that attaches."""
         return [timed for place in self._places for timed in place.known_on(device)] if device else []
 
     def note(self, event: PackMeasured) -> None:
-        """Keep what a pack has measured, which the engine has learned."""
+        """Keep a pack's measurements, which the engine has learned."""
         measured = packs_measured(self._state, event.lease) if event.seconds else None
         if measured is None or not measured[1].device:
             return

@@ -1,4 +1,4 @@
-"""What a worker owes after an end: the checkpoint that it named, and work that is not given back again and again.
+"""The debts of a worker after an end: the checkpoint that it named, and work that is not given back again and again.
 
 A worker that gives signs of life and never keeps such a promise counts as lost, so that it holds no run open.
 """
@@ -41,9 +41,9 @@ class _Awaited(msgspec.Struct):
     since_s: float
     """When the worker last got on with it, by the loop's clock."""
     written_bytes: int | None = None
-    """How much of it was in the store at the last look; None: nobody has looked."""
+    """How much of it was in the store at the last look; None if nobody has looked."""
     excused_s: float | None = None
-    """Since when it gets on with nothing and says that the store is to blame; None: it does not."""
+    """Since when it gets on with nothing and says that the store is to blame; None if it does not."""
 
 
 class _Vain(msgspec.Struct):
@@ -55,7 +55,7 @@ class _Vain(msgspec.Struct):
 
 
 class Promises:
-    """Watches what ends name and give back. Called in the driver's thread."""
+    """Watches the checkpoints that ends name, and the work that they give back. Called in the driver's thread."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Promises:
     def _on_timer(self) -> None:
         timer, self._timer = self._timer, None
         if timer is not None and self._loop.time() - timer.when() > STALLED_S:
-            for awaited in self._awaited.values():  # what came meanwhile is not read yet
+            for awaited in self._awaited.values():  # messages that came meanwhile are not read yet
                 awaited.since_s = self._loop.time()
         self._looking = self._loop.create_task(self.look())
 

@@ -28,7 +28,7 @@ PostEvent = Callable[[AnyEvent], None]
 
 
 class SharedWorkers:
-    """Tells the broker what drivers say, and drivers what it decides. Any thread may call any method."""
+    """Passes facts from drivers to the broker, and its decisions to drivers. Any thread may call any method."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class SharedWorkers:
         self.tell(StudyLeft(study))
 
     def tell(self, fact: BrokerFact) -> None:
-        """Tell the broker a fact, and the drivers what follows; in one order for all threads."""
+        """Tell the broker a fact, and the drivers its decisions; in one order for all threads."""
         with self._changed:
             for decision in self._broker.handle(fact, self._clock()):
                 self._send(decision)
@@ -96,7 +96,7 @@ class SharedWorkers:
 
 
 class WorkerShare:
-    """The part of one study's run: what it holds and needs, and what it may have."""
+    """The part of one study's run: the workers that it holds, needs and may have."""
 
     def __init__(self, workers: SharedWorkers, terms: StudyJoined) -> None:
         """Hold nothing yet; ``terms`` are the study's name, weight, limit, priority and gangs."""
@@ -138,7 +138,7 @@ class WorkerShare:
             self._running.discard((worker, epoch))
 
     def observe(self, state: StudyState, *, is_over: bool) -> None:
-        """Tell the broker what the study has and needs, if that has changed. Called in the driver's thread.
+        """Tell the broker how many workers the study has and needs, if that has changed. Called in the driver's thread.
 
         Args:
             state: of the study.

@@ -1,4 +1,4 @@
-"""What the driver knows of a store that cannot be used, and the sentences in which it says so."""
+"""The state of a store that cannot be used, and the sentences in which the driver says so."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AGAIN_S = 60.0
 
 
 class StoreWaits:
-    """Who waits for the store, and what the user is told of it. Called in the driver's thread."""
+    """Who waits for the store, and the sentences about it for the user. Called in the driver's thread."""
 
     def __init__(self, store: str, timeout_s: float, voices: Callable[[], int] = lambda: 2) -> None:
         """Begin with a store that can be used.
@@ -44,7 +44,7 @@ class StoreWaits:
         self._outages: Outages[Worker] = Outages(timeout_s, _NAMES)
         self._delays = Backoff()
         self._shown = ""
-        """What the store answered, as it was told last."""
+        """The last answer of the store."""
         self._shown_s: dict[Worker, float] = {}
         """When it was told of each worker."""
         self._is_shown = False
@@ -90,7 +90,7 @@ class StoreWaits:
         return self._delays.next_s()
 
     def answer_in_vain(self, now: float) -> str:
-        """Return what the store answered, if the run has waited long enough for it; empty: it has not."""
+        """Return the answer of the store if the run has waited long enough for it; empty if it has not."""
         return self._outages.expired(now)
 
     def alone(self, now: float) -> dict[Worker, str]:

@@ -1,4 +1,4 @@
-"""What is due when nothing happens: silent workers are lost, late trials fail, and waiting for a store has an end.
+"""The deadlines of a run: silent workers are lost, late trials fail, and waiting for a store has an end.
 
 Nothing polls: one timer of the loop is set to the earliest deadline.
 """
@@ -54,7 +54,7 @@ class Timeouts:
         self._stops: Deadlines[Worker] = Deadlines()
         """Of workers that are to stop all that they train."""
         self._stopping: dict[Worker, tuple[Lease, float]] = {}
-        """What each of them is to stop, and since when: else what it says would put its deadline off for ever."""
+        """The lease that each is to stop, and since when: else its messages would put its deadline off for ever."""
         self._timer: asyncio.TimerHandle | None = None
         self.is_stop_sent = False
         """Whether the run was asked to end because of its store."""
@@ -183,7 +183,7 @@ class Timeouts:
             self._loop.call_later(STOP_S, self.give_up)
 
     def _listen_again(self, now: float) -> None:
-        """Give workers and attempts a whole lease again: what they have said meanwhile is not read yet."""
+        """Give workers and attempts a whole lease again: their messages of the meantime are not read yet."""
         self._liveness.renew(now)
         for key in self._deadlines.expired(now):
             self._deadlines.set(key, now + self._liveness.timeout_s)
@@ -206,11 +206,11 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     lease_timeout_s: float = 30.0
     """Silence after which a worker loses its leases."""
     trial_timeout_s: float | None = None
-    """Time after which an attempt fails; None: none."""
+    """Time after which an attempt fails; None for no limit."""
     snapshot_every: int = 50_000
     """Records between two snapshots."""
     stop_timeout_s: float = 60.0
-    """Time that a worker has to end what it was told to stop, though it gives signs of life; then it counts as lost."""
+    """Time that a worker has to end a stopped training, though it gives signs of life; then it counts as lost."""
     store_timeout_s: float = 600.0
     """Time for which the run waits for a store that it cannot use."""
     store_silent_s: float = 10.0

@@ -156,7 +156,7 @@ class Gate:
         """Check the metadata of a new stream.
 
         Returns:
-            The worker and the epoch to which its token is bound; None: it is the driver's own, which admits any.
+            The worker and the epoch to which its token is bound; None if it is the driver's own, which admits any.
 
         Raises:
             UnauthenticatedError: the token is wrong or missing.

@@ -160,7 +160,7 @@ class Connection:
             if row_of(broken.status).is_final:
                 return row_of(broken.status).error(broken.words)
             now_s = time.monotonic()
-            # What let the worker in once is given to it from the start: a slow way stays slow.
+            # The limit that let the worker in once is its limit from the start: a slow path stays slow.
             too_late += broken.is_late
             # A driver that accepts workers and then fails at once must not be retried forever.
             if self._progress != before or now_s - began_s > _STEADY_S:

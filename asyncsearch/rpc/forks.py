@@ -14,7 +14,7 @@ _THREADS = ("grpc_global_tim", "event_engine")
 
 
 class _Fork:
-    """What is known of the fork that made this process."""
+    """The state of gRPC at the fork that made this process."""
 
     def __init__(self) -> None:
         self.is_broken = False

@@ -35,7 +35,7 @@ class Hello(msgspec.Struct, frozen=True):
     pid: int = 0
     protocol: int = PROTOCOL
     device: str = ""
-    """What it trains on; empty: unknown."""
+    """The device on which it trains; empty if unknown."""
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -71,17 +71,17 @@ class StoreOutage(msgspec.Struct, frozen=True):
     """The worker waits for a store that it cannot use, and tries again."""
 
     error: str = ""
-    """What the store answered last; empty: it can be used again."""
+    """The last answer of the store; empty if it can be used again."""
 
 
 class GangNote(msgspec.Struct, frozen=True):
-    """What one rank of a gang tells the others; the driver passes it on and does not read it."""
+    """A note of one rank of a gang to the others; the driver passes it on and does not read it."""
 
     lease: Lease
     rank: int
     """Of the sender."""
     key: str
-    """What the value is; each key is told once by a rank."""
+    """The name of the value; a rank tells each key once."""
     value: str
 
 
@@ -140,7 +140,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     """Key of the certificate that workers present; without it, the driver ends the connection in its handshake."""
     worker_certificate_pem: bytes = b""
     spare_port: int = 0
-    """Another port of the same host, which nobody else is told: tried in turn with the first; 0: there is none."""
+    """Another port of the same host, which nobody else is told: tried in turn with the first; 0 if there is none."""
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ class Inbox:
         """Highest accepted number; all lower ones were accepted, too."""
 
     def accept(self, number: int) -> bool:
-        """Return whether the message is new; False: it is a duplicate, which the caller must ignore.
+        """Return whether the message is new; a duplicate is not, and the caller must ignore it.
 
         Raises:
             ProtocolError: a message before this one is missing.

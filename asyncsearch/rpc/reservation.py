@@ -1,4 +1,8 @@
-"""The ports of a server that does not listen yet, so that workers can be told them while gRPC is still imported."""
+"""The ports of a server that does not listen yet, and how many connections it will hold on each.
+
+Workers can be told the ports while gRPC is still imported. The limit leaves the driver descriptors for its own work,
+however many strangers connect.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ class Reservation:
 
         Args:
             host: name or address of this machine; ``0.0.0.0`` for all its addresses.
-            port: the first port; 0: any free one.
+            port: the first port; 0 for any free one.
 
         Raises:
             ClusterError: the port is taken, or the address is not one of this machine.
@@ -91,7 +95,7 @@ def connection_limits(workers: int, descriptors: int | None, in_use: int) -> Con
 
     Args:
         workers: how many workers a run has at once.
-        descriptors: how many this process may have open; None: any number.
+        descriptors: how many this process may have open; None for any number.
         in_use: how many it has open now.
     """
     needed = _PER_WORKER * workers + _SPARE

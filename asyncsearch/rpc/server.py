@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 _NOTES_BYTES = 8 << 20
 """Most bytes that may wait for a worker while other ranks of its gang tell it something."""
 _NOTES = 5_000
-"""Most messages, likewise: at twice as many it would be let go, for what others said."""
+"""Most messages, likewise: at twice as many it would be let go, for messages of others."""
 
 
 class Handler(Protocol):
@@ -85,7 +85,7 @@ class SearchServer:
         """A second port, which only workers are told; set by ``start``."""
         self._sessions = Sessions()
         self._tokens: StoreTokens | None = None
-        """What each worker is given before anything else; None: nothing."""
+        """The message that each worker gets before any other; None if there is none."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._refusals = RefusalLog()
         self._is_stopping = False
@@ -96,7 +96,7 @@ class SearchServer:
 
         Args:
             host: name or address of this machine; ``0.0.0.0`` for all its addresses.
-            port: port to listen on; 0: any free one.
+            port: port to listen on; 0 for any free one.
             spare_port: likewise.
 
         Raises:

@@ -96,7 +96,7 @@ class RefusalLog:
         return len(self._last)
 
     def admit(self, peer: str, now: float) -> int | None:
-        """Return how many refusals of a peer were left out before this one; None: leave this one out, too.
+        """Return how many refusals of a peer were left out before this one; None if this one is to be left out, too.
 
         Args:
             now: seconds of a clock that never goes back.

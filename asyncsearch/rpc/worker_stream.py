@@ -85,7 +85,7 @@ class WorkerStream:
         self._is_closed = False
         self._is_to_drain = False
         self.error: Exception | None = None
-        """Reason for closing it; None: a normal end."""
+        """Reason for closing it; None for a normal end."""
 
     def wake(self) -> None:
         """Make the writer look for messages to write."""
@@ -109,7 +109,7 @@ class WorkerStream:
         """End the stream; the first call determines the error.
 
         Args:
-            error: reason for closing; None: a normal end.
+            error: reason for closing; None for a normal end.
             drain: whether to write pending messages first.
         """
         if not self._is_closed:

@@ -1,4 +1,4 @@
-"""What a Spark session offers to a search: slots, settings, and what its tasks find on their machines."""
+"""The offers of a Spark session to a search: slots, settings, and the facts that its tasks find on their machines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SETTINGS = (
 
 
 class ClusterFacts(msgspec.Struct, kw_only=True):
-    """What was found of a Spark session."""
+    """The facts about a Spark session."""
 
     place: str
     """Its master: "local[2]", "yarn"."""
@@ -53,12 +53,12 @@ class ClusterFacts(msgspec.Struct, kw_only=True):
     packages: dict[str, str]
     """Versions on the driver, by the names that install them."""
     warnings: tuple[str, ...] = ()
-    """Warnings about settings, with what to change."""
+    """Warnings about settings, with the line to change."""
     slots: int = 0
     slots_failure: str = ""
-    """Why the number of workers is not known; empty: it is."""
+    """Why the number of workers is not known; empty if it is."""
     failure: str = ""
-    """Why the tasks could not be asked; empty: they were."""
+    """Why the tasks could not be asked; empty if they were."""
     tasks: tuple[TaskFacts, ...] = ()
 
 
@@ -66,7 +66,7 @@ class ExaminedSession:
     """A Spark session that is looked at, inside ``with ExaminedSession() as cluster: ...``."""
 
     def __init__(self, session: Any = None, *, timeout_s: float = 300.0) -> None:
-        """Join a session; None: the active one, else a new one.
+        """Join a session: the given or the active one, else a new one.
 
         Args:
             timeout_s: time that the tasks may take, the wait for free slots included.
@@ -85,7 +85,7 @@ class ExaminedSession:
         self._spark.close()
 
     def facts(self) -> ClusterFacts:
-        """Return what the session offers, and what its tasks find."""
+        """Return the facts about the session, and those that its tasks find."""
         spark = self._spark
         host, bind = addresses(spark.conf, spark.is_local)
         packages = {"asyncsearch": "asyncsearch", "hdfs_native": "hdfs-native", **PACKAGES}

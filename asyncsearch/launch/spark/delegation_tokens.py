@@ -22,7 +22,7 @@ _PLACES = "spark.kerberos.access.hadoopFileSystems"
 
 
 def delegation_tokens(context: Any, url: str) -> Tokens | None:
-    """Return tokens for a URL of HDFS; None: it is none, the cluster asks for no tickets, or there are no tokens.
+    """Return tokens for a URL of HDFS; None if it is none, the cluster asks for no tickets, or there are no tokens.
 
     Args:
         context: the SparkContext.
@@ -38,7 +38,7 @@ def delegation_tokens(context: Any, url: str) -> Tokens | None:
         return None
     hadoop = context._jsc.hadoopConfiguration()
     found = security.Credentials()
-    # By HTTP the tokens of the cluster's own protocol count, too; Spark's Java classes lack what those of HTTP need.
+    # By HTTP the tokens of the cluster's own protocol count, too; Spark's Java classes cannot ask for those of HTTP.
     place = f"{scheme}://{rest.partition('/')[0]}/" if scheme in _WITH_HDFS[:2] and rest[:1] != "/" else ""
     context._jvm.org.apache.spark.deploy.security.HadoopDelegationTokenManager(
         _for_files_alone(context, place), hadoop, None

@@ -16,7 +16,7 @@ LEAVES = "its executor was decommissioned"
 
 
 def leaving(context: Any) -> Set[str]:
-    """Return the tags of all jobs with a task on an executor that is being decommissioned; empty: Spark cannot tell.
+    """Return the tags of all jobs with a task on an executor that is being decommissioned; none if Spark cannot tell.
 
     One look for all: some calls of the JVM an executor, and some a job only while an executor leaves. A look for each
     worker over the jobs of all would be W * W calls. The scheduler is asked: the status store learns of tasks late, by

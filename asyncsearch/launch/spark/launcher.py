@@ -30,7 +30,7 @@ from asyncsearch.launch.spark.supervisor import Supervisor
 from asyncsearch.launch.spark.task import IS_POSSIBLE, TaskMode
 
 _SUBMITTED_S = 1.0
-"""How long ``warm_up`` waits for a job's submission: what follows takes the time that it needs."""
+"""How long ``warm_up`` waits for a job's submission: the rest takes the time that it needs."""
 
 
 class SparkLauncher(Launcher):
@@ -50,9 +50,9 @@ class SparkLauncher(Launcher):
         """Make a launcher, without using Spark yet.
 
         Args:
-            session: the ``SparkSession`` to use; None: the active one, else a new one.
+            session: the ``SparkSession`` to use; None for the active one, else a new one.
             study: name of its jobs in Spark's pages.
-            mode: kind of tasks; None: the kind that suits the cluster.
+            mode: kind of tasks; None for the kind that suits the cluster.
             start_timeout_s: time that a worker waits for a free slot.
             agent: function that each task runs.
         """

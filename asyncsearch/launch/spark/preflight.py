@@ -33,7 +33,7 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
     """Check that the workers can run.
 
     Args:
-        parallelism: number of workers wanted, from 1; None: one for each slot.
+        parallelism: number of workers wanted, from 1; None for one for each slot.
         start_timeout_s: time that the check itself may wait for a free slot.
 
     Raises:

@@ -43,7 +43,7 @@ class ExecutorFacts(msgspec.Struct, frozen=True):
     python: str
     """Path of its interpreter."""
     version: str
-    """Version of asyncsearch; empty: it cannot be imported."""
+    """Version of asyncsearch; empty if it cannot be imported."""
     missing: tuple[str, ...]
     """Missing packages, by the names that install them."""
 
@@ -107,7 +107,7 @@ def require_same(found: Sequence[ExecutorFacts], is_local: bool) -> None:
 
 
 def as_packages_error(error: BaseException, is_local: bool) -> PackagesDifferError | None:
-    """Return the error about the executors that a failure of the probe implies; None: it implies none."""
+    """Return the error about the executors that a failure of the probe implies; None if it implies none."""
     text = full_text(error)
     advice = _SAME_PYTHON if is_local else _SHIP
     if "PYTHON_VERSION_MISMATCH" in text:

@@ -80,7 +80,7 @@ class Spark:
 
     @property
     def is_examined(self) -> bool:
-        """Whether the executors had what workers need, and are still the same: a local session has one."""
+        """Whether the executors were fit for workers, and are still the same: a local session has one."""
         return self.is_local and self.context in _EXAMINED
 
     def examined(self) -> None:
@@ -89,7 +89,7 @@ class Spark:
 
     @property
     def has_served(self) -> bool:
-        """Whether workers ran in this session before, so that its Python processes have imported what these need."""
+        """Whether workers ran in this session before, so that its Python processes have imported their packages."""
         return self.context in _SERVED
 
     def serves(self) -> None:
@@ -155,7 +155,7 @@ class Spark:
         self.context.cancelJobsWithTag(tag)
 
     def running(self) -> Set[str] | None:
-        """Return the tags of all jobs of which a task has found a slot, by one look; None: Spark cannot tell."""
+        """Return the tags of all jobs of which a task has found a slot, by one look; None if Spark cannot tell."""
         try:
             return {
                 tag for tags, tasks in departures.active_tasks(self.context) if tasks.runningTasks() > 0 for tag in tags
@@ -207,13 +207,13 @@ _MADE: dict[Any, Made] = {}
 """Sessions made here and not stopped, by their contexts."""
 _MAKING = threading.RLock()
 _EXAMINED: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Contexts whose executors had what workers need."""
+"""Contexts whose executors were fit for workers."""
 _SERVED: weakref.WeakSet[Any] = weakref.WeakSet()
 """Contexts in which workers were launched."""
 
 
 def present(session: Any = None) -> Spark | None:
-    """Return the given or active session, to be looked at only; None: there is no classic one that runs."""
+    """Return the given or active session, to be looked at only; None if no classic one runs."""
     context = getattr(session, "_sc", None)
     if session is None:
         context = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)

@@ -1,6 +1,6 @@
-"""How long a launch waits for a task slot, and what people read meanwhile. Times are arguments.
+"""How long a launch waits for a task slot, and the sentences that people read meanwhile. Times are arguments.
 
-A job that waits costs nothing, and under dynamic allocation it is what brings new executors. So a launch waits for as
+A job that waits costs nothing, and under dynamic allocation it brings new executors. So a launch waits for as
 long as other workers of its run have slots, or the cluster may bring more; it is given up only where neither is so.
 """
 
@@ -20,14 +20,14 @@ LOOK_EVERY_S = 2.0
 
 
 class SlotWait(msgspec.Struct, frozen=True):
-    """What is to be done about a launch that has no slot yet."""
+    """The next step for a launch that has no slot yet."""
 
     next_s: float
     """When to look again, seconds after the launch."""
     sentence: str = ""
-    """For people; empty: there is nothing new to say."""
+    """For people; empty if there is nothing new to say."""
     reason: str = ""
-    """Why it is given up; empty: it is not."""
+    """Why it is given up; empty if it is not."""
 
 
 def wait_on(
@@ -40,7 +40,7 @@ def wait_on(
     has_others: bool,
     is_elastic: bool,
 ) -> SlotWait:
-    """Return what to do about a launch without a slot.
+    """Return the next step for a launch without a slot.
 
     Args:
         name: of the launch, for people.
@@ -67,13 +67,13 @@ def wait_on(
 
 
 class SlotWatch:
-    """What is known of the slots of one run's launches, by the tags of their jobs."""
+    """The slots of one run's launches, by the tags of their jobs."""
 
     def __init__(self, running: Callable[[], Set[str] | None], timeout_s: float, *, brings_executors: bool) -> None:
         """Begin without launches.
 
         Args:
-            running: asks Spark which jobs have a slot, all by one look; None: it cannot tell.
+            running: asks Spark which jobs have a slot, all by one look; None if it cannot tell.
             timeout_s: time after which a launch is given up where nothing else works.
             brings_executors: whether the cluster starts executors by itself.
         """
@@ -99,7 +99,7 @@ class SlotWatch:
     def refresh(self, tags: Sequence[str], now: float) -> float | None:
         """Learn which jobs have slots, if that of one of these is not known; one look serves all of a tick.
 
-        Return when to come again, where the last look was less than ``LOOK_EVERY_S`` ago; None: it was done.
+        Return when to come again, where the last look was less than ``LOOK_EVERY_S`` ago; None if it was done now.
         """
         if self._holding.issuperset(tags):
             return None
@@ -111,7 +111,7 @@ class SlotWatch:
         return None
 
     def look(self, tag: str, name: str, waited_s: float, others: Sequence[str]) -> SlotWait | None:
-        """Return what to do, after ``refresh``, about a launch that began ``waited_s`` ago; None: it has its slot.
+        """Return the next step, after ``refresh``, for a launch that began ``waited_s`` ago; None if it has its slot.
 
         Args:
             others: the jobs of the run's other launches that are not being cancelled.

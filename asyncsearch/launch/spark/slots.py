@@ -60,7 +60,7 @@ def elastic(spark: Spark, parallelism: int | None) -> int:
 
 
 def slots_now(spark: Spark) -> int | None:
-    """Return the number of workers of a run that leaves it to the cluster, without waiting; None: it is not known."""
+    """Return the number of workers of a run that leaves it to the cluster, without waiting; None if it is not known."""
     if not spark.has_dynamic_allocation:
         return max(1, spark.slots())
     try:
@@ -76,7 +76,7 @@ def _await_slots(spark: Spark, wanted: int | None) -> int:
     requested = _requested(spark)
     is_shown = False
     pause = threading.Event()
-    # A standalone cluster gives what it has, and says not how much: a part of it may be held for a while by the
+    # A standalone cluster gives all its slots, and does not say how many: a part of them may be held for a while by the
     # executors of a driver that was killed.
     may_grow = wanted is not None and not requested
     while not spark.is_one_process and (wanted is None or slots < wanted):
@@ -103,7 +103,7 @@ def _await_slots(spark: Spark, wanted: int | None) -> int:
 
 
 def _requested(spark: Spark) -> int:
-    """Return the number of slots that the application has asked its cluster for; 0: for as many as there are."""
+    """Return the number of slots that the application has asked its cluster for; 0 if for as many as there are."""
     default = "0" if str(spark.context.master).startswith("spark:") else "2"
     executors = _number(spark.conf("spark.executor.instances", default))
     return executors * max(1, _number(spark.conf("spark.executor.cores", "1")) // spark.cpus_per_task)

@@ -36,14 +36,14 @@ class _Job:
     def __init__(self, key: LaunchKey, tag: str, spare: SpareTask | None) -> None:
         self.key = key
         self.spare = spare
-        """The task that waits for it already; None: its task is yet to be begun."""
+        """The task that waits for it already; None if its task is yet to be begun."""
         self.name = f"{worker_name(key[0])} epoch {key[1]}"
         self.tag = tag
         self.launched_at = time.monotonic()
         self.due: float | None = self.launched_at + WAIT_LOGGED_AFTER_S
-        """When to check it again; None: never."""
+        """When to check it again; None for never."""
         self.reason: str | None = None
-        """Reason of its cancellation; None: not cancelled."""
+        """Reason of its cancellation; None if it is not cancelled."""
         self.is_cancelled = threading.Event()
 
 
@@ -82,9 +82,9 @@ class Supervisor:
         self._jobs: dict[LaunchKey, _Job] = {}
         self._slots = SlotWatch(spark.running, start_timeout_s, brings_executors=spark.has_dynamic_allocation)
         self._stop_at: float | None = None
-        """When to cancel the jobs that still run; None: not stopping."""
+        """When to cancel the jobs that still run; None if not stopping."""
         self._give_up_at: float | None = None
-        """When to stop waiting for the jobs; None: never."""
+        """When to stop waiting for the jobs; None for never."""
 
     def start(self) -> None:
         """Start the thread. Jobs have the scheduler pool and job group of the thread that joined the session."""
@@ -213,7 +213,7 @@ class Supervisor:
         self._notify(job, reason)
 
     def _submit(self, job: _Job, config: WorkerConfig) -> str:
-        """Run the job to its end, and return what its agent returned."""
+        """Run the job to its end, and return the result of its agent."""
         spare, job.spare = job.spare, None
         if spare is not None:
             self.has_submitted.set()

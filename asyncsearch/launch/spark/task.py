@@ -130,7 +130,7 @@ class Handover:
 
 
 def receive(address: PipeAddress) -> WorkerConfig | None:
-    """Wait in the task for its configuration; None: it was called off, or the driver is gone.
+    """Wait in the task for its configuration; return None if it was called off, or the driver is gone.
 
     Raises:
         OSError: the pipe cannot be opened.

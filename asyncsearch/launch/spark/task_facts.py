@@ -1,4 +1,4 @@
-"""What a task of Spark finds on its machine: Python, packages, devices, the driver's clock, and the store."""
+"""The facts that a task of Spark finds on its machine: Python, packages, devices, the driver's clock, and the store."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class TaskFacts(msgspec.Struct, frozen=True, kw_only=True):
     python_version: str
     """Such as "3.11.7"."""
     packages: Mapping[str, str]
-    """Versions of packages, by the names that install them; empty: it cannot be imported."""
+    """Versions of packages, by the names that install them; empty if it cannot be imported."""
     gpus: tuple[str, ...]
     """Addresses of the devices that Spark gave it."""
     visible_gpus: str | None
-    """``CUDA_VISIBLE_DEVICES``; None: not set."""
+    """``CUDA_VISIBLE_DEVICES``; None if not set."""
     has_devices: bool
     """Whether its machine has a GPU, whoever may use it."""
     connection_error: str
-    """Why it does not reach the driver; empty: it does."""
+    """Why it does not reach the driver; empty if it does."""
     round_trip_s: float
     """Time to the driver and back, the shortest of some; 0 without a connection."""
     ahead_s: float
@@ -39,9 +39,9 @@ class StoreView(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     wrong: str = ""
-    """What is wrong, in words; empty: nothing."""
+    """The fault, in words; empty if there is none."""
     is_elsewhere: bool = False
-    """Whether what the driver has written is not there."""
+    """Whether the driver's file is not there."""
     write_s: float = 0.0
     """A small file."""
     commit_s: float = 0.0
@@ -60,7 +60,7 @@ def task_facts(
         packages: module -> package that installs it.
         host: where the driver's ``ClockServer`` is.
         port: its port.
-        token: what it answers.
+        token: the bytes that it answers.
     """
 
     def look(rows: Iterable[Any]) -> list[dict[str, Any]]:
@@ -143,7 +143,7 @@ def store_view(
     Args:
         url: the store, which is removed afterwards.
         name: the small file.
-        content: what the driver has written into it.
+        content: the content that the driver has written.
         checkpoint_bytes: size of the checkpoint that each task saves and loads.
     """
 

@@ -4,7 +4,7 @@ Pseudocode of a save::
 
     every rank:  write the own shard in a local folder
     rank 0:      ask the store for a place, and tell it             others: await the place
-    rank 0:      await what each other rank tells                   others: add the shard there, and tell its files
+    rank 0:      await the note of each other rank                  others: add the shard there, and tell its files
     rank 0:      tell the agent that all is written, which commits
 
 A rank that cannot write tells why, so that no other one waits for it.
@@ -25,11 +25,11 @@ from asyncsearch.runner.protocol import GangSeat, WrittenShards
 
 
 class _ShardResult(msgspec.Struct, frozen=True):
-    """What a rank above 0 tells of its shard."""
+    """The note of a rank above 0 about its shard."""
 
     files: str = ""
     error: str = ""
-    """Why there is no shard; empty: there is one."""
+    """Why there is no shard; empty if there is one."""
     is_store: bool = False
     """Whether the store could not take it, rather than that it could not be written."""
 
@@ -59,7 +59,7 @@ class GangShards:
 
         Args:
             ranks: the gang.
-            strategy: what divides the state.
+            strategy: name of the strategy that divides the state.
             file: name of this rank's shard.
         """
         self._ranks, self._strategy, self._file = ranks, strategy, file
@@ -87,7 +87,7 @@ class GangShards:
         return WrittenShards(self._strategy, tuple(map(self._files_of, range(1, self._ranks.seat.size))))
 
     def keep_own(self, path: Path) -> None:
-        """Remove what ``save`` has written at a path, except this rank's shard: rank 0's other files count.
+        """Remove the files that ``save`` has written at a path, except this rank's shard: rank 0's other files count.
 
         Raises:
             UsageError: there is no shard.

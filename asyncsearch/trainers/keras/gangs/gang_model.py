@@ -27,7 +27,7 @@ _SEED_MASK = 2**31 - 1
 
 
 class KerasGang:
-    """What the ranks of a trial have in common: gradients, statistics such as those of batch norm, and metrics."""
+    """The common state of the ranks of a trial: gradients, statistics such as those of batch norm, and metrics."""
 
     def __init__(self, trainer: Any, ring: Ring) -> None:
         self._trainer, self._ring = trainer, ring
@@ -118,7 +118,7 @@ class KerasGang:
             variable.assign([first ^ self._seed_bits, *others])
 
     def _statistics(self) -> list[Any]:
-        """Return what changes in training and is not trained: neither weights of a frozen layer nor seeds."""
+        """Return the variables that training changes by no gradient: neither weights of a frozen layer nor seeds."""
         weights = {id(one) for layer in self._net._flatten_layers() for one in layer._trainable_variables}
         return [one for one in self._net.non_trainable_variables if id(one) not in weights]
 

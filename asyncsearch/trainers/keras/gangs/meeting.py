@@ -95,11 +95,11 @@ def _words(rank: int, address: str, why: object) -> str:
 
 
 def await_member(listener: socket.socket, proof: bytes, due_s: float) -> socket.socket | None:
-    """Return the connection that sends a proof; None: none came in time.
+    """Return the connection that sends a proof; None if none came in time.
 
     Args:
         listener: where members and strangers connect.
-        proof: what a member sends first.
+        proof: the first bytes of a member.
         due_s: when to give up, monotonic seconds.
     """
     proving: dict[socket.socket, _Proof] = {}
@@ -145,14 +145,14 @@ def read_whole(connection: socket.socket, due_s: float) -> bytes:
 
 
 class _Proof:
-    """What one that has connected has sent so far."""
+    """The bytes of one connection so far."""
 
     def __init__(self) -> None:
         self.due_s = time.monotonic() + STRANGER_S
         self.received = b""
 
     def is_over(self, connection: socket.socket) -> bool:
-        """Take what has come, and return whether no more is awaited."""
+        """Take the bytes that have come, and return whether no more are awaited."""
         try:
             more = connection.recv(PROOF_BYTES - len(self.received))
         except BlockingIOError:

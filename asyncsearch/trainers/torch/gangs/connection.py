@@ -1,4 +1,4 @@
-"""PyTorch's process group of the workers that train a trial together, and what they tell each other through it.
+"""PyTorch's process group of the workers that train a trial together, and the way in which its ranks agree.
 
 It lives until this process begins another training: closing it at the end would break the last step of a rank that is
 behind. torch's own traffic between its members is neither encrypted nor authenticated.

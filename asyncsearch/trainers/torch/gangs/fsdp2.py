@@ -1,7 +1,7 @@
 """``strategy="fsdp2"``: weights, gradients and the optimizer's state are divided among the ranks, by ``fully_shard``.
 
 Each layer is gathered for as long as it is computed with. Nothing is gathered for a checkpoint: each rank saves its
-shard, and a rank that goes on reads of the shards what it keeps.
+shard, and a rank that goes on reads its own part of the shards.
 """
 
 from __future__ import annotations

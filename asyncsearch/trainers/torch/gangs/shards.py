@@ -1,4 +1,4 @@
-"""Checkpoints of torch in shards, one file of each rank: tensors, and an index in JSON of what part of which each is.
+"""Checkpoints of torch in shards, one file of each rank: tensors, and an index in JSON of the parts that they are.
 
 ``torch.distributed.checkpoint`` is not used: its ranks send each other pickles, and its index is a pickle, which runs
 code where it is read. Its writer of safetensors needs a package more, and sends the same pickles.
@@ -54,7 +54,7 @@ class SavedTensor:
         return self._box([0] * len(self.shape), self.shape)
 
     def part_like(self, now: Any) -> Any:
-        """Return what a rank keeps of it, divided as a present ``DTensor`` is, and on its device."""
+        """Return a rank's part of it, divided as a present ``DTensor`` is, and on its device."""
         from torch.distributed.tensor import DTensor
 
         [chunk] = now.__create_chunk_list__()
@@ -80,12 +80,12 @@ def shard_file(rank: int, ranks: int) -> str:
 
 
 def write_shard(state: Mapping[str, Any], path: Path, *, with_rest: bool) -> None:
-    """Write what this rank holds of a state.
+    """Write this rank's part of a state.
 
     Args:
         state: as one worker saves it, with tensors that are divided.
         path: of the file, whose name is that of ``shard_file``.
-        with_rest: whether to write what is not divided, too.
+        with_rest: whether to write the undivided rest, too.
     """
     tensors: dict[str, torch.Tensor] = {}
     index: dict[str, tuple[list[int], list[int]]] = {}
@@ -96,13 +96,13 @@ def write_shard(state: Mapping[str, Any], path: Path, *, with_rest: bool) -> Non
 
 
 def read_checkpoint(path: Path, device: Any = "cpu", *, in_parts: bool = False) -> dict[str, Any]:
-    """Return what a ``TorchTrainer`` has saved, on one worker or in shards.
+    """Return a checkpoint of a ``TorchTrainer``, of one worker or in shards.
 
     Args:
         path: a file, or a folder with a shard of each rank.
         device: where to put tensors.
-        in_parts: whether to leave them in the files: those in shards as ``SavedTensor``, of which a rank reads what it
-            keeps, and others on the CPU.
+        in_parts: whether to leave them in the files: those in shards as ``SavedTensor``, of which a rank reads its own
+            part, and others on the CPU.
 
     Raises:
         CheckpointError: a shard is missing.
@@ -141,7 +141,7 @@ def _saved_tensors(shards: Sequence[Mapping[str, Any]]) -> dict[str, SavedTensor
 
 
 def _fill(box: torch.Tensor, offsets: Sequence[int], part: TensorPart) -> int:
-    """Copy into a box what a part has of it, and return how many numbers those are."""
+    """Copy the overlap of a part with a box into the box, and return how many numbers it has."""
     sizes = zip(offsets, box.shape, part.offsets, part.values.shape, strict=True)
     ranges = [(max(at, start), min(at + size, start + length)) for at, size, start, length in sizes]
     if any(start >= stop for start, stop in ranges):
@@ -173,7 +173,7 @@ _DIVIDED = object()
 
 
 def _alone(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor whose file does not hold what lies beside it in memory."""
+    """Return a tensor whose file does not hold its neighbours in memory."""
     is_alone = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
     return tensor if is_alone else tensor.clone()
 

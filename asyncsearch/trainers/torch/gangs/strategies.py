@@ -9,7 +9,7 @@ from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
 
 
 def strategy_refusal(name: str, strategy: str, precision: str | None) -> str:
-    """Return why several workers cannot train by a strategy, and the line to change; empty: they can.
+    """Return why several workers cannot train by a strategy, and the line to change; empty if they can.
 
     Args:
         name: of the trainer.
