@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from asyncsearch.errors import UsageError
+from asyncsearch.errors import RankLostError, UsageError
 from asyncsearch.trainers.ranks import secret_of
 from asyncsearch.trial_gang import Connection, Ranks, TrialGang
 
@@ -81,7 +81,12 @@ def _meet(ranks: Ranks, backend: str | None) -> GroupConnection:
     else:
         require_equal_devices(ranks.await_value(0, _DEVICE), device, seat.rank)
     secret = secret_of(ranks)
-    dist.init_process_group(chosen, store=GangStore(ranks), rank=seat.rank, world_size=seat.size)
+    try:
+        dist.init_process_group(chosen, store=GangStore(ranks), rank=seat.rank, world_size=seat.size)
+    except RuntimeError as error:
+        if is_lost_rank(error):  # said here: there is no connection yet that could be asked
+            raise RankLostError(f"Rank {seat.rank} cannot reach another rank of its trial: {error}") from None
+        raise
     if chosen == "gloo":  # NCCL takes only those who know the random number that its ranks got through the store
         require_members(ranks, secret, dist.group.WORLD)
     return GroupConnection(dist.group.WORLD, chosen)

@@ -66,7 +66,7 @@ def require_members(ranks: Ranks, secret: bytes, group: Any) -> None:
     others = [rank for rank in range(ranks.seat.size) if rank != mine]
     sent = [group.send([_as_tensor(proof_of(secret, f"{mine} to {other}"))], other, 0) for other in others]
     for other in others:
-        found = torch.zeros(PROOF_BYTES, dtype=torch.uint8)
+        found = torch.zeros(PROOF_BYTES, dtype=torch.uint8, device="cpu")
         try:
             group.recv([found], other, 0).wait(datetime.timedelta(seconds=PATIENCE_S))
         except RuntimeError as error:
