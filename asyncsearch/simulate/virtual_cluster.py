@@ -128,7 +128,7 @@ class VirtualCluster(abc.ABC):
 
     @abc.abstractmethod
     def _assign(self, action: Assign) -> None:
-        """Let a worker train what it is given."""
+        """Let a worker train the lanes of a lease."""
 
     @abc.abstractmethod
     def _add_lane(self, action: AddLane) -> None:
