@@ -142,7 +142,6 @@ class VirtualCluster(abc.ABC):
     def _amend(self, action: SaveAt | CutWork) -> None:
         """Let a lane save before its end, or end earlier."""
 
-    @abc.abstractmethod
     def _dismiss(self, action: DismissWorker) -> None:
         """Let a worker go."""
 
