@@ -14,6 +14,7 @@ from typing import Any
 
 MODULES = {
     "definition": "study.kept.definition",
+    "driver.settings": "driver.timeouts",
     "evaluating": "study.evaluate",
     "plan.autoscale": "sizing.autoscale",
     "plan.gangs": "sizing.gangs",
@@ -70,7 +71,7 @@ MODULES = {
 CLASSES = {
     "checking.proof.check": "checking.check",
     "definition.Plan": "study.kept.definition.StudyDefinition",
-    "driver.loop.DriverSettings": "driver.settings.DriverSettings",
+    "driver.loop.DriverSettings": "driver.timeouts.DriverSettings",
     "evaluating.One": "study.evaluate.SingleProposal",
     "evaluating.UpTo": "study.evaluate.TrainUpTo",
     "sequences.steps.Constant": "sequences.steps.ConstantSequence",

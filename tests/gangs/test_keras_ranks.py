@@ -21,7 +21,7 @@ pytest.importorskip("keras")
 import keras
 
 from asyncsearch.trainers.keras.gangs.connection import Ring
-from asyncsearch.trainers.keras.gangs.gang_model import KerasGang
+from asyncsearch.trainers.keras.gangs.strategy import KerasGang
 from tests.gangs.ranks import in_threads
 
 layers: Any = keras.layers

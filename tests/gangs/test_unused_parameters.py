@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from asyncsearch import FIFO, TrialState
 from asyncsearch.errors import TrialsFailedError, UsageError
-from asyncsearch.trainers.torch.gangs.gang_model import Ddp
+from asyncsearch.trainers.torch.gangs.strategy import Ddp
 from tests.gangs.searches import Digits, digits
 
 

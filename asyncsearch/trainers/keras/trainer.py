@@ -18,7 +18,7 @@ from asyncsearch.files.plain import read_file
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.keras.clipping import clip
 from asyncsearch.trainers.keras.gangs.connection import open_ring
-from asyncsearch.trainers.keras.gangs.gang_model import KerasGang, jit_words, require_averageable
+from asyncsearch.trainers.keras.gangs.strategy import KerasGang, jit_words, require_averageable
 from asyncsearch.trainers.keras.left_generators import OwnGenerators, captured, restore, seed_keras
 from asyncsearch.trainers.keras.model_state import assign, bytes_of, drawn_state, give_state, inner, kind, restored
 from asyncsearch.trainers.keras.packs import evaluation, together

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
+from asyncsearch.trainers.torch.gangs.strategy import Ddp, TorchStrategy
 
 
 def strategy_refusal(name: str, strategy: str, precision: str | None) -> str:
@@ -28,9 +28,8 @@ def strategy_refusal(name: str, strategy: str, precision: str | None) -> str:
 
 def strategy_for(trainer: Any) -> TorchStrategy:
     """Return the strategy of a trainer whose trial has several workers."""
-    # Imported where several workers train a trial: torch.distributed takes time.
+    # Imported where several workers train a trial: fully_shard and its tensors take time.
     from asyncsearch.trainers.torch.gangs.fsdp2 import Fsdp2
-    from asyncsearch.trainers.torch.gangs.gang_model import Ddp
     from asyncsearch.trainers.torch.gangs.zero1 import Zero1
 
     makers: dict[str, Callable[[Any], TorchStrategy]] = {"ddp": Ddp, "fsdp2": Fsdp2, "zero1": Zero1}

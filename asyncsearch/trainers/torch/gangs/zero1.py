@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.torch.gangs.gang_model import Ddp
+from asyncsearch.trainers.torch.gangs.strategy import Ddp
 
 
 class Zero1(Ddp):
