@@ -82,8 +82,8 @@ class TorchStrategy:
 class Ddp(TorchStrategy):
     """Every rank has all weights and the whole state of the optimizer.
 
-    It trains its share of every batch. ``DistributedDataParallel`` averages the gradients of the ranks, each weighted by
-    its share, so that a step is that of the whole batch on one worker, within rounding.
+    Each trains its share of every batch. ``DistributedDataParallel`` averages their gradients, each weighted by its
+    share, so that a step is that of the whole batch on one worker, within rounding.
     """
 
     def __init__(self, trainer: Any) -> None:
