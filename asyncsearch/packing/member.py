@@ -56,7 +56,7 @@ class Member:
     """``float16`` or ``bfloat16``: its loss is computed under ``torch.autocast``; None: as its weights are."""
     scaler: Any = None
     """A ``torch.amp.GradScaler``; None: its loss is not scaled. While it is in a pack, its state is in the pack."""
-    must_equal: Mapping[str, Any] = field(default_factory=dict)
+    must_match: Mapping[str, Any] = field(default_factory=dict)
     """What is equal in all members that train with it as one computation, by words that say what it is: values that its
     loss reads, and that are neither parameters, buffers nor in the batch."""
     keeps_grads: bool = False

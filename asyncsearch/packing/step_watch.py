@@ -59,7 +59,7 @@ class StepWatch(NoWatch):
             raise UsageError(f"training changes what members would share, {changed}: make it a buffer")
         watch = self._members[0].watch
         if watch is not None:
-            watch.check([member.watch.trainer for member in self._members if member.watch is not None])
+            watch.check([member.watch for member in self._members if member.watch is not None])
         self._is_spoiled = is_spoiled
 
 

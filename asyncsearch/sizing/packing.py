@@ -46,8 +46,8 @@ class KnownPacks(msgspec.Struct):
     """How many have memory enough together, as predicted from what one and two took; None: not known."""
     refusal: str = ""
     """Why they train one after another, and the line to change; empty: nobody has said so."""
-    in_turn: str = ""
-    """Why some of a pack step in turn, and the line to change; empty: nobody has said so."""
+    sequential: str = msgspec.field(default="", name="in_turn")  # so snapshots name it
+    """Why some of a pack step one after another, and the line to change; empty: nobody has said so."""
     units: dict[int, int] = {}
     """Lanes of a pack -> units that its lanes have trained."""
     observed: dict[int, tuple[float, int]] = {}

@@ -1,4 +1,4 @@
-"""The common part of the trainers of both frameworks: one line of samples, seeds for each unit, changing values.
+"""The common part of the trainers of both frameworks: one stream of samples, seeds for each unit, changing values.
 
 Rule: everything that determines the next step is a pure function of (seed, samples consumed), or in the checkpoint.
 """
@@ -34,7 +34,7 @@ class FrameworkTrainer(Trainer):
     Pseudocode of a unit of training::
 
         seed every generator by (trial.seed, number of the unit)
-        for each batch of the unit, on the line of samples:
+        for each batch of the unit, on the stream of samples:
             apply the values at this fraction of the unit to the optimizer
             step(batch)
     """
@@ -49,7 +49,7 @@ class FrameworkTrainer(Trainer):
     hp: dict[str, Any]
     """The current values of the hyper-parameters."""
     samples: int = 0
-    """Samples consumed: the position on the line of samples."""
+    """Samples consumed: the position on the stream of samples."""
     steps: int = 0
     """Updates that the optimizer has made."""
 

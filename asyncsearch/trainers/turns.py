@@ -1,8 +1,10 @@
-"""Whose the global generators of a process are, where several trainers of a pack take turns in it.
+"""Several trainers of a pack in one process: whose the global generators are, and whose an error is.
 
 Alone, each hook of a trainer sees the generators of Python, of numpy and of the framework as its own training, or its
 own hook before, has left them. In a pack, others train between its hooks. So whoever calls a hook takes the turn of its
 trainer before: the states of the one whose turn it was are kept, and those of this one are restored.
+
+An error in the unit or the evaluation of one trainer is its own: that trainer fails, and those beside it do not.
 
 Rule: this module imports no framework, since the runner imports it.
 """
@@ -10,10 +12,12 @@ Rule: this module imports no framework, since the runner imports it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from asyncsearch.events import is_of_all
 from asyncsearch.trainers.state.global_generators import capture, restore
 
 _KEPT = "_left_states"
@@ -83,6 +87,39 @@ def turn_between_units(trainer: Any) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
+def fail(trainer: Any, error: Exception) -> None:
+    """Let an error be that of a trainer: its ``evaluate`` raises it."""
+    trainer.evaluate = functools.partial(_raise, error)
+
+
+def train_or_fail(trainer: Any) -> None:
+    """Train a unit by itself, in its own turn; what it raises is its own."""
+    begin_turn(trainer)
+    try:
+        trainer.train()
+    except Exception as error:
+        if is_of_all(error):
+            raise
+        fail(trainer, error)
+    keep_turn(trainer)
+
+
+def evaluated(trainer: Any) -> Mapping[str, Any] | Exception:
+    """Return what a trainer's ``evaluate`` returns in its own turn, or what it raises, which is its own.
+
+    Raises:
+        Exception: one that concerns all.
+    """
+    try:
+        with turn_of(trainer):
+            found: Mapping[str, Any] = trainer.evaluate()
+    except Exception as error:
+        if is_of_all(error):
+            raise
+        return error
+    return found
+
+
 def _keeps_its_own(trainer: Any) -> bool:
     """Return whether a trainer itself keeps the states that it leaves: to set TensorFlow's costs more than to draw."""
     return hasattr(trainer, "_own_generators")
@@ -96,3 +133,7 @@ def _has_hooks_between_units(trainer: Any) -> bool:
 
 def _has_turn(trainer: Any) -> bool:
     return bool(_holder) and _holder[0]() is trainer
+
+
+def _raise(error: Exception) -> None:
+    raise error

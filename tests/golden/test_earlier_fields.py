@@ -31,7 +31,7 @@ def record(number: int, event: PackMeasured, action: Assign) -> bytes:
 
 
 def test_a_record_of_compiled_packs_is_read_without_them() -> None:
-    told = PackMeasured(LEASE, in_turn="they differ")
+    told = PackMeasured(LEASE, sequential="they differ")
     lines = [encode_header(Header(FORMAT, "test", 1)), record(1, told, ASSIGN), record(2, PackMeasured(LEASE), ASSIGN)]
     found = list(SegmentReader().read("1", lines))
     assert [(one.event, one.actions) for one in found] == [(told, (ASSIGN,)), (PackMeasured(LEASE), (ASSIGN,))]
@@ -39,7 +39,7 @@ def test_a_record_of_compiled_packs_is_read_without_them() -> None:
 
 def test_explain_says_nothing_of_a_record_that_told_of_a_compiled_step_alone() -> None:
     assert of_pack(PackMeasured(LEASE)) == ""
-    assert of_pack(PackMeasured(LEASE, in_turn="they differ")).startswith("some of its pack step in turn")
+    assert of_pack(PackMeasured(LEASE, sequential="they differ")).startswith("some of its pack are sequential")
 
 
 def test_a_manifest_of_a_compiled_pack_is_read_without_it() -> None:

@@ -164,9 +164,6 @@ class Unlimited:
 @pytest.fixture(autouse=True)
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asyncsearch.runner.packs.pack_memory.present_meter", Unlimited)
-    pack_timing._warm.clear()
-    pack_timing._trained.clear()
-    pack_timing._known_fits.clear()
     CALLS.clear()
     BEFORE.clear()
 

@@ -15,13 +15,14 @@ import tensorflow as tf
 
 from asyncsearch.errors import UsageError
 from asyncsearch.files.plain import read_file
+from asyncsearch.trainable import PackOutcome
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.keras.clipping import clip
 from asyncsearch.trainers.keras.gangs.gang_model import KerasGang, jit_words, require_averageable
 from asyncsearch.trainers.keras.left_generators import OwnGenerators, captured, restore, seed_keras
 from asyncsearch.trainers.keras.model_state import assign, bytes_of, drawn_state, give_state, inner, kind, restored
-from asyncsearch.trainers.keras.packs import evaluation, together
-from asyncsearch.trainers.keras.packs.late_seeds import may_draw
+from asyncsearch.trainers.keras.packs import pack_training
+from asyncsearch.trainers.keras.packs.seeds import may_draw
 from asyncsearch.trainers.keras.traced_values import HeldValues, forget_traces
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
@@ -104,33 +105,25 @@ class KerasTrainer(FrameworkTrainer):
             return found
 
     @classmethod
-    def train_pack(cls, trainers: Sequence[Self]) -> None:
-        """Train one unit of several trainers together: alike ones as stacked weights, others in turn on each batch.
+    def train_pack(cls, trainers: Sequence[Self]) -> PackOutcome:
+        """Train one unit of several trainers together: alike ones as stacked weights, others one after another.
 
         Each ends as after its own ``train``, within rounding. What cannot be packed trains one after another, and says
         why.
         """
-        together.train_pack(trainers)
+        return pack_training.train_pack(trainers)
 
     @classmethod
     def gang_refusal(cls) -> str:
         return jit_words(cls) if cls.jit_compile else ""
 
     @classmethod
-    def pack_refusal(cls) -> str:
-        return together.refusal_of(cls)
-
-    @classmethod
-    def pack_in_turn(cls) -> str:
-        return together.in_turn_of(cls)
-
-    @classmethod
-    def evaluate_pack(cls, trainers: Sequence[Self]) -> list[Mapping[str, Any]]:
+    def evaluate_pack(cls, trainers: Sequence[Self]) -> list[Mapping[str, Any] | Exception]:
         """Return the metrics of trainers that ``train_pack`` has just trained, at once where they are the default ones.
 
         They are those of each one's ``evaluate``, within rounding.
         """
-        return evaluation.evaluate_pack(trainers)
+        return pack_training.evaluate_pack(trainers)
 
     def save(self, path: Path) -> None:
         path.mkdir()

@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from asyncsearch.errors import UsageError
+from asyncsearch.trainable import PackOutcome
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.ranks import share_of
 from asyncsearch.trainers.sample_order import Indices
@@ -157,7 +158,7 @@ class TorchTrainer(FrameworkTrainer):
 
     def train(self) -> None:
         if getattr(self, "_pack", None) is not None:
-            from asyncsearch.trainers.torch.packs.together import let_out
+            from asyncsearch.trainers.torch.packs.pack_training import let_out
 
             let_out(self)
         self._strategy.forget()
@@ -165,14 +166,14 @@ class TorchTrainer(FrameworkTrainer):
         self._strategy.equalize(self.net)
 
     @classmethod
-    def train_pack(cls, trainers: Sequence[Self]) -> None:
+    def train_pack(cls, trainers: Sequence[Self]) -> PackOutcome:
         """Train one unit of several trainers as one computation where their models allow it; else say why they do not.
 
         Each ends as after its own ``train``, within rounding.
         """
-        from asyncsearch.trainers.torch.packs.together import train_pack
+        from asyncsearch.trainers.torch.packs.pack_training import train_pack
 
-        train_pack(trainers)
+        return train_pack(trainers)
 
     @classmethod
     def gang_refusal(cls) -> str:
@@ -187,24 +188,12 @@ class TorchTrainer(FrameworkTrainer):
         )
 
     @classmethod
-    def pack_refusal(cls) -> str:
-        from asyncsearch.trainers.torch.packs.together import refusal_of
-
-        return refusal_of(cls)
-
-    @classmethod
-    def pack_in_turn(cls) -> str:
-        from asyncsearch.trainers.torch.packs.together import in_turn_of
-
-        return in_turn_of(cls)
-
-    @classmethod
     def evaluate_pack(cls, trainers: Sequence[Self]) -> list[Mapping[str, Any] | Exception]:
         """Return the metrics of trainers that ``train_pack`` has just trained, at once where they are the default ones.
 
         They are those of each one's ``evaluate``, within rounding.
         """
-        from asyncsearch.trainers.torch.packs.together import evaluate_pack
+        from asyncsearch.trainers.torch.packs.pack_training import evaluate_pack
 
         return evaluate_pack(trainers)
 

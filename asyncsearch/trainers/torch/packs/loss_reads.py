@@ -15,6 +15,7 @@ from asyncsearch.packing.alike.structure import is_equal
 from asyncsearch.packing.stack.sample_masks import copied_batch
 from asyncsearch.packing.unit_generators import outside_states
 from asyncsearch.trainers.base_trainer import FrameworkTrainer
+from asyncsearch.trainers.packs.known_classes import known_of
 from asyncsearch.trainers.torch.packs.watched_trainer import CHANGING, Parts, spy_of, written
 
 _FUNCTIONS = ("loss", "sample_losses")
@@ -99,13 +100,12 @@ class LossReads:
                 function(model, batch)
 
 
-_reads: dict[type, LossReads] = {}
-"""What the losses of each class of trainers have read in this process."""
-
-
 def reads_of(kind: type) -> LossReads:
-    """Return what the losses of trainers of a class have read in this process."""
-    return _reads.setdefault(kind, LossReads())
+    """Return the reads of the losses of a class of trainers in this process."""
+    known = known_of(kind)
+    known.loss_reads = known.loss_reads or LossReads()
+    found: LossReads = known.loss_reads
+    return found
 
 
 class ReadsDifferError(UsageError):
@@ -126,11 +126,11 @@ class LossWatch:
         self.loss, self.sample_losses = spy.loss, getattr(spy, "sample_losses", None)
         self._count = len(self._reads.names)
 
-    def check(self, trainers: Sequence[Any]) -> None:
-        """Refuse a step that cannot be that of each of some trainers.
+    def check(self, watches: Sequence[LossWatch]) -> None:
+        """Refuse a step that cannot be that of each trainer of some watches.
 
         Raises:
-            UsageError: the loss has changed something of its trainer, or these differ in what it has read.
+            UsageError: the loss has changed something of its trainer, or the trainers differ in what it has read.
         """
         words = self._parts.words() or self._reads.own
         if words:
@@ -138,13 +138,13 @@ class LossWatch:
             raise UsageError(words)
         names = self._reads.names
         for kind, name in names[self._count :]:
-            first, *others = (_value(trainer, kind, name) for trainer in trainers)
+            first, *others = (_value(watch.trainer, kind, name) for watch in watches)
             if not all(is_equal(first, other) for other in others):
                 raise ReadsDifferError(f"{_label(kind, name)} differs, and was not read in the first step of the unit")
         self._count = len(names)
 
 
-class LossTerms:
+class SeenLosses:
     """Looks at the losses of the trainers of one pack, whenever what they read may be something else."""
 
     def __init__(self, reads: LossReads) -> None:

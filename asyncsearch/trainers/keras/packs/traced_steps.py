@@ -1,18 +1,28 @@
-"""What a traced step may not do where several members share it."""
+"""Steps of Keras models that are traced for a pack: what they may not do where several members share one."""
 
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from asyncsearch.trainers.keras.model_state import drawn_state
-from asyncsearch.trainers.keras.packs.errors import NotTogetherError
+from asyncsearch.trainers.packs.pack_training import NotTogetherError
 
+Tensors = tuple[Any, ...]
+_OTHERS = tuple(str(Path(one).parent) for one in (__file__, keras.__file__, tf.__file__))
+"""Folders of lines that a user cannot change."""
 _DRAWING = ("Random", "Rng", "TruncatedNormal", "Multinomial", "StatefulUniform", "StatefulStandardNormal")
 """How the names of operations begin that draw from a generator of TensorFlow."""
+
+
+class NotStackedError(Exception):
+    """Members cannot be one computation, and why; they may still share each batch, and be sequential."""
 
 
 def require_own_state(graph: Any, known: set[int]) -> None:
@@ -90,3 +100,11 @@ def drawing_nothing() -> Iterator[None]:
             "the model or the loss draws from the generator of Python or numpy, which a traced step holds for ever: "
             "draw with a keras.random.SeedGenerator of the layer"
         )
+
+
+def line_of(error: BaseException) -> str:
+    """Return the innermost line of the user in a traceback, to follow a word; empty: there is none."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OTHERS)]
+    if not frames:
+        return ""
+    return f", at {Path(frames[-1].filename).name}, line {frames[-1].lineno}, `{(frames[-1].line or '').strip()}`"

@@ -1,13 +1,9 @@
-"""The samples of a unit: trainers that see the same ones in the same order have each batch read once.
-
-Trials of one study have one seed, so their order of samples is the same unless batch sizes, data or an ``order`` of
-their own differ.
-"""
+"""One trainer for PyTorch in a unit of a pack: its generators, its batches, and what it was when the unit began."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,12 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.stack.sample_masks import first_samples
 from asyncsearch.packing.unit_generators import UnitGenerators, seeded_states
-from asyncsearch.trainers.sample_lines import grouped, order_of, places_of
-from asyncsearch.trainers.sample_order import Indices, batches, sizes
-from asyncsearch.trainers.torch.packs.unit_beginnings import UnitBeginning
-from asyncsearch.trainers.unit_errors import train_or_fail
+from asyncsearch.trainers.packs.sample_streams import SampleStream, TrainerUnit
+from asyncsearch.trainers.sample_order import Indices, sizes
+from asyncsearch.trainers.turns import train_or_fail
 
 _aten = torch.ops.aten
+_PARTS = ("_parameters", "_buffers", "_modules")
 _NEW = (
     _aten.full_like,
     _aten.zeros_like,
@@ -54,13 +50,12 @@ class UnitSeeds:
         return UnitGenerators(member.generator, begin, is_at_home=next(iter(self._begins)) == seeds)
 
 
-class PackedUnit:
-    """One trainer in one unit: its place on the line of samples, and its generators."""
+class PackedUnit(TrainerUnit):
+    """One trainer in one unit: its place in the stream of samples, and its generators."""
 
     def __init__(self, trainer: Any, member: Member, seeds: UnitSeeds) -> None:
-        self.trainer, self.member = trainer, member
-        self.start, self.size = trainer.samples, trainer._unit_samples
-        self.batch_size = trainer._checked_batch_size(trainer._size, self.size)
+        super().__init__(trainer)
+        self.member = member
         self.generators = seeds.generators(trainer, member)
         member.unit_generators = self.generators
         self._beginning = UnitBeginning(trainer)
@@ -95,7 +90,7 @@ class PackedUnit:
         """Train the unit from its beginning as the trainer does without a pack; an error is its own."""
         trainer = self.trainer
         self._beginning.restore()
-        pack = vars(trainer).pop("_pack", None)  # which it would leave
+        pack = vars(trainer).pop("_pack", None)  # else its own train() would leave the pack
         train_or_fail(trainer)
         if pack is not None:
             trainer._pack = pack
@@ -122,61 +117,13 @@ class Noticing(TorchDispatchMode):  # type: ignore[misc]
         return func(*args, **(kwargs or {}))
 
 
-class SampleLine:
-    """Units whose batches have the same samples."""
-
-    def __init__(self, units: Sequence[PackedUnit]) -> None:
-        self.units = list(units)
-        first, trainer = units[0], units[0].trainer
-        stop = first.start + first.size
-        self._left = batches(
-            trainer._order_of, trainer._size, first.start, stop, first.batch_size, drop_last=trainer.drop_last
-        )
-        self._is_plain = is_plain(trainer._train_data)
-        self._indices: Indices = np.empty(0, dtype=np.int64)
-        self.fraction = 0.0
-        """The part of the unit that is over."""
-
-    def advance(self) -> bool:
-        """Go to the next batch; False: there is none."""
-        at, self._indices = next(self._left, (-1, self._indices))
-        self.fraction = (at - self.units[0].start) / self.units[0].size
-        return at >= 0
-
-    def batches(self) -> list[Any]:
-        """Return the batch of each unit: one object for all where reading it draws nothing."""
-        first, *others = self.units
-        if self._is_plain:
-            return [first.read(self._indices)] * len(self.units)
-        batch, drew = first.read_drawing(self._indices)
-        return [batch, *(unit.read_drawing(self._indices)[0] if drew else batch for unit in others)]
-
-
-class EqualData:
-    """Gives data numbers, the same one to equal data. What was seen must stay alive, and not change."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[Any, ...], int] = {}
-        self._first: list[Any] = []
-
-    def number(self, data: Any) -> int:
-        """Return the number of data; they are compared at the first call only."""
-        key = type(data), *map(id, _pytree.tree_leaves(data))
-        if key not in self._numbers:
-            self._numbers[key] = self._compared(data)
-        return self._numbers[key]
-
-    def _compared(self, data: Any) -> int:
-        for number, other in enumerate(self._first):
-            if _is_equal(data, other):
-                return number
-        self._first.append(data)
-        return len(self._first) - 1
-
-
-def sample_lines(units: Sequence[PackedUnit], equal: EqualData) -> list[SampleLine]:
-    """Return the lines of units, each at its beginning."""
-    return [SampleLine(same) for same in grouped(units, lambda unit: _samples_of(unit.trainer, equal))]
+def batches_of(stream: SampleStream[PackedUnit]) -> list[Any]:
+    """Return the present batch of each unit of a stream: one object for all where reading it draws nothing."""
+    first, *others = stream.units
+    if is_plain(first.trainer._train_data):
+        return [first.read(stream.indices)] * len(stream.units)
+    batch, drew = first.read_drawing(stream.indices)
+    return [batch, *(unit.read_drawing(stream.indices)[0] if drew else batch for unit in others)]
 
 
 def is_plain(data: Any) -> bool:
@@ -184,26 +131,60 @@ def is_plain(data: Any) -> bool:
     return all(isinstance(part, torch.Tensor | np.ndarray) for part in _pytree.tree_leaves(data))
 
 
-def _samples_of(trainer: Any, equal: EqualData) -> tuple[Any, ...]:
-    """Return what determines the samples of each batch of a trainer's next unit."""
-    # A collate of its own may read the hyper-parameters of its trainer.
+def own_samples(trainer: Any) -> int | None:
+    """Return what keeps the batches of a trainer from being those of others: its own collate may read its values."""
     is_own = not type(trainer).has_default("collate") and not is_plain(trainer._train_data)
-    data = equal.number(trainer._train_data)
-    return data, order_of(trainer), places_of(trainer), id(trainer) if is_own else None
+    return id(trainer) if is_own else None
 
 
-def _is_equal(one: Any, other: Any) -> bool:
-    (mine, structure), (theirs, its) = _pytree.tree_flatten(one), _pytree.tree_flatten(other)
-    return structure == its and all(map(_is_equal_part, mine, theirs))
-
-
-def _is_equal_part(one: Any, other: Any) -> bool:
-    if one is other:
-        return True
-    if type(one) is not type(other):
+def is_equal_tensor(one: Any, other: Any) -> bool:
+    """Return whether two tensors are equal; anything else is not."""
+    if not isinstance(one, torch.Tensor):
         return False
-    if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and one.device == other.device and bool(torch.equal(one, other))
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    return isinstance(one, int | float | str) and one == other
+    return one.dtype == other.dtype and one.device == other.device and bool(torch.equal(one, other))
+
+
+class UnitBeginning:
+    """What a trainer was at the beginning of a unit: one that fails out of a stack begins the unit anew.
+
+    Weights, buffers and rows of the optimizer are those of the beginning anyway, since the stack has its own.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer, self._own = trainer, dict(vars(trainer))
+        self._scaler = dict(trainer.scaler.state_dict())
+        # Where values change inside a unit, ``optimizer()`` is called there with the trainer's own model.
+        is_changing = trainer.trial.has_sequences
+        self._settings = _settings_of(trainer.opt) if is_changing else []
+        self._layers = [_Layer(module) for module in trainer.net.modules()] if is_changing else []
+
+    def restore(self) -> None:
+        """Undo what was called since with the trainer: its attributes, its optimizer's settings, its model's layers."""
+        own = vars(self._trainer)
+        own.clear()
+        own.update(self._own)
+        for group, settings in zip(self._trainer.opt.param_groups, self._settings, strict=False):
+            group.update(settings)
+        self._trainer.scaler.load_state_dict(self._scaler)
+        for layer in self._layers:
+            layer.restore()
+
+
+class _Layer:
+    """A module: its attributes, the names of its parts, and which of its parameters are trained."""
+
+    def __init__(self, module: Any) -> None:
+        self._module, self._own = module, dict(vars(module))
+        self._parts = [(parts, dict(parts)) for parts in map(self._own.__getitem__, _PARTS)]
+        self._trained = [(one, one.requires_grad) for one in self._own["_parameters"].values() if one is not None]
+
+    def restore(self) -> None:
+        for now, former in ((vars(self._module), self._own), *self._parts):
+            now.clear()
+            now.update(former)
+        for parameter, is_trained in self._trained:
+            parameter.requires_grad_(is_trained)
+
+
+def _settings_of(optimizer: Any) -> list[dict[str, Any]]:
+    return [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
