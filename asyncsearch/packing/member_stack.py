@@ -18,7 +18,7 @@ from asyncsearch.packing.stack.mixed_precision import autocast_of
 from asyncsearch.packing.stack.optimizer_rows import OptimizerRows, trained_parameters
 from asyncsearch.packing.stack.sample_masks import batch_length, first_samples, stacked_batches
 from asyncsearch.packing.stack.stacked_model import StackedModel
-from asyncsearch.packing.step_watch import NO_WATCH, NoWatch, StepWatch
+from asyncsearch.packing.step_failures import NO_WATCH, NoWatch, StepWatch
 
 
 class MemberStack:

@@ -11,8 +11,8 @@ import torch
 from asyncsearch.errors import UsageError
 from asyncsearch.packing.alike.refusals import conflict, refusal
 from asyncsearch.packing.alike.structure import difference_between
-from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
+from asyncsearch.packing.member_groups import LoneMember
 from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.stack.sample_masks import batch_length, copied_batch, first_samples
 from asyncsearch.packing.stack.stacked_model import copied

@@ -12,6 +12,7 @@ the second.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
 
 from asyncsearch.events import PackMemory
@@ -92,3 +93,33 @@ def most_that_fit(memory: PackMemory) -> int:
     """Return how many trainings have memory enough together, as predicted; at least one."""
     spare = int(MEMORY_SHARE * memory.limit) - memory.one
     return 1 + max(0, spare) // max(1, memory.each)
+
+
+def speedup_at(curve: Mapping[int, float], lanes: int) -> float:
+    """Return how many times as much a pack trains in the same time as its lanes one after another.
+
+    Between two numbers of lanes of the curve it is interpolated, and beyond the last one constant; one lane has 1.
+    """
+    known = sorted({1: 1.0, **curve}.items())
+    index = bisect_right([at for at, _ in known], lanes)
+    low_at, low = known[index - 1]
+    if index == len(known):
+        return low
+    high_at, high = known[index]
+    return low + (high - low) * (lanes - low_at) / (high_at - low_at)
+
+
+def units_alone(curve: Mapping[int, float], lanes: int) -> float:
+    """Return how many units one training trains alone while a pack trains one unit of each of its lanes."""
+    return lanes / speedup_at(curve, lanes)
+
+
+def curve_of(seconds: Mapping[int, float]) -> dict[int, float]:
+    """Return the curve of measured times: lanes -> seconds of a unit of all; empty: none of one training alone.
+
+    Times of one training alone, and of no others, say nothing of packs; their curve is empty, too.
+    """
+    alone = seconds.get(1)
+    if alone is None or len(seconds) < 2:
+        return {}
+    return {lanes: lanes * alone / spent for lanes, spent in sorted(seconds.items()) if spent > 0}

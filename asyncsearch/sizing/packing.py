@@ -13,9 +13,16 @@ import msgspec
 
 from asyncsearch.errors import UsageError
 from asyncsearch.plan.base_plan import Batch
-from asyncsearch.sizing.pack_curves import curve_of, units_alone
 from asyncsearch.sizing.pack_groups import Grouping, group_of, grouping_by
-from asyncsearch.sizing.pack_probe import FIRST_COUNTS, WARM_UP, fastest, is_rising, is_worth_timing
+from asyncsearch.sizing.pack_probe import (
+    FIRST_COUNTS,
+    WARM_UP,
+    curve_of,
+    fastest,
+    is_rising,
+    is_worth_timing,
+    units_alone,
+)
 from asyncsearch.sizing.pack_strategies import (
     PackCandidate,
     PackChoice,

@@ -16,8 +16,7 @@ from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.plan.nodes import Point
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.trial import UNBOUNDED
-from tests.plan.plan_facts import facts_of
-from tests.plan.tools import begin, check, ref
+from tests.plan.tools import begin, check, facts_of, ref
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +44,7 @@ def one_branch(number: int) -> tuple[PathStep, ...]:
 
 
 @pytest.mark.parametrize("shape", [one_node, one_branch])
-def test_an_operation_touches_as_few_points_of_a_large_plan_as_of_a_small_one(
+def test_an_operation_touches_as_few_points_of_a_large_plan_as_of_a_small(
     shape: Callable[[int], tuple[PathStep, ...]], touches: list[Point]
 ) -> None:
     def most_touched(size: int) -> int:

@@ -16,8 +16,7 @@ from asyncsearch.plan.keys import root_key
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.searchers import GridSearch
 from tests.examples import examples
-from tests.plan.plan_facts import facts_of, stages_of
-from tests.plan.tools import check, paths
+from tests.plan.tools import check, facts_of, paths, stages_of
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
 
 Wish = tuple[PlanPath, int]
@@ -229,7 +228,7 @@ def test_448_trials_of_the_papers_space_are_21960_units_in_448_batches() -> None
 
 @settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
-def test_every_request_is_answered_and_nothing_saved_is_trained_again_whatever_comes_and_goes(
+def test_requests_are_all_answered_and_nothing_saved_is_ever_retrained(
     data: st.DataObject,
 ) -> None:
     cluster = Cluster()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from asyncsearch.sizing.gangs import Gang
 from asyncsearch.trial import TrialState
 from tests.engine.tools import make_state, results
 from tests.examples import examples
+from tests.fair.world import jain
 
 DELAYS = Delays(start_s=1.0, commit_s=0.1)
 HOUR_S = 3600.0
@@ -40,11 +40,6 @@ def pool_of(workers: int, trials: int, unit_s: float = 5.0, **gangs: int | Gang)
         state = state_of(gang if isinstance(gang, Gang) else Gang(gang) if gang > 1 else None)
         pool.submit(name, state, Curves(seed, unit_s=unit_s, spread=0.3), num_trials=trials, delays=DELAYS)
     return pool
-
-
-def jain(parts: Iterable[float]) -> float:
-    values = list(parts)
-    return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
 
 
 def require_ended(pool: SharedSimulation) -> None:
@@ -139,7 +134,7 @@ def test_a_lost_worker_costs_its_gang_and_no_other_study() -> None:
     assert sum(trial.losses for trial in other.trials) == 0
 
 
-def test_larger_gangs_take_only_what_their_study_has_and_give_it_back_after_a_unit() -> None:
+def test_larger_gangs_take_what_their_study_has_and_return_it_after_a_unit() -> None:
     pool = SharedSimulation(4, patience_s=1e6)
     scaled = state_of(Gang(1, autoscale=Autoscale(0.7)), FIFO(max_resource=60))
     curve = TrainingModel(gang_speedup={1: 1.0, 2: 1.9, 4: 3.6})
@@ -158,7 +153,7 @@ def test_larger_gangs_take_only_what_their_study_has_and_give_it_back_after_a_un
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.integers(2, 9), st.integers(0, 100_000))
-def test_whatever_gangs_share_a_pool_each_study_ends_and_no_worker_is_in_two_places(workers: int, seed: int) -> None:
+def test_gangs_that_share_a_pool_all_end_and_no_worker_is_in_two_places(workers: int, seed: int) -> None:
     draw = random.Random(seed)
     pool = SharedSimulation(workers, turn_s=draw.choice([1.0, 30.0]), patience_s=draw.choice([5.0, 60.0]))
     for number in range(draw.randint(1, 4)):

@@ -15,7 +15,7 @@ import torch
 
 from asyncsearch.packing.alike.structure import is_equal
 from asyncsearch.packing.member import Member
-from asyncsearch.packing.stack.dropout_masks import DROPOUTS
+from asyncsearch.packing.stack.activations import DROPOUTS
 from asyncsearch.packing.stack.update_rules import OPTION_KEYS
 
 _PARTS = ("_parameters", "_buffers", "_modules")

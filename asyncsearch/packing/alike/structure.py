@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from asyncsearch.packing.member import Member
-from asyncsearch.packing.stack.dropout_masks import DROPOUTS
+from asyncsearch.packing.stack.activations import DROPOUTS
 from asyncsearch.packing.stack.mixed_precision import precision_differences
 from asyncsearch.packing.stack.optimizer_rows import trained_parameters
 from asyncsearch.packing.stack.update_rules import RULES

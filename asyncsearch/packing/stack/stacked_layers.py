@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from asyncsearch.packing.stack.activations import Activations
-from asyncsearch.packing.stack.dropout_masks import DROPOUTS, DropoutMasks
+from asyncsearch.packing.stack.activations import DROPOUTS, Activations, DropoutMasks
 
 nn: Any = torch.nn
 StackedValues = Mapping[str, Any]

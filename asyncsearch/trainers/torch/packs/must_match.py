@@ -20,7 +20,7 @@ from asyncsearch.packing.alike.structure import is_equal
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
 from asyncsearch.packing.probe import does_padding_count, why_not
-from asyncsearch.packing.stack.dropout_masks import DROPOUTS
+from asyncsearch.packing.stack.activations import DROPOUTS
 from asyncsearch.packing.stack.optimizer_rows import trained_parameters
 from asyncsearch.packing.stack.sample_masks import kinds_of
 from asyncsearch.packing.stack.update_rules import RULES
