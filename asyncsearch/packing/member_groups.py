@@ -38,7 +38,7 @@ class LoneMember:
         return self._marks.is_current()
 
     def retake(self) -> bool:
-        """Nothing is elsewhere; False: it is perhaps like others now."""
+        """Nothing is elsewhere; False if it is perhaps like others now."""
         return self._marks.is_current()
 
     def load(self, member: Member) -> None:
@@ -138,7 +138,7 @@ class MemberGroups:
         self._groups = [group for group in self._groups if group.members[0] not in members]
 
     def retake(self) -> bool:
-        """Take the state of all members from their own models and optimizers; False: some may be like others now."""
+        """Take the state of all members from their own models and optimizers; False if some may be like others now."""
         return all(group.retake() for group in self._groups)
 
     def clear(self) -> None:
@@ -174,14 +174,14 @@ class MemberGroups:
         return {member: self._unfit[member] for member in members if member in self._unfit}
 
     def apart(self, members: Sequence[Member]) -> str:
-        """Return why not all members train as one computation, of one of them; empty: they do."""
+        """Return why not all members train as one computation, of one of them; empty if they do."""
         if len(self._groups) < 2:
             return ""
         found = [self._unfit.get(member) or self._unlike.get(member, "") for member in members]
         return next(filter(None, found), "no member is like another one")
 
     def describe(self, members: Sequence[Member]) -> list[str]:
-        """Return sentences about what trains as one computation, and why the rest does not."""
+        """Return sentences about who trains as one computation, and why the rest does not."""
         lines = []
         for group in self._groups:
             numbers = [members.index(member) for member in group.members]
@@ -205,7 +205,7 @@ class MemberGroups:
 
     @staticmethod
     def _grouped(group: Group | None, members: list[Member]) -> Group:
-        """Return a group with more members; None: of these alone."""
+        """Return a group with more members; None for a group of these alone."""
         if isinstance(group, MemberStack):
             group.join(members)
             return group

@@ -30,7 +30,7 @@ FIRST_LOSS = 1.0
 LOSS = 0.25
 """How much longer than half as many together a larger number is taken to train at most, as a share of their time."""
 LEAST_BUDGET_S = 2.0
-"""What timing may cost, however short the search is."""
+"""The cost of timing that is allowed, however short the search is."""
 SHARE = 0.01
 """The share of the search that timing may cost."""
 MEMORY_SHARE = 0.9
@@ -38,7 +38,7 @@ MEMORY_SHARE = 0.9
 
 
 def fastest(seconds: Mapping[int, float]) -> int:
-    """Return the number with the highest throughput; of two that hardly differ the smaller one. 1: nothing is known.
+    """Return the number with the highest throughput; of two that hardly differ the smaller one. 1 if nothing is known.
 
     Args:
         seconds: trainings together -> seconds of a unit of all of them.
@@ -61,7 +61,7 @@ def is_rising(seconds: Mapping[int, float]) -> bool:
 
 
 def spent_s(seconds: Mapping[int, float]) -> float:
-    """Return what timing has cost, in seconds: beyond what the fastest smaller number would have taken."""
+    """Return the cost of timing, in seconds: beyond those that the fastest smaller number would have taken."""
     cost, least_s = 0.0, math.inf
     for count in sorted(seconds):
         cost += max(0.0, seconds[count] - count * least_s)
@@ -70,14 +70,14 @@ def spent_s(seconds: Mapping[int, float]) -> float:
 
 
 def at_risk_s(seconds: Mapping[int, float], count: int) -> float:
-    """Return what timing so many together may cost, in seconds."""
+    """Return the highest cost of timing so many together, in seconds."""
     most = max(seconds)
     slowest_s = seconds[most] / most * (1 + (LOSS if most > 1 else FIRST_LOSS))
     return count * max(0.0, slowest_s - min(spent / lanes for lanes, spent in seconds.items()))
 
 
 def budget_s(seconds: Mapping[int, float], units_left: float) -> float:
-    """Return what timing may cost, in seconds; ``units_left``: of training, at the throughput that is known."""
+    """Return the most seconds for timing; ``units_left`` of training take as long as the known throughput says."""
     best = fastest(seconds)
     return max(LEAST_BUDGET_S, SHARE * units_left * seconds[best] / best) if seconds else LEAST_BUDGET_S
 
@@ -115,7 +115,7 @@ def units_alone(curve: Mapping[int, float], lanes: int) -> float:
 
 
 def curve_of(seconds: Mapping[int, float]) -> dict[int, float]:
-    """Return the curve of measured times: lanes -> seconds of a unit of all; empty: none of one training alone.
+    """Return the curve of measured times: lanes -> seconds of a unit of all; empty without one of a training alone.
 
     Times of one training alone, and of no others, say nothing of packs; their curve is empty, too.
     """

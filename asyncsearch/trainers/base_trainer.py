@@ -42,7 +42,7 @@ class FrameworkTrainer(Trainer):
     batch_size: int = 32
     """Samples in a batch if the hyper-parameters have no ``batch_size``."""
     samples_per_unit: int | None = None
-    """Samples in a unit of training; None: the size of the training data, so that a unit is an epoch."""
+    """Samples in a unit of training; None for the size of the training data, so that a unit is an epoch."""
     drop_last: bool = False
     """Whether to skip an incomplete batch at the end of an epoch or a unit; its samples count as consumed."""
 
@@ -304,7 +304,7 @@ class FrameworkTrainer(Trainer):
 
 
 def checked_norm(limit: Any) -> float | None:
-    """Return the largest norm of a gradient; None: any.
+    """Return the largest norm of a gradient; None for any.
 
     Raises:
         UsageError: it is none.

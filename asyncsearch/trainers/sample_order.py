@@ -53,7 +53,7 @@ def batches(
 
 
 def sizes(size: int, start: int, stop: int, batch_size: int, *, drop_last: bool = False) -> set[int]:
-    """Return the sizes of what ``batches`` yields."""
+    """Return the sizes of the batches that ``batches`` yields."""
     cuts = _cuts(size, start, stop, batch_size)
     return {batch_size} if drop_last else {count for _, count in _joined(cuts, batch_size)}
 

@@ -24,7 +24,7 @@ _KEPT = "_left_states"
 """The attribute of a trainer with the states that it has left, or with what returns them."""
 _BETWEEN_UNITS = ("save", "load", "update")
 _holder: list[weakref.ref[Any]] = []
-"""The trainer whose states the generators have; none: nobody needs them."""
+"""The trainer whose states the generators have; none if nobody needs them."""
 
 
 def take_turn(trainer: Any) -> None:
@@ -37,7 +37,7 @@ def take_turn(trainer: Any) -> None:
 
 
 def begin_turn(trainer: Any) -> None:
-    """Let what follows be the turn of a trainer that sets the generators itself, as its ``setup`` and ``train`` do."""
+    """Begin the turn of a trainer that sets the generators itself, as its ``setup`` and ``train`` do."""
     if not _keeps_its_own(trainer) and not _has_turn(trainer):
         end_turn()
         _holder.append(weakref.ref(trainer))
@@ -60,7 +60,7 @@ def end_turn() -> None:
 
 
 def leave_states(trainer: Any, states: Callable[[], Mapping[str, Any]]) -> None:
-    """Note what a trainer has left without a turn of its own, as one that trained in a stack."""
+    """Note the states that a trainer has left without a turn of its own, as one that trained in a stack."""
     if _has_turn(trainer):
         _holder.clear()
     vars(trainer)[_KEPT] = states
@@ -81,7 +81,7 @@ def turn_of(trainer: Any) -> contextlib.AbstractContextManager[None]:
 
 
 def turn_between_units(trainer: Any) -> contextlib.AbstractContextManager[None]:
-    """Return the context of what is called between two units: ``save``, ``load`` and ``update``."""
+    """Return the context of the hooks between two units: ``save``, ``load`` and ``update``."""
     if _keeps_its_own(trainer) or _has_hooks_between_units(trainer):
         return turn_of(trainer)
     return contextlib.nullcontext()
@@ -93,7 +93,7 @@ def fail(trainer: Any, error: Exception) -> None:
 
 
 def train_or_fail(trainer: Any) -> None:
-    """Train a unit by itself, in its own turn; what it raises is its own."""
+    """Train a unit by itself, in its own turn; an error is its own."""
     begin_turn(trainer)
     try:
         trainer.train()
@@ -105,7 +105,7 @@ def train_or_fail(trainer: Any) -> None:
 
 
 def evaluated(trainer: Any) -> Mapping[str, Any] | Exception:
-    """Return what a trainer's ``evaluate`` returns in its own turn, or what it raises, which is its own.
+    """Return the result of a trainer's ``evaluate`` in its own turn, or its error, which is its own.
 
     Raises:
         Exception: one that concerns all.

@@ -1,4 +1,4 @@
-"""What cannot be trained as one computation, in words that name what to change."""
+"""Refusals of members that cannot be trained as one computation; each names the thing to change."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def padding_refusal(member: Member, sizes: Sequence[int]) -> str | None:
 
 
 def padding_trap(member: Member) -> str | None:
-    """Return what would let the padding of a batch count, and what to change; None: nothing."""
+    """Return the layer or loss that would let the padding of a batch count, and the remedy; None if there is none."""
     if member.loss is not cross_entropy and member.sample_losses is None:
         return (
             "a mean loss cannot leave out padding: give sample_losses(model, batch), which returns one loss for each "

@@ -63,7 +63,7 @@ class DropoutMasks:
         self.models: list[Any] = []
         self.generators: list[Any] = []
         self.sizes: Sequence[int] | None = None
-        """Samples of each member in this step where batches are padded; None: all of them."""
+        """Samples of each member in this step where batches are padded; None for all of them."""
 
     def applied(self, name: str, module: Any, x: Activations) -> Activations:
         """Return the activations behind the layer with this name; ``module`` is that of the first member."""

@@ -72,6 +72,6 @@ class GradientScales:
 
 
 def scales_of(scalers: Sequence[Any]) -> GradientScales | None:
-    """Return the scales of members; None: they have no scalers."""
+    """Return the scales of members; None if they have no scalers."""
     found = [scaler for scaler in scalers if scaler is not None and scaler.is_enabled()]
     return GradientScales(found) if found else None

@@ -1,4 +1,4 @@
-"""Mixed precision of members: the context of a forward pass, and what of it cannot be packed."""
+"""Mixed precision of members: the context of a forward pass, and its refusals."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class OptimizerRows:
         Args:
             grads: (K, *shape) for each parameter; None where the loss does not depend on it: then no
                 optimizer updates it.
-            limits: the largest norm of each member's gradient; None: not clipped.
+            limits: the largest norm of each member's gradient; None if it is not clipped.
             scales: what the gradients are to be divided by; a member whose gradient is not finite skips this step.
         """
         used = tuple(grad is not None for grad in grads)
@@ -318,7 +318,7 @@ class OptimizerRows:
         return optimizer.param_groups[parameter.group]["params"][parameter.place]
 
     def _forget(self) -> None:
-        """Compute anew what depends on the rows."""
+        """Compute anew all that depends on the rows."""
         self._used, self._blocks = (), []
         self._found, self._options = [], []
         self._columns = {}

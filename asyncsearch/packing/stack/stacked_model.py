@@ -183,7 +183,7 @@ class StackedModel:
 
 
 def copied(model: Any, what: T) -> T:
-    """Return a deep copy of a model, or of what it is a part of."""
+    """Return a deep copy of a model, or of something around it."""
     try:
         return copy.deepcopy(what)
     except Exception as error:

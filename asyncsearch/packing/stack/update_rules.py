@@ -221,7 +221,7 @@ RULES: dict[type[Any], UpdateRule] = {
 
 
 def settings(optimizer: Any, group: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what the update reads in a parameter group now: cheap, to be compared with that of the step before."""
+    """Return the settings of a parameter group that an update reads: cheap, to be compared at each step."""
     return _READERS[type(optimizer)](group)
 
 

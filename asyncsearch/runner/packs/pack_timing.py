@@ -2,7 +2,7 @@
 
 Where memory might be too little, lanes are built as these groups need them, and later no more than fit.
 Each lane trains its unit once, so nothing is trained in vain. The fastest number of lanes is kept for the rest of the
-work. A process that has trained nothing yet first trains a lane alone, and two together, once more: what that prepares
+work. A process that has trained nothing yet first trains a lane alone, and two together, once more: to prepare for that
 takes longer than ever after, so the shorter time counts.
 """
 
@@ -30,12 +30,12 @@ Built = Callable[[int], Sequence[Trainer]]
 
 
 class PackHistory:
-    """What earlier packs of a runner have shown, so that later ones measure less."""
+    """The results of earlier packs of a runner, so that later ones measure less."""
 
     most_trained = 0
-    """The most trainers that have trained together, and had memory enough; 0: nothing is warm yet."""
+    """The most trainers that have trained together, and had memory enough; 0 if nothing is warm yet."""
     fits: int | None = None
-    """How many were last predicted to have memory enough; None: all, or nobody knows."""
+    """How many were last predicted to have memory enough; None if all, or nobody knows."""
 
 
 class PackTiming:
@@ -53,14 +53,14 @@ class PackTiming:
     ) -> None:
         self._class, self._history, self._measured, self._memory = trainer_class, history, measured, memory
         self._together: int | None = None
-        """How many lanes train together at most; None: all."""
+        """How many lanes train together at most; None for all."""
         self._has_begun = False
         self._outcome = PackOutcome()
         """How the lanes have trained: the refusal of the last group, and why some were sequential, in the first unit
         in which some were."""
         self._watches: bool | None = None
         self.fits = history.fits
-        """How many lanes have memory enough together, as predicted; None: all, or nobody knows."""
+        """How many lanes have memory enough together, as predicted; None if all, or nobody knows."""
 
     def builds_in_turns(self, lanes: int) -> bool:
         """Return whether the first unit is one in which memory or time is measured, so that lanes are built for it."""
@@ -69,7 +69,7 @@ class PackTiming:
         return not self._has_begun and (bool(self._measured) or self._watches)
 
     def train(self, trainers: Sequence[Trainer], build: Built, waiting: int) -> PackFindings | None:
-        """Train a unit of each; return what was found out, after the first one, if there is anything.
+        """Train a unit of each; return the findings, if there are any.
 
         Args:
             trainers: of the lanes that are built.

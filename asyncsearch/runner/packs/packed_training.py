@@ -60,7 +60,7 @@ class PackedTrainer:
             keep_turn(self.trainer)
 
     def report(self, metrics: Mapping[str, Any] | Exception | None) -> None:
-        """Report the metrics at the end of a unit; None: evaluate first.
+        """Report the metrics at the end of a unit; None to evaluate first.
 
         Raises:
             Exception: the evaluation has raised it.
@@ -249,7 +249,7 @@ def run_pack(
         tell: called with the end of each lane, as soon as it has ended, and with what is found out about the pack.
         measured: how many lanes to time together in their first unit, group after group.
         joining: returns the trials that came since its last call, by the numbers of their lanes; called between units.
-        history: of the packs that this runner has trained before; None: of none.
+        history: of the packs that this runner has trained before; None if there were none.
     """
     PackRun(trainer_class, contexts, interrupts, metric, tell, measured, joining, history).run()
 

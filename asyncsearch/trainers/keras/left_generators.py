@@ -68,7 +68,7 @@ def _variables() -> list[Any]:
 
 
 def _of_keras() -> Any:
-    """Return Keras's global generator, which is made here if need be; None: this version of Keras hides it."""
+    """Return Keras's global generator, which is made here if need be; None if this version of Keras hides it."""
     module: Any = sys.modules.get("keras.src.random.seed_generator")
     make = getattr(module, "global_seed_generator", None)
     if make is None:

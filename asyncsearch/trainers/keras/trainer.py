@@ -46,9 +46,9 @@ class KerasTrainer(FrameworkTrainer):
     deterministic: bool = True
     """Whether TensorFlow refuses operations whose results differ from run to run."""
     threads: int | None = 1
-    """Threads of TensorFlow on the CPU: their number changes results. None: TensorFlow's default."""
+    """Threads of TensorFlow on the CPU: their number changes results. None for TensorFlow's default."""
     clip_grad_norm: float | None = None
-    """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None: no limit. It
+    """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None for no limit. It
     changes between units, as all values of an optimizer but the learning rate."""
     jit_compile: bool = False
     """Whether XLA compiles the training."""
@@ -59,10 +59,10 @@ class KerasTrainer(FrameworkTrainer):
     net: Any
     """The result of ``model``, compiled."""
     _held: HeldValues | None
-    """The values that the traced functions may hold; None: nothing was traced."""
+    """The values that the traced functions may hold; None if nothing was traced."""
     _draws_in_traces: bool
     _generators: OwnGenerators | None = None
-    """The generators of the process as this trainer left them; None: nobody has taken its turn since."""
+    """The generators of the process as this trainer left them; None if nobody has taken its turn since."""
 
     def model(self, hp: Params) -> Any:
         """Return the network, a ``keras.Model`` that is not compiled."""
@@ -73,7 +73,7 @@ class KerasTrainer(FrameworkTrainer):
         raise NotImplementedError(f"{type(self).__name__} has no optimizer(): return a keras.optimizers.Optimizer.")
 
     def learning_rate(self, hp: Params) -> float | None:
-        """Return the learning rate inside a unit of training; None: it stays as at the beginning of the unit."""
+        """Return the learning rate inside a unit of training; None if it stays as at the beginning of the unit."""
         found = hp.get("lr", hp.get("learning_rate"))
         return None if found is None else float(found)
 
@@ -215,7 +215,7 @@ class KerasTrainer(FrameworkTrainer):
             self._traced.clear()  # the traced functions hold these values as constants
 
     def _settle(self) -> None:
-        """Take in what the user's code has changed since the last step: see that no trace holds a former value."""
+        """Take in the changes by the user's code since the last step: see that no trace holds a former value."""
         if self._compiled_with != self._for_compiling():
             self._compile(self.opt)
         known = {id(variable) for variable in inner(self.opt)._trainable_variables}
@@ -247,7 +247,7 @@ class KerasTrainer(FrameworkTrainer):
             forget_traces(function)
 
     def _for_compiling(self) -> tuple[Any, ...]:
-        """Return what ``compile`` was or would be called with, besides the optimizer."""
+        """Return the arguments of ``compile``, besides the optimizer."""
         return self.loss, list(self.metrics), self.jit_compile, self.run_eagerly
 
     def _train_more(self, variables: list[Any]) -> None:
@@ -275,7 +275,7 @@ class KerasTrainer(FrameworkTrainer):
 
     @contextlib.contextmanager
     def _noting_draws(self, is_traced_now: bool) -> Iterator[None]:
-        """Notice that what is traced draws from a generator of Python or numpy: each unit has draws of its own."""
+        """Notice that a trace draws from a generator of Python or numpy: each unit has draws of its own."""
         before = drawn_state() if is_traced_now else None
         yield
         if is_traced_now and drawn_state() != before:

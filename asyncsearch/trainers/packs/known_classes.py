@@ -1,4 +1,4 @@
-"""What this process has learned from packs of one class of trainers, for its later packs; and what it has printed."""
+"""The knowledge of a process about packs of one class of trainers, for its later packs; and its printed sentences."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class Recent(dict[Hashable, Any]):
 
 
 class KnownClass:
-    """What is known of one class of trainers. Everything in it can be found out again, at the price of time."""
+    """The knowledge about one class of trainers. Everything in it can be found out again, at the price of time."""
 
     def __init__(self) -> None:
         self.traps = Recent(1024)
-        """Structures of members of which copies were trained -> why they cannot be one computation; empty: they can."""
+        """Structures of which copies were trained -> why members cannot be one computation; empty if they can."""
         self.paddings = Recent(1024)
-        """Structures of which copies were trained on padded batches -> what lets padding count; None: nothing."""
+        """Structures of which copies were trained on padded batches -> why padding counts; None if it does not."""
         self.traced = Recent(32)
         """Traced steps and evaluations, of some megabytes each; a text says why there is none."""
         self.loss_reads: Any = None
-        """What losses of trainers of this class have read; None: none was watched."""
+        """The reads of the losses of trainers of this class; None if none was watched."""
         self.late_seed: Any = None
-        """A weak reference to the trainer whose seed of the framework was put off, and the seed; None: none was."""
+        """A weak reference to the trainer whose seed of the framework was put off, and the seed; None if none was."""
         self._printed: set[str] = set()
 
     def say(self, text: str, key: str = "") -> None:
@@ -59,14 +59,14 @@ _known: dict[type, KnownClass] = {}
 
 
 def known_of(kind: type) -> KnownClass:
-    """Return what this process knows of a class of trainers."""
+    """Return the knowledge of this process about a class of trainers."""
     if kind not in _known:
         _known[kind] = KnownClass()
     return _known[kind]
 
 
 class PackReport:
-    """Collects the outcome of one call of ``train_pack``, and prints what is new in it."""
+    """Collects the outcome of one call of ``train_pack``, and prints its new sentences."""
 
     def __init__(self, kind: type) -> None:
         self._known = known_of(kind)

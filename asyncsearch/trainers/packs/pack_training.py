@@ -30,7 +30,7 @@ Metrics = Mapping[str, Any]
 
 
 class NotTogetherError(Exception):
-    """Trainers would change each other's results in a pack, and how, in words that name what to change."""
+    """Trainers would change each other's results in a pack, and how, and the thing to change."""
 
 
 class PackTraining(Generic[U]):
@@ -119,7 +119,7 @@ def train_packs(
     Args:
         trainers: of one call of ``train_pack``.
         refused: why they cannot be in one pack; empty if they can.
-        packs: returns trainers with what trains them together; None: each by itself.
+        packs: returns trainers with their pack; None if each trains by itself.
         train_alone: trains a unit as without a pack; an error is that of the trainer.
     """
     report = PackReport(type(trainers[0]))
@@ -145,7 +145,7 @@ def class_refusal(trainers: Sequence[Any], instead: Mapping[str, str]) -> str:
     Args:
         trainers: those that are to train together.
         instead: names of methods that a pack does itself, so that one that is overridden would not be called as its
-            author expects; and what to do in its place.
+            author expects; and the place for its code.
     """
     kind: Any = type(trainers[0])
     for trainer in trainers:

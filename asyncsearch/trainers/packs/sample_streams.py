@@ -132,7 +132,7 @@ def is_numbers(part: Any) -> bool:
 
 
 def _order_of(trainer: Any) -> Hashable:
-    """Return what determines the order of samples in a trainer's next unit: its seed, or the order itself."""
+    """Return the cause of the order of samples in a trainer's next unit: its seed, or the order itself."""
     if type(trainer).order is FrameworkTrainer.order:
         return int(trainer.trial.seed)
     start, size = trainer.samples, trainer._size

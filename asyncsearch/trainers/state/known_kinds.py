@@ -12,7 +12,7 @@ from asyncsearch.trainers.state.state_kinds import CannotSaveError, StateKind, h
 
 
 def kind_of(value: Any) -> StateKind | None:
-    """Return the kind of an object; None: it is a plain value or a collection, or nothing that is known.
+    """Return the kind of an object; None if it is a plain value or a collection, or nothing that is known.
 
     Raises:
         CannotSaveError: it is known that it cannot be saved.

@@ -74,7 +74,7 @@ class SavedState:
 
 @in_sentences()
 def load_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Put what ``trial.epochs(state=...)`` saved at a path into objects, some or all of the same names.
+    """Put the state that ``trial.epochs(state=...)`` saved at a path into objects, some or all of the same names.
 
     Use it with the path that ``study.checkpoint()`` gives. An estimator of scikit-learn is unpickled, which runs code
     from the file: load checkpoints that you trust.

@@ -96,7 +96,7 @@ _FIRST_SAFE = (2, 6)
 
 
 def load_without_code(path: Path, device: Any, *, maps: bool = False) -> Any:
-    """Return what ``torch.save`` wrote, if it is tensors and plain values.
+    """Return the content of a file of ``torch.save``, if it is tensors and plain values.
 
     Args:
         path: of the file.

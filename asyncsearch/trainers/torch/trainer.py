@@ -34,21 +34,21 @@ class TorchTrainer(FrameworkTrainer):
     """
 
     device: str | None = None
-    """The device to train on; None: ``cuda`` if available, else ``cpu``."""
+    """The device to train on; None for ``cuda`` if available, else ``cpu``."""
     precision: str | None = None
     """``float16`` (with a gradient scaler) or ``bfloat16`` for mixed precision."""
     deterministic: bool = True
     """Whether torch refuses operations whose results differ from run to run."""
     threads: int | None = 1
-    """Threads of torch on the CPU: their number changes results. None: torch's default."""
+    """Threads of torch on the CPU: their number changes results. None for torch's default."""
     data_workers: int = 0
     """Processes that load data ahead, for a ``Dataset``."""
     clip_grad_norm: float | None = None
-    """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None: no limit."""
+    """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None for no limit."""
 
     strategy: str = "ddp"
-    """What several workers of a trial divide: ``ddp`` (nothing: each has all), ``zero1`` (the optimizer's state) or
-    ``fsdp2`` (weights and gradients, too)."""
+    """The parts that several workers of a trial divide: ``ddp`` (none: each has all), ``zero1`` (the optimizer's
+    state) or ``fsdp2`` (weights and gradients, too)."""
     sync_batch_norm: bool = False
     """Whether BatchNorms see the whole batch, where several workers train a trial, and not each its share."""
     ddp_options: Mapping[str, Any] = MappingProxyType({})
@@ -60,7 +60,7 @@ class TorchTrainer(FrameworkTrainer):
     net: Any
     """The result of ``model``, on the device."""
     parallel: Any
-    """What a step calls in place of ``net``: where several workers train a trial, it averages their gradients."""
+    """The module that a step calls in place of ``net``: where several workers train a trial, it averages gradients."""
     opt: Any
     """The result of ``optimizer``."""
     _strategy: TorchStrategy = TorchStrategy()

@@ -43,11 +43,11 @@ _PARTS = (
     "their losses, or what these read, differ",
     "values that their layers or losses read differ",
 )
-"""What it means that a part of two structures is not the same."""
+"""The words for a part of two structures that is not the same."""
 
 
 def structure_of(trainer: Any) -> Structure:
-    """Return what a trained step depends on besides numbers and values; equal ones make one stack.
+    """Return the structure of a traced step: all but numbers and values; equal ones make one stack.
 
     Raises:
         NotStackedError: no member like this one can be in a stack.
@@ -64,7 +64,7 @@ def structure_of(trainer: Any) -> Structure:
 
 
 def difference_between(one: Structure, other: Structure) -> str:
-    """Return in what two structures differ, in words."""
+    """Return the difference of two structures, in words."""
     return next(words for words, mine, its in zip(_PARTS, one, other, strict=True) if mine != its)
 
 
@@ -121,7 +121,7 @@ def _layer(layer: Any) -> Structure:
 
 
 def _attributes(layer: Any) -> Structure:
-    """Return what ``call`` may read from a layer besides its settings and parts.
+    """Return the values that ``call`` may read from a layer besides its settings and parts.
 
     These are tensors and functions, and any value of a class that is not Keras's.
     """

@@ -1,4 +1,4 @@
-"""What a pack would not call, or what members share: such trainers train one after another."""
+"""Trainers that cannot be in one pack: their own methods would not be called, or they share variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from asyncsearch.trainers.packs.pack_training import class_refusal, place_of
 _INSTEAD = dict.fromkeys(
     ("train", "_train_batch", "_fetched", "_batch", "_follow", "_put", "_build", "_compile"), "put it into the model"
 )
-"""Methods that a pack does itself -> what to do in place of one's own."""
+"""Methods that a pack does itself -> the replacement of one's own."""
 
 
 def why_not_together(trainers: Sequence[Any]) -> str:

@@ -19,7 +19,7 @@ def in_step(streams: Streams) -> list[Streams]:
 
 
 def _batches_of(trainer: Any) -> tuple[Any, ...]:
-    """Return what determines the shapes and types of the batches of a trainer's next unit."""
+    """Return the causes of the shapes and types of the batches of a trainer's next unit."""
     # Reading anything but rows of numbers may draw from generators, which are seeded for one stream.
     if not has_plain_data(trainer):
         return (id(trainer),)

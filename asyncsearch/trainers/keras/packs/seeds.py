@@ -16,7 +16,7 @@ from asyncsearch.trainers.packs.known_classes import known_of
 from asyncsearch.trainers.turns import train_or_fail
 
 _DEFAULTS = ("evaluate", "_metrics", "_count", "_batch")
-"""What is called for each trainer by itself where its class has one of its own."""
+"""Methods that are called for each trainer by itself where its class has one of its own."""
 _HOOKS = ("update", "save", "load", "learning_rate", "order")
 
 
@@ -29,7 +29,7 @@ def seed_late(trainer: Any, number: int) -> None:
 
 
 def seed_now(kind: type) -> None:
-    """Seed what was put off, before something that may draw."""
+    """Make up for a seed that was put off, before something that may draw."""
     late, known_of(kind).late_seed = known_of(kind).late_seed, None
     trainer = None if late is None else late[0]()
     if trainer is not None:

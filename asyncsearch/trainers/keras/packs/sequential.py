@@ -1,7 +1,7 @@
 """Members that are not alike: each one's own traced step, one after another, on a batch that is read once.
 
 One traced function of all steps takes longer on a processor than its parts, and has to be traced anew whenever a member
-comes or goes. What a sequential step saves is what ``train_on_batch`` does around it.
+comes or goes. A sequential step saves the work of ``train_on_batch`` around it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SequentialSteps:
         self.trainers = list(trainers)
 
     def prepare(self, batches: StreamBatches) -> None:
-        """Trace what batches like these need.
+        """Trace the steps that batches like these need.
 
         Raises:
             NotTogetherError: the members would change each other's results.

@@ -1,4 +1,4 @@
-"""Steps of Keras models that are traced for a pack: what they may not do where several members share one."""
+"""Steps of Keras models that are traced for a pack, and their limits where several members share one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def require_own_state(graph: Any, known: set[int]) -> None:
 
 
 def drawing_in(graph: Any) -> str:
-    """Return an operation of a graph that draws from a generator of the process; empty: none does."""
+    """Return an operation of a graph that draws from a generator of the process; empty if none does."""
     return next((operation for operation in _operations(graph) if operation.startswith(_DRAWING)), "")
 
 
@@ -88,7 +88,7 @@ def kind_of(batch: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def drawing_nothing() -> Iterator[None]:
-    """Refuse what draws while it is traced: each member, and each unit, would have its own draws.
+    """Refuse draws while a step is traced: each member, and each unit, would have its own draws.
 
     Raises:
         NotTogetherError: something was drawn from Python's or numpy's generator.
@@ -103,7 +103,7 @@ def drawing_nothing() -> Iterator[None]:
 
 
 def line_of(error: BaseException) -> str:
-    """Return the innermost line of the user in a traceback, to follow a word; empty: there is none."""
+    """Return the innermost line of the user in a traceback, to follow a word; empty if there is none."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OTHERS)]
     if not frames:
         return ""

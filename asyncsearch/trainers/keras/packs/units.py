@@ -76,7 +76,7 @@ class KerasPack(PackTraining[TrainerUnit]):
 
 
 def _runs_of(trainers: Sequence[Any], batches: StreamBatches, report: PackReport) -> list[Run]:
-    """Return what trains each trainer: stacks of alike ones, and sequential steps for the rest."""
+    """Return the runs that train each trainer: stacks of alike ones, and sequential steps for the rest."""
     found: list[Run] = []
     rest: list[Any] = []
     structures = by_structure(trainers, report)

@@ -16,7 +16,7 @@ from asyncsearch.trainers.torch.batches import length_of
 from asyncsearch.trainers.torch.packs.samples import is_plain
 
 _DEFAULTS = ("evaluate", "metrics", "batches", "_metrics", "_count")
-"""What is called for each trainer by itself where its class has one of its own."""
+"""Methods that are called for each trainer by itself where its class has one of its own."""
 
 
 def metrics_of_stacks(

@@ -1,4 +1,4 @@
-"""What a loss reads of its trainer: members of one computation have the loss of one of them, so these must be equal."""
+"""The values that a loss reads of its trainer: they must match, since a stack calls the loss of one of its members."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def has_default_loss(trainer: Any) -> bool:
 
 
 class LossReads:
-    """What the losses of trainers of one class have read so far."""
+    """The values that losses of trainers of one class have read so far."""
 
     def __init__(self) -> None:
         self.own = ""
-        """Why each of them trains by itself, whatever the values are; empty: it need not."""
+        """Why each of them trains by itself, whatever the values are; empty if it need not."""
         self._names: dict[tuple[str, str | None], None] = {}
 
     def values(self, trainer: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class LossReads:
             batch: it is on the device.
 
         Returns:
-            Why they fail; empty: they do not.
+            Why they fail; empty if they do not.
         """
         parts = Parts(vars(trainer))
         spy = spy_of(trainer, self, parts)
@@ -77,7 +77,7 @@ class LossReads:
         return failure
 
     def note(self, kind: str, name: str | None = None) -> None:
-        """Note that something is read; None: all of it."""
+        """Note that something is read; None for all of it."""
         if kind == "self" and name in CHANGING:
             self.own = f"loss() reads or writes self.{name}, which each trainer has of its own: use its arguments"
         else:
@@ -172,12 +172,12 @@ class SeenLosses:
                 self._seen[number] = self._kept(trainer)
 
     def of(self, trainer: Any) -> tuple[Mapping[str, Any], str]:
-        """Return what must be equal for a trainer to be trained with others, and why it never is; empty: it may be."""
+        """Return the values of a trainer that must match, and why it trains by itself; empty if it need not."""
         number = id(trainer)
         return (self._seen[number], self._reads.own or self._failures[number]) if number in self._seen else ({}, "")
 
     def is_as_seen(self, trainer: Any) -> bool:
-        """Return whether what the loss of a trainer reads is as at the last look; the default one reads nothing."""
+        """Return whether the values that a loss reads are as at the last look; the default loss reads none."""
         return has_default_loss(trainer) or self._is_seen(id(trainer), trainer)
 
     def _is_seen(self, number: int, trainer: Any) -> bool:

@@ -65,7 +65,7 @@ class MustMatch:
             self._known.traps.note(structure_key(step.members[0]), step.words)
 
     def _set(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> bool:
-        """Give the members what must match; return whether that has changed for any."""
+        """Set the values that must match for each member; return whether any have changed."""
         owners = {id(unit.trainer): unit for unit in units}
         trainers = {number: unit.trainer for number, unit in owners.items()}
         self._losses.look(trainers, lambda one: owners[id(one)].batches_of_each_size(batches[owners[id(one)].member]))
@@ -80,7 +80,7 @@ class MustMatch:
         return is_changed
 
     def _of_sizes(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> dict[Member, dict[str, Any]]:
-        """Return what must match of batches of different sizes, for members that padding would change."""
+        """Return the sizes of batches that must match, for members that padding would change."""
         if len({unit.sizes for unit in units}) == 1:
             return {}
         differ_in_batch_size = len({unit.sizes[1:] for unit in units}) == 1
@@ -92,7 +92,7 @@ class MustMatch:
         }
 
     def _padding_trap(self, unit: PackedUnit, batch: Any) -> str | None:
-        """Return what would let the padding of a batch count; copies of each structure are tried once in a process."""
+        """Return why the padding of a batch would count, or None; each structure is tried once in a process."""
         member = unit.member
         trap = padding_trap(member)
         if trap is not None or member.by_itself or refusal(member) is not None:
@@ -137,7 +137,7 @@ def _is_mixed(member: Member, batch: Any) -> bool:
 
 
 def _of_kinds(units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> dict[Member, dict[str, Any]]:
-    """Return what must match of batches that cannot be put into one tensor, where those of the units differ."""
+    """Return the kinds of batches that must match, where those of the units cannot be put into one tensor."""
     if len({id(batches[unit.member]) for unit in units}) > 1:
         kinds = [kinds_of(batches[unit.member]) for unit in units]
         if any(not is_equal(kind, kinds[0]) for kind in kinds):

@@ -1,4 +1,4 @@
-"""Whether trainers can be packed: what a pack would not call, and what differs where it may not."""
+"""Whether trainers can be packed, and each of them as a member of a pack."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INSTEAD = {
     **dict.fromkeys(("step", "train", "_train_batch", "_fetched", "_batch", "_moved"), "put it into loss()"),
     "autocast": "set precision to 'float16' or 'bfloat16', or enter torch.autocast in loss()",
 }
-"""Methods that a pack does itself -> what to do in place of one's own."""
+"""Methods that a pack does itself -> the replacement of one's own."""
 _HOOKS = ("update", "evaluate", "metrics", "save", "load")
 
 
@@ -39,7 +39,7 @@ def has_own_hooks(trainer: Any) -> bool:
 
 
 def is_member_of(member: Member, trainer: Any) -> bool:
-    """Return whether a member is what ``member_of`` would return for a trainer now."""
+    """Return whether a member is the one that ``member_of`` would return for a trainer now."""
     is_loss = member.loss is cross_entropy if has_default_loss(trainer) else member.loss == trainer.loss
     return (
         is_loss

@@ -1,4 +1,4 @@
-"""One trainer for PyTorch in a unit of a pack: its generators, its batches, and what it was when the unit began."""
+"""One trainer for PyTorch in a unit of a pack: its generators, its batches, and its state when the unit began."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NEW = (
 
 
 class UnitSeeds:
-    """The seeds of trainers for one unit, each as in its own ``train``; what equal seeds lead to is found once."""
+    """The seeds of trainers for one unit, each as in its own ``train``; the states of equal seeds are found once."""
 
     def __init__(self) -> None:
         self._begins: dict[tuple[int, int, int], Callable[[], Any]] = {}
@@ -68,7 +68,7 @@ class PackedUnit(TrainerUnit):
         """Apply the values at a fraction of the unit to the trainer's optimizer while its weights are in a stack.
 
         Returns:
-            Why it must be trained by itself; empty: it need not.
+            Why it must be trained by itself; empty if it need not.
         """
         with Noticing() as noticing:
             self.trainer._follow(fraction)
@@ -76,7 +76,7 @@ class PackedUnit(TrainerUnit):
 
     @property
     def sizes(self) -> tuple[Any, ...]:
-        """What determines the sizes of the batches."""
+        """The causes of the sizes of the batches."""
         size = self.trainer._size
         return self.batch_size, self.start % size, self.size, size, self.trainer.drop_last
 
@@ -132,7 +132,7 @@ def is_plain(data: Any) -> bool:
 
 
 def own_samples(trainer: Any) -> int | None:
-    """Return what keeps the batches of a trainer from being those of others: its own collate may read its values."""
+    """Return a mark of trainers whose batches are theirs alone: an own collate may read the values of its trainer."""
     is_own = not type(trainer).has_default("collate") and not is_plain(trainer._train_data)
     return id(trainer) if is_own else None
 
@@ -145,7 +145,7 @@ def is_equal_tensor(one: Any, other: Any) -> bool:
 
 
 class UnitBeginning:
-    """What a trainer was at the beginning of a unit: one that fails out of a stack begins the unit anew.
+    """The state of a trainer at the beginning of a unit: one that fails out of a stack begins the unit anew.
 
     Weights, buffers and rows of the optimizer are those of the beginning anyway, since the stack has its own.
     """
@@ -159,7 +159,7 @@ class UnitBeginning:
         self._layers = [_Layer(module) for module in trainer.net.modules()] if is_changing else []
 
     def restore(self) -> None:
-        """Undo what was called since with the trainer: its attributes, its optimizer's settings, its model's layers."""
+        """Undo the changes since then: the trainer's attributes, its optimizer's settings, its model's layers."""
         own = vars(self._trainer)
         own.clear()
         own.update(self._own)

@@ -84,7 +84,7 @@ class PackedTrainers(PackTraining[PackedUnit]):
         return self._pack.apart()
 
     def describe(self) -> list[str]:
-        """Return sentences about what trains as one computation, and why the rest does not."""
+        """Return sentences about who trains as one computation, and why the rest does not."""
         return self._pack.describe()
 
     # A unit
