@@ -13,8 +13,7 @@ from asyncsearch.packing.alike.member_marks import MemberMarks
 from asyncsearch.packing.alike.refusals import padding_refusal
 from asyncsearch.packing.alike.vmap_errors import in_words
 from asyncsearch.packing.member import Member
-from asyncsearch.packing.stack.gradient_scales import GradientScales, scales_of
-from asyncsearch.packing.stack.mixed_precision import autocast_of
+from asyncsearch.packing.stack.mixed_precision import GradientScales, autocast_of, scales_of
 from asyncsearch.packing.stack.optimizer_rows import OptimizerRows, trained_parameters
 from asyncsearch.packing.stack.sample_masks import batch_length, first_samples, stacked_batches
 from asyncsearch.packing.stack.stacked_model import StackedModel

@@ -37,9 +37,10 @@ class Line(Trainer):
         self.loss *= 1 - self.hp["rate"]
 
     @classmethod
-    def train_pack(cls, trainers: Sequence[Line]) -> None:
+    def train_pack(cls, trainers: Sequence[Line]) -> PackOutcome | None:
         for trainer in trainers:
             trainer.train()
+        return None
 
     def evaluate(self) -> dict[str, float]:
         return {"loss": self.loss}
