@@ -26,7 +26,6 @@ from asyncsearch.trainers.packs.sample_streams import SampleStream, TrainerUnit
 from asyncsearch.trainers.turns import evaluated
 
 U = TypeVar("U", bound=TrainerUnit)
-Metrics = Mapping[str, Any]
 
 
 class NotTogetherError(Exception):
@@ -158,7 +157,9 @@ def class_refusal(trainers: Sequence[Any], instead: Mapping[str, str]) -> str:
     return ""
 
 
-def with_own_metrics(trainers: Sequence[Any], found: Mapping[int, Metrics]) -> list[Metrics | Exception]:
+def with_own_metrics(
+    trainers: Sequence[Any], found: Mapping[int, Mapping[str, Any]]
+) -> list[Mapping[str, Any] | Exception]:
     """Return the metrics of trainers: those that were found, by their ids, and each other one's own or its error."""
     return [found[id(one)] if id(one) in found else evaluated(one) for one in trainers]
 
