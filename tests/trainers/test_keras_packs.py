@@ -141,7 +141,7 @@ def whole_loss(y: Any, predicted: Any) -> Any:
     [
         (Unlike, "they are unlike: their layers, or settings of these, differ"),
         (Clipped, "SGD has clipnorm=0.1: leave it out"),
-        (Unstackable, 'at test_keras_packs.py, line 129, `raise ValueError("no stack")`'),
+        (Unstackable, 'at test_keras_packs.py, line 135, `raise ValueError("no stack")`'),
     ],
 )
 def test_members_that_cannot_be_stacked_train_in_turn_as_alone_and_say_why(
