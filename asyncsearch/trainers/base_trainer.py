@@ -9,7 +9,7 @@ import contextlib
 import json
 import operator
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,11 @@ class FrameworkTrainer(Trainer):
     """Samples consumed: the position on the stream of samples."""
     steps: int = 0
     """Updates that the optimizer has made."""
+
+    _ordered_data: tuple[type, ...] = ()
+    """Classes of data of the framework that have an order of their own."""
+    _data_words = ""
+    """The data to return instead."""
 
     @classmethod
     def has_default(cls, name: str) -> bool:
@@ -177,14 +182,6 @@ class FrameworkTrainer(Trainer):
     def _seed_framework(self, seed: int) -> None:
         raise NotImplementedError
 
-    def _count(self, data: Any) -> int:
-        """Return the number of samples.
-
-        Raises:
-            UsageError: the trainer cannot own the order of this data.
-        """
-        raise NotImplementedError
-
     @contextlib.contextmanager
     def _untouched(self) -> Iterator[None]:
         """Restore the states of the generators afterwards."""
@@ -265,11 +262,25 @@ class FrameworkTrainer(Trainer):
         source = generator(self.trial.seed, f"trainers.{purpose}{own}", number)
         return below(source, _SEEDS_END), below(source, _SEEDS_END), below(source, _SEEDS_END)
 
-    def _common_length(self, parts: Iterable[Any]) -> int:
-        counts = {len(part) for part in parts}
-        if len(counts) == 1:
-            return counts.pop()
-        raise UsageError(f"The parts of the data differ in length: {sorted(counts)}. Each sample has its part in all.")
+    def _count(self, data: Any) -> int:
+        """Return the number of samples.
+
+        Raises:
+            UsageError: the trainer cannot own the order of this data.
+        """
+        if isinstance(data, tuple | list | Mapping):
+            counts = {len(part) for part in (data.values() if isinstance(data, Mapping) else data)}
+            if len(counts) == 1:
+                return counts.pop()
+            raise UsageError(
+                f"The parts of the data differ in length: {sorted(counts)}. Each sample has its part in all."
+            )
+        if isinstance(data, self._ordered_data) or not hasattr(data, "__getitem__"):
+            raise UsageError(
+                f"A {type(data).__name__} has an order of its own, which no checkpoint holds: let data() return "
+                f"{self._data_words}, and leave batches and their order to the trainer."
+            )
+        return len(data)
 
     # Checkpoints
 

@@ -67,7 +67,9 @@ class HeldValues:
     def __init__(self, trainer: Any) -> None:
         self.functions: list[Any] = []
         """The ``tf.function`` objects among them, each of which has traces of its own."""
-        self._tokens: list[Any] = [*_settings()]
+        config = keras.config  # which layers and losses read when they are traced
+        settings = config.floatx(), config.epsilon(), config.image_data_format(), config.dtype_policy().name
+        self._tokens: list[Any] = [settings]
         self._seen: dict[int, Any] = {}
         self._names: set[str] = set()
         self._owners: list[Any] = []
@@ -163,7 +165,12 @@ class HeldValues:
     def _of_class(self, kind: type) -> list[Any]:
         """Return the values that the classes of the user's own among the bases hold."""
         own = [one for one in kind.__mro__ if not is_of_library(one.__module__) and not issubclass(one, Trainer)]
-        found = [value for one in own for name, value in sorted(vars(one).items()) if not _is_of_python(name)]
+        found = [
+            value
+            for one in own
+            for name, value in sorted(vars(one).items())
+            if name in ("__init__", "__call__") or not name.startswith("__")
+        ]
         return [part for value in found for part in _unbound(value)]
 
     def _of_object(self, value: Any) -> tuple[Any, list[Any]]:
@@ -255,14 +262,6 @@ class CommonValues(HeldValues):
         return value
 
 
-def forget_traces(function: Any) -> None:
-    """Let a ``tf.function`` be traced anew at its next call."""
-    for one in [function, *getattr(function, "_descriptor_cache", {}).values()]:  # a method has one for each object
-        cache = getattr(one, "_function_cache", None)
-        if cache is not None:
-            cache.clear()
-
-
 @functools.cache
 def is_of_library(module: str | None) -> bool:
     """Return whether code is that of a library: the user does not change what it holds."""
@@ -271,12 +270,6 @@ def is_of_library(module: str | None) -> bool:
         return True
     file = getattr(sys.modules.get(module or ""), "__file__", None) or ""
     return "site-packages" in file
-
-
-def _settings() -> Iterator[Any]:
-    """Yield settings of Keras that layers and losses read when they are traced."""
-    config = keras.config
-    yield config.floatx(), config.epsilon(), config.image_data_format(), config.dtype_policy().name
 
 
 def _plain(value: Any) -> Any:
@@ -302,10 +295,9 @@ def _array(value: Any) -> Any:
 
 
 def _state_of(generator: Any) -> str:
-    if isinstance(generator, random.Random):
-        return repr(generator.getstate())
-    if isinstance(generator, np.random.RandomState):
-        return repr(generator.get_state())
+    if isinstance(generator, random.Random | np.random.RandomState):
+        get = generator.getstate if isinstance(generator, random.Random) else generator.get_state
+        return repr(get())
     return repr(generator.bit_generator.state)
 
 
@@ -338,10 +330,6 @@ def _unbound(value: Any) -> list[Any]:
     if isinstance(value, staticmethod | classmethod):
         return [value.__func__]
     return [getattr(value, "func", value)] if isinstance(value, functools.cached_property) else [value]
-
-
-def _is_of_python(name: str) -> bool:
-    return name.startswith("__") and name not in ("__init__", "__call__")
 
 
 def _is_empty(cell: Any) -> bool:

@@ -17,13 +17,23 @@ from asyncsearch.errors import UsageError
 from asyncsearch.files.plain import read_file
 from asyncsearch.trainable import PackOutcome
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
+from asyncsearch.trainers.keras.batches import batch_of, tested
 from asyncsearch.trainers.keras.clipping import clip
 from asyncsearch.trainers.keras.gangs.gang_model import KerasGang, jit_words, require_averageable
-from asyncsearch.trainers.keras.left_generators import OwnGenerators, captured, restore, seed_keras
-from asyncsearch.trainers.keras.model_state import assign, bytes_of, drawn_state, give_state, inner, kind, restored
+from asyncsearch.trainers.keras.left_generators import OwnGenerators, captured, restore, seed_tensorflow
+from asyncsearch.trainers.keras.model_state import (
+    assign,
+    bytes_of,
+    drawn_state,
+    forget_traces,
+    give_state,
+    inner,
+    kind,
+    restored,
+)
 from asyncsearch.trainers.keras.packs import pack_training
 from asyncsearch.trainers.keras.packs.seeds import may_draw
-from asyncsearch.trainers.keras.traced_values import HeldValues, forget_traces
+from asyncsearch.trainers.keras.traced_values import HeldValues
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
 
@@ -56,6 +66,8 @@ class KerasTrainer(FrameworkTrainer):
     run_eagerly: bool = False
     """Whether to train without tracing, which is slow and permits debugging."""
 
+    _ordered_data = tf.data.Dataset, keras.utils.PyDataset
+    _data_words = "arrays, (x, y), or a list of samples"
     net: Any
     """The result of ``model``, compiled."""
     _held: HeldValues | None
@@ -288,14 +300,11 @@ class KerasTrainer(FrameworkTrainer):
     def _follow(self, fraction: float) -> None:
         if fraction == 0.0:
             super()._follow(fraction)
-            return
-        values = self._values_at(fraction)
-        if values == self._applied:
-            return
-        rate = self.learning_rate(values)
-        if rate is not None:
-            inner(self.opt).learning_rate = rate
-        self._applied = dict(values)
+        elif (values := self._values_at(fraction)) != self._applied:
+            rate = self.learning_rate(values)
+            if rate is not None:
+                inner(self.opt).learning_rate = rate
+            self._applied = dict(values)
 
     def _train_batch(self, batch: Any) -> None:
         # Keras traces the second shape as a shape of any size, which adds in another order: then the bits of a batch
@@ -312,23 +321,12 @@ class KerasTrainer(FrameworkTrainer):
     def _metrics(self) -> Mapping[str, Any]:
         count = self._count(self._validation_data)
         first, last = (0, count) if self._gang is None else self._gang.range_of_rank(count)
+        places = (np.arange(at, min(at + EVALUATION_BATCH, last)) for at in range(first, last, EVALUATION_BATCH))
         self.net.reset_metrics()
-        found = self._tested(first, last)
+        found = tested(self.net, (self._batch(self._validation_data, indices) for indices in places))
         if self._gang is not None and last - first < count:
             found = self._gang.whole_metrics()
         self.net.reset_metrics()
-        return found
-
-    def _tested(self, first: int, last: int) -> Mapping[str, Any]:
-        """Return the metrics on some of the validation samples, in which the model's own metrics count them."""
-        found: Mapping[str, Any] = {}
-        for start in range(first, last, EVALUATION_BATCH):
-            indices = np.arange(start, min(start + EVALUATION_BATCH, last))
-            batch = self._batch(self._validation_data, indices)
-            if start == first:
-                found = self.net.test_on_batch(*batch, return_dict=True)
-            else:  # test_on_batch forgets what was counted in earlier batches
-                found = _numbers(self.net.test_function(iter([(*batch, None)[:3]])))
         return found
 
     def _fetched(self, found: Iterator[tuple[int, Indices]], number: int) -> Iterator[tuple[int, Any]]:
@@ -336,35 +334,10 @@ class KerasTrainer(FrameworkTrainer):
             yield at, self._batch(self._train_data, indices)
 
     def _batch(self, data: Any, indices: Indices) -> tuple[Any, ...]:
-        if isinstance(data, tuple | list):
-            return tuple(_part(part, indices) for part in data)
-        samples = [data[index] for index in indices.tolist()]
-        return tuple(np.stack(part) for part in zip(*samples, strict=True))
-
-    def _count(self, data: Any) -> int:
-        if isinstance(data, tuple | list):
-            return self._common_length(data)
-        if isinstance(data, tf.data.Dataset | keras.utils.PyDataset) or not hasattr(data, "__getitem__"):
-            raise UsageError(
-                f"A {type(data).__name__} has an order of its own, which no checkpoint holds: let data() return "
-                "arrays, (x, y), or a list of samples, and leave batches and their order to the trainer."
-            )
-        return len(data)
+        return batch_of(data, indices)
 
     def _seed_framework(self, seed: int) -> None:
-        if self.threads is not None:
-            # TensorFlow refuses this once it has started, which is right: the number must not change between trials.
-            with contextlib.suppress(RuntimeError):
-                tf.config.threading.set_intra_op_parallelism_threads(self.threads)
-                tf.config.threading.set_inter_op_parallelism_threads(self.threads)
-        if self.deterministic:
-            tf.config.experimental.enable_op_determinism()
-        tf.random.set_seed(seed)
-        try:
-            tf.random.get_global_generator().reset_from_seed(seed)
-        except RuntimeError:  # with determinism it must be made explicitly, once: traced functions keep it
-            tf.random.set_global_generator(tf.random.Generator.from_seed(seed))
-        seed_keras(seed)
+        seed_tensorflow(seed, self.threads, is_deterministic=self.deterministic)
 
     def _variables(self) -> Iterator[tuple[str, Any]]:
         """Yield every variable, with a name that is the same in each process."""
@@ -377,13 +350,3 @@ class KerasTrainer(FrameworkTrainer):
 def _has_own(net: Any, method: str) -> bool:
     """Return whether a method of a model is not that of Keras."""
     return method in vars(net) or not getattr(type(net), method).__module__.startswith("keras.")
-
-
-def _numbers(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics as numbers, those of each output under their own names."""
-    parts = [_numbers(one) if isinstance(one, Mapping) else {name: float(one)} for name, one in sorted(found.items())]
-    return {name: value for part in parts for name, value in part.items()}
-
-
-def _part(part: Any, indices: Indices) -> Any:
-    return tf.gather(part, indices) if isinstance(part, tf.Tensor) else part[indices]

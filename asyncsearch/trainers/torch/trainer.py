@@ -19,7 +19,7 @@ from asyncsearch.trainable import PackOutcome
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.ranks import share_of
 from asyncsearch.trainers.sample_order import Indices
-from asyncsearch.trainers.torch.batches import length_of
+from asyncsearch.trainers.torch.batches import batch_of, length_of, moved
 from asyncsearch.trainers.torch.gangs.shards import read_checkpoint
 from asyncsearch.trainers.torch.gangs.strategies import strategy_for, strategy_refusal
 from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
@@ -57,6 +57,8 @@ class TorchTrainer(FrameworkTrainer):
     fsdp_options: Mapping[str, Any] = MappingProxyType({})
     """Arguments of ``fully_shard``, with ``fsdp2``, such as ``{"reshard_after_forward": False}``."""
 
+    _ordered_data = IterableDataset, DataLoader
+    _data_words = "tensors or a Dataset with a length"
     net: Any
     """The result of ``model``, on the device."""
     parallel: Any
@@ -308,36 +310,10 @@ class TorchTrainer(FrameworkTrainer):
         yield from zip((at for at, _ in places), loader, strict=True)
 
     def _batch(self, data: Any, indices: Indices) -> Any:
-        if isinstance(data, tuple | list):
-            return tuple(_part(part, indices) for part in data)
-        if isinstance(data, Mapping):
-            return {name: _part(part, indices) for name, part in data.items()}
-        if isinstance(data, torch.Tensor | np.ndarray):
-            return _part(data, indices)
-        fetch = getattr(data, "__getitems__", None)
-        chosen = indices.tolist()
-        return self.collate(fetch(chosen) if fetch is not None else [data[index] for index in chosen])
+        return batch_of(data, indices, self.collate)
 
     def _moved(self, batch: Any) -> Any:
-        if isinstance(batch, torch.Tensor):
-            return batch.to(self._device)
-        if isinstance(batch, Mapping):
-            return {name: self._moved(part) for name, part in batch.items()}
-        if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-            return type(batch)(*map(self._moved, batch))
-        if isinstance(batch, tuple | list):
-            return type(batch)(map(self._moved, batch))
-        return batch
-
-    def _count(self, data: Any) -> int:
-        if isinstance(data, tuple | list | Mapping):
-            return self._common_length(data.values() if isinstance(data, Mapping) else data)
-        if isinstance(data, IterableDataset | DataLoader) or not hasattr(data, "__getitem__"):
-            raise UsageError(
-                f"A {type(data).__name__} has an order of its own, which no checkpoint holds: let data() return "
-                "tensors or a Dataset with a length, and leave batches and their order to the trainer."
-            )
-        return len(data)
+        return moved(batch, self._device)
 
     def _seed_framework(self, seed: int) -> None:
         torch.manual_seed(seed)  # on all devices
@@ -359,11 +335,6 @@ def _kind(optimizer: Any) -> str:
     """Return the properties that two optimizers must share to exchange states: class and number of parameters."""
     sizes = [len(group["params"]) for group in optimizer.param_groups]
     return f"{type(optimizer).__qualname__} of {sizes} parameters"
-
-
-def _part(part: Any, indices: Indices) -> Any:
-    chosen = torch.from_numpy(indices)
-    return part[chosen] if isinstance(part, torch.Tensor) else torch.as_tensor(part[indices])
 
 
 def torch_gangs() -> Any:
