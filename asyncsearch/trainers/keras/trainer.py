@@ -110,7 +110,8 @@ class KerasTrainer(FrameworkTrainer):
         with self._untouched():
             self._settle()
             is_traced_now = self.net.test_function is None
-            with self._noting_draws(is_traced_now), restored(self._all_variables()):
+            variables = [*self.net.variables, *self.net.metrics_variables, *self.opt.variables]
+            with self._noting_draws(is_traced_now), restored(variables):
                 found = self._metrics()
             if not _has_own(self.net, "test_on_batch"):
                 self._held = HeldValues(self)
@@ -292,10 +293,6 @@ class KerasTrainer(FrameworkTrainer):
         yield
         if is_traced_now and drawn_state() != before:
             self._draws_in_traces = True
-
-    def _all_variables(self) -> list[Any]:
-        """Return every variable that a step or an evaluation may change."""
-        return [*self.net.variables, *self.net.metrics_variables, *self.opt.variables]
 
     def _follow(self, fraction: float) -> None:
         if fraction == 0.0:
