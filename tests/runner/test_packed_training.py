@@ -511,10 +511,12 @@ def test_a_pack_of_as_many_as_have_trained_together_is_not_watched_again(
     tight(8)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    Pack(tmp_path / "one", *({} for _ in range(5))).run()
+    first = Pack(tmp_path / "one", *({} for _ in range(5))).run()
     assert [len(call) for call in CALLS] == [2, 2, 5, 5]
     CALLS.clear()
-    assert Pack(tmp_path / "two", *({} for _ in range(5))).run().told == []
+    later = Pack(tmp_path / "two", *({} for _ in range(5)))
+    later.history = first.history
+    assert later.run().told == []
     assert [len(call) for call in CALLS] == [5, 5, 5]
 
 
