@@ -156,7 +156,7 @@ class Hdfs:
         return all(known & _listening(one) for one in found if one is not None and not _is_stopped(one))
 
     def active(self) -> int | None:
-        """Return the number of the NameNode that is active; None: none is."""
+        """Return the number of the active NameNode. None if neither is."""
         for number in self._namenodes:
             shown = state(self._ports[f"http-{number}"], "NameNode,name=NameNodeStatus")
             if shown.get("State") == "active":
