@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId, trial_name
+from asyncsearch.other_libraries.names import ATTRIBUTES, attribute_answer
 
 Params = dict[str, Any]
 """Name of a parameter -> its value: JSON scalars, lists, or nested dictionaries of the same."""
@@ -92,17 +93,6 @@ _WORDS = {
     TrialState.STOPPED: "stopped early",
     TrialState.FAILED: "failed",
 }
-_FOREIGN_NAMES = {
-    **dict.fromkeys(("metric", "score", "result", "last_result", "values"), "value"),
-    **dict.fromkeys(("loss", "accuracy"), "metrics"),
-    **dict.fromkeys(("config", "hyperparameters", "hparams"), "params"),
-    **dict.fromkeys(("number", "trial_id"), "id"),
-    **dict.fromkeys(("epoch", "epochs", "step", "last_step", "training_iteration"), "resource"),
-    **dict.fromkeys(("status",), "state"),
-    **dict.fromkeys(("datetime_start",), "started_s"),
-    **dict.fromkeys(("datetime_complete",), "ended_s"),
-}
-"""What other libraries call the attributes of a trial -> what they are called here."""
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Params)
 
@@ -214,7 +204,7 @@ class Trial(msgspec.Struct, gc=False):
 
     def __dir__(self) -> list[str]:
         """Leave out the names that it has elsewhere: completion offers only what there is."""
-        return sorted(name for name in object.__dir__(self) if name not in _FOREIGN_NAMES)
+        return sorted(name for name in object.__dir__(self) if name not in ATTRIBUTES["finished_trial"])
 
     @property
     def params(self) -> Params:
@@ -270,7 +260,7 @@ class _SeenTrial(Trial, gc=False):
         def __getattr__(self, name: str) -> NoReturn:
             places = {"metrics": self.seen_metrics, "params": self.params}
             instead = next((f"{place}[{name!r}]" for place, found in places.items() if name in found), "")
-            instead = instead or _FOREIGN_NAMES.get(name, "")
+            instead = instead or attribute_answer("finished_trial", name)
             words = f": write trial.{instead}." if instead else "."
             raise AttributeError(f"A trial has no {name!r}{words}", name=name, obj=self)
 
@@ -296,5 +286,5 @@ class _ForeignName:
         raise AttributeError(f"A trial has no {self._name!r}: write trial.{self._ours}.", name=self._name, obj=trial)
 
 
-for _name, _ours in _FOREIGN_NAMES.items():
+for _name, _ours in ATTRIBUTES["finished_trial"].items():
     setattr(Trial, _name, _ForeignName(_name, _ours))

@@ -13,37 +13,17 @@ Order within a rung is (score, trial id).
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 import msgspec
 
-from asyncsearch.arguments import CheckedCalls, Replacement
+from asyncsearch.checked_calls import CheckedCalls
+from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.listener import StudyListener
+from asyncsearch.other_libraries.algorithms import answer_on_scheduler
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
-
-_FOREIGN_NAMES: Mapping[str, str] = {
-    **dict.fromkeys(("max_t", "max_epochs", "max_iter", "max_resources", "max_steps"), "max_resource"),
-    **dict.fromkeys(("epochs", "num_epochs", "budget", "max_budget", "R"), "max_resource"),
-    **dict.fromkeys(("grace_period", "min_t", "min_epochs", "min_resources", "n_warmup_steps"), "min_resource"),
-    **dict.fromkeys(("eta", "factor", "halving_factor"), "reduction_factor"),
-    "n_startup_trials": "min_trials",
-}
-"""What other libraries call the arguments of schedulers -> what they are called here."""
-_OF_STUDY: dict[str, Replacement] = {
-    **dict.fromkeys(("metric", "mode", "seed"), "it in Study(...)"),
-    **dict.fromkeys(("num_trials", "n_trials"), "study.run(num_trials={value})"),
-}
-
-_MUTATIONS = ("hyperparam_mutations", "hyperparam_bounds", "mutations", "custom_explore_fn")
-
-
-def _perturbed(value: object) -> str:
-    names = [str(name) for name in value] if isinstance(value, Mapping) else ["lr"]
-    space = ", ".join(f"{name!r}: loguniform(1e-4, 1e-1)" for name in names[:1]) + (", ..." if names[1:] else "")
-    return f"perturb={names!r}, and their values into Study(..., space={{{space}}})"
 
 
 class Promotion(msgspec.Struct, frozen=True):
@@ -143,12 +123,6 @@ class Scheduler(metaclass=CheckedCalls):
     kinds: ClassVar[dict[str, type[Scheduler]]] = {}
     """All classes of schedulers that were defined in this process, by ``kind()``."""
 
-    @classmethod
-    def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
-        """Return what to write instead of arguments that the class does not take; ``known`` are those that it does."""
-        names = {name: f"{ours}={{value}}" for name, ours in _FOREIGN_NAMES.items() if ours in known}
-        return _OF_STUDY | names | (dict.fromkeys(_MUTATIONS, _perturbed) if "perturb" in known else {})
-
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         Scheduler.kinds[cls.kind()] = cls
@@ -205,3 +179,14 @@ class Scheduler(metaclass=CheckedCalls):
             ResourceError: the search cannot work at all.
         """
         return []
+
+
+def require_scheduler(given: object) -> Scheduler:
+    """Return a scheduler as it is.
+
+    Raises:
+        UsageError: it is none; the message holds the call to write.
+    """
+    if isinstance(given, Scheduler):
+        return given
+    raise UsageError(answer_on_scheduler(given))

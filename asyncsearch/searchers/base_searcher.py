@@ -8,10 +8,10 @@ unless the searcher learns.
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from asyncsearch.arguments import CheckedCalls, Replacement
+from asyncsearch.checked_calls import CheckedCalls
 from asyncsearch.listener import StudyListener
 from asyncsearch.searchers.earlier_trials import continued_seed, with_best_initial
 from asyncsearch.searchers.observations import Observed
@@ -69,11 +69,6 @@ class SearcherState(StudyListener):
 
 class Searcher(metaclass=CheckedCalls):
     """The frozen description that the user writes."""
-
-    @classmethod
-    def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
-        """Return what to write instead of arguments that the class does not take; ``known`` are those that it does."""
-        return dict.fromkeys(("metric", "mode", "seed", "space"), "it in Study(...)")
 
     def extended(self, space: Space) -> Space:
         """Return the space with the parameters that the searcher adds to it; by default none.

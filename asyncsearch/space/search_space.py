@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from asyncsearch.arguments import answering
+from asyncsearch.checked_calls import answering
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import custom_sequences, has_sequences
 from asyncsearch.space.candidates import Candidates
