@@ -12,8 +12,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import Replayed, StudyFile, config_of, replay
-from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState
-from asyncsearch.schedulers.scheduler_options import from_options
+from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState, from_options
 from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Params

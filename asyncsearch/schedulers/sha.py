@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.bracket import SynchronousBracket
 from asyncsearch.schedulers.progress import Progress
 from asyncsearch.schedulers.rungs import check_whole, competing, halving_forecast, rung_levels
-from asyncsearch.schedulers.synchronous_bracket import SynchronousBracket
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 

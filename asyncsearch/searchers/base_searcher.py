@@ -13,8 +13,7 @@ from typing import Any
 
 from asyncsearch.checked_calls import CheckedCalls
 from asyncsearch.listener import StudyListener
-from asyncsearch.searchers.earlier_trials import continued_seed, with_best_initial
-from asyncsearch.searchers.observations import Observed
+from asyncsearch.searchers.observations import Observed, continued_seed, with_best_initial
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 

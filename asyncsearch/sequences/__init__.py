@@ -14,16 +14,15 @@ Everything here is pure except the table of the user's functions that a process 
 """
 
 from asyncsearch.sequences.base_sequence import Sequence
-from asyncsearch.sequences.change_points import segments
 from asyncsearch.sequences.composition import chain, warmup
 from asyncsearch.sequences.curves import cosine, exponential, linear, polynomial
 from asyncsearch.sequences.custom_sequences import custom, custom_functions, register, sequence
 from asyncsearch.sequences.cycles import cosine_restarts, cyclic
-from asyncsearch.sequences.decoding import has_sequences, is_sequence, present, revive
+from asyncsearch.sequences.decoding import has_sequences, is_sequence, present, revive, segments
 from asyncsearch.sequences.formulas import Formula, Piece
 from asyncsearch.sequences.parsing import from_json
 from asyncsearch.sequences.steps import constant, multistep, step, values
-from asyncsearch.sequences.undecided_values import Undecided
+from asyncsearch.sequences.templates import Undecided
 
 __all__ = [
     "Formula",

@@ -15,8 +15,8 @@ from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.base_scheduler import Scheduler, require_scheduler
 from asyncsearch.schedulers.fifo import FIFO
+from asyncsearch.searchers import searcher_of
 from asyncsearch.searchers.base_searcher import Searcher
-from asyncsearch.searchers.searcher_names import searcher_of
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.observer import SimulationObserver
 from asyncsearch.simulate.options import Delays, Faults, TrainingModel, Until

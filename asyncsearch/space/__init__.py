@@ -10,9 +10,8 @@
 Everything here is pure: randomness comes from the generator that a method is given.
 """
 
-from asyncsearch.space.candidates import MAX_CANDIDATES
 from asyncsearch.space.conditions import Condition
-from asyncsearch.space.constraints import Constraint
+from asyncsearch.space.constraints import MAX_CANDIDATES, Constraint
 from asyncsearch.space.domains import Choice, Constant, Domain, choice, constant
 from asyncsearch.space.floats import LogUniform, QUniform, Uniform, loguniform, quniform, uniform
 from asyncsearch.space.integers import LogRandInt, RandInt, lograndint, randint

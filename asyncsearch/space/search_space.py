@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from asyncsearch.checked_calls import answering
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import custom_sequences, has_sequences
-from asyncsearch.space.candidates import Candidates
-from asyncsearch.space.constraints import Constraint, parse_constraints
+from asyncsearch.space.constraints import Candidates, Constraint, parse_constraints
 from asyncsearch.space.dependencies import decision_order
 from asyncsearch.space.domains import Choice, Constant, Domain
 from asyncsearch.space.dotted_names import flatten_params, flatten_space, nest, put

@@ -28,8 +28,8 @@ from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import Preview
 from asyncsearch.schedulers.base_scheduler import Scheduler, require_scheduler
 from asyncsearch.schedulers.fifo import FIFO
+from asyncsearch.searchers import searcher_of
 from asyncsearch.searchers.base_searcher import Searcher
-from asyncsearch.searchers.searcher_names import searcher_of
 from asyncsearch.sentences import in_sentences
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.options import default_names, open_folder, read_defaults, require_shared, trusts

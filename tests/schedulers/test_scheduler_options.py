@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
-from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.schedulers.scheduler_options import from_options, options_of
+from asyncsearch.schedulers.base_scheduler import Scheduler, from_options, options_of
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import SHA, RungForecast, SchedulerState
-from asyncsearch.schedulers.synchronous_bracket import SynchronousBracket
+from asyncsearch.schedulers.bracket import SynchronousBracket
 from tests.schedulers.tools import Move, drain, pause_new, restored
 
 NINE = SHA(max_resource=9)
