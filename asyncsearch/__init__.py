@@ -160,7 +160,7 @@ def _loaded(name: str) -> Any:
 
 
 def _answer(name: str) -> str:
-    """Return what to write instead of a name that there is not; empty if nothing is like it."""
+    """Return the text to write instead of a name that there is not. Empty if nothing is like it."""
     import difflib
 
     from asyncsearch.other_libraries.algorithms import answer_on_class

@@ -25,7 +25,7 @@ _SAMPLES = {"max_resource": 81, "perturbation_interval": 5}
 
 
 def grouped(**groups: type[Any]) -> dict[str, Replacement]:
-    """Return the answers for arguments that belong to a group: what to write is the group with them."""
+    """Return the answers for arguments that belong to a group: the group with them."""
 
     def answer(group: str, kind: type[Any], name: str) -> Replacement:
         return lambda value: f"{group}={kind.__name__}({name}={shown(value)})"

@@ -132,7 +132,7 @@ class Trial(msgspec.Struct, gc=False):
     """The last plan node on its path; the only one if its params have no sequences."""
     state: TrialState = TrialState.WAITING
     target: int | None = None
-    """Resource up to which it should train now; None: until its function returns."""
+    """Resource up to which it should train now. None if it trains until its function returns."""
     resource: int = 0
     """Highest resource reported, in units of training done."""
     value: float | None = None
@@ -158,7 +158,7 @@ class Trial(msgspec.Struct, gc=False):
     ended_s: float | None = None
     """Driver's clock when it finished, in seconds since 1970."""
     path: tuple[PathStep, ...] = ()
-    """The nodes on its path in the order of their starts; empty: ``node`` alone, from 0."""
+    """The nodes on its path in the order of their starts. Empty if it is ``node`` alone, from 0."""
 
     is_begun: bool = False
     """Whether it had a worker or was promoted: such trials come before new ones."""
@@ -197,7 +197,7 @@ class Trial(msgspec.Struct, gc=False):
     def seen_in(self, words: str, metrics: Mapping[str, float] | None = None) -> Trial:
         """Return a copy for people, which has its metrics.
 
-        ``words``: what its text calls its state, since that of a search that is over is called otherwise.
+        ``words`` is the name of its state in its text, which in a search that is over is another one.
         """
         fields: dict[str, Any] = {name: getattr(self, name) for name in Trial.__struct_fields__}
         return _SeenTrial(**fields, seen_words=words, seen_metrics=dict(metrics or {}))
@@ -228,7 +228,7 @@ class Trial(msgspec.Struct, gc=False):
 
     @property
     def horizon(self) -> int:
-        """Its target; ``UNBOUNDED``: until its function returns."""
+        """Its target. ``UNBOUNDED`` if it trains until its function returns."""
         return UNBOUNDED if self.target is None else self.target
 
     @property

@@ -89,7 +89,7 @@ def answer_on_searcher(given: object) -> str:
 
 
 def answer_on_class(name: str) -> str:
-    """Return what to write for a class of another library that searches or schedules; empty if it is not known."""
+    """Return the text to write for a class of another library. Empty if it neither searches nor schedules."""
     if not _KINDS.fullmatch(name):
         return ""
     searcher = _first(_SEARCHERS, name)

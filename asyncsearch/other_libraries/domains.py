@@ -23,7 +23,7 @@ _DOMAINS = (
 
 
 def meant_by(value: object) -> str:
-    """Return the call for a domain in the form of another library; empty if it is none, or has no bounds."""
+    """Return the call for a domain in the form of another library. Empty if it is none, or has no bounds."""
     if isinstance(value, str):  # as from a configuration file
         return value.strip() if _CALL.fullmatch(value) else ""
     if isinstance(value, Mapping):
@@ -134,7 +134,7 @@ _ANSWERS = {
     "skopt": _skopt,
     "ConfigSpace": _config_space,
 }
-"""Name of a library -> what its domains are here."""
+"""Name of a library -> the reader of its domains."""
 
 
 def _of_normal(mean: float, sd: float) -> str:

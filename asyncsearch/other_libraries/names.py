@@ -39,7 +39,7 @@ def argument_answers(places: Collection[str], known: Collection[str]) -> dict[st
 
 
 def attribute_answer(owner: str, name: str) -> str:
-    """Return what to write instead of an attribute that an owner does not have; empty if it is not known."""
+    """Return the text to write instead of an attribute that an owner does not have. Empty if it is not known."""
     return ATTRIBUTES[owner].get(name, "")
 
 

@@ -21,7 +21,7 @@ _HOOKS = {
 
 
 def answer_on_trial(attribute: str, metric: str = "loss") -> str:
-    """Return what to write instead of an attribute that trials of other libraries have; empty if it is not known.
+    """Return the text to write instead of an attribute of a trial elsewhere. Empty if it is not known.
 
     ``metric`` is the study's own.
     """
@@ -35,7 +35,7 @@ def answer_on_trial(attribute: str, metric: str = "loss") -> str:
 
 
 def answer_on_model(given: object) -> str:
-    """Return what to write instead of a model, or of nothing, where a trainable is taken."""
+    """Return the answer to a model, or to None, where a trainable is taken."""
     kind = given if isinstance(given, type) else type(given)
     bases = {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in kind.__mro__}
     name = kind.__name__
@@ -74,7 +74,7 @@ def answer_on_report(given: Sequence[Any], metric: str) -> str:
 
 
 def answer_on_epochs(given: Sequence[Any], unknown: Mapping[str, Any], state: Mapping[str, Any] | None = None) -> str:
-    """Return the answer to ``epochs`` with arguments that it does not take; ``state`` is what it was given to save."""
+    """Return the answer to ``epochs`` with arguments that it does not take; ``state`` holds the objects to save."""
     numbers = [value for value in (*given, *unknown.values()) if isinstance(value, int)]
     if numbers and (given or _EPOCHS & set(unknown)):
         begin = "epochs() does not take their number, which is the scheduler's: write Study(..., scheduler="
@@ -120,15 +120,15 @@ def hinted(text: str, error: BaseException, params: Mapping[str, Any]) -> str:
 
 
 def hint_on(error: BaseException, line: str, params: Mapping[str, Any]) -> str:
-    """Return what to write instead.
+    """Return the text to write instead.
 
     Args:
         error: as raised by the user's function.
-        line: the line of its code that raised; empty: it is not known.
+        line: the line of its code that raised. Empty if it is not known.
         params: the parameters of the trial.
 
     Returns:
-        A clause; empty: the error has nothing to do with the trial.
+        A clause. Empty if the error has nothing to do with the trial.
     """
     if isinstance(error, KeyError) and "params[" in line:
         return _on_key(error.args[0] if error.args else None, params)

@@ -37,7 +37,7 @@ class Promotion(msgspec.Struct, frozen=True):
     reason: str
     """In words, e.g. "rank 2 of 12 at 3 epochs, 4 go on to 9"."""
     donor: TrialId | None = None
-    """The trial whose weights it should go on with, if that one has a durable checkpoint; None: with its own."""
+    """The trial whose weights it should go on with, if that one has a durable checkpoint. None if its own."""
 
 
 class Offspring(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class SchedulerState(StudyListener):
 
     @abc.abstractmethod
     def first_target(self, trial: TrialId) -> int | None:
-        """Return the resource up to which a new trial should train first; None: until its function returns."""
+        """Return the resource up to which a new trial trains first. None if it trains until its function returns."""
 
     def may_create(self, trial: TrialId) -> bool:
         """Return whether a new trial, which would get this id, may begin now. A full synchronous bracket says no."""
@@ -105,7 +105,7 @@ class SchedulerState(StudyListener):
         return None
 
     def branch(self, promotion: Promotion, params: Params, resource: int) -> Offspring | None:
-        """Return how a trial goes on from the checkpoint of its donor; None: it goes on from its own after all.
+        """Return how a trial goes on from the checkpoint of its donor. None if it goes on from its own after all.
 
         Args:
             promotion: an answer of ``next_promotion`` that names a donor.
@@ -143,7 +143,7 @@ class Scheduler(metaclass=CheckedCalls):
     @property
     @abc.abstractmethod
     def max_resource(self) -> int | None:
-        """Resource at which a trial is complete; None: when its function returns."""
+        """Resource at which a trial is complete. None if that is when its function returns."""
 
     @property
     def branches(self) -> bool:
@@ -195,7 +195,7 @@ def require_scheduler(given: object) -> Scheduler:
 
 
 def options_of(scheduler: Scheduler) -> dict[str, Any] | None:
-    """Return the kind and the options of a scheduler as JSON values; None: it cannot be made again from such values."""
+    """Return the kind and the options of a scheduler as JSON values. None if it cannot be made again from them."""
     kind: Any = type(scheduler)
     if not is_dataclass(kind):
         return None
@@ -208,7 +208,7 @@ def options_of(scheduler: Scheduler) -> dict[str, Any] | None:
 
 
 def from_options(options: dict[str, Any] | None) -> Scheduler | None:
-    """Return the scheduler that ``options_of`` described; None: there is none, or its class is not known here."""
+    """Return the scheduler that ``options_of`` described. None if there is none, or its class is not known here."""
     kind = Scheduler.kinds.get((options or {}).get("kind", ""))
     if options is None or kind is None:
         return None

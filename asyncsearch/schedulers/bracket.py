@@ -106,7 +106,7 @@ class Bracket:
         return [rung.snapshot() for rung in self.rungs]
 
     def restore_rungs(self, progress: Progress, snapshot: list[dict[str, Any]]) -> None:
-        """Take the rungs from a snapshot; the next rung of each trial is what ``progress`` says."""
+        """Take the rungs from a snapshot; ``progress`` has the next rung of each trial."""
         self._progress = progress
         self.rungs = [Rung.restored(rung) for rung in snapshot]
         while self._growth is not None and len(self.levels) < len(self.rungs):
@@ -148,7 +148,7 @@ class AsynchronousBracket(Bracket):
         super().__init__(levels, progress, reduction_factor if is_endless else None)
         self._reduction_factor = reduction_factor
         self.ready = -1
-        """Index of the highest rung from which a trial may be promoted; -1: there is none."""
+        """Index of the highest rung from which a trial may be promoted. -1 if there is none."""
 
     def next_promotion(self) -> Promotion | None:
         """Return the promotion of the best candidate of the highest rung that has one."""
@@ -188,7 +188,7 @@ class SynchronousBracket(Bracket):
         self.start = start
         """How many trials the brackets before it have."""
         self.size = size
-        """How many trials it will have; None: as many as there will be."""
+        """Number of trials that it will have. None if that is all that there will be."""
         self.created = 0
         self._reduction_factor = reduction_factor
         self._stage = 0  # the rung that is being filled, or from which trials are being promoted

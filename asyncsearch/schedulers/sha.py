@@ -95,7 +95,7 @@ class Shape(NamedTuple):
 
     levels: tuple[int, ...]
     size: int | None
-    """How many trials compete with each other; None: all that there will be."""
+    """Number of trials that compete with each other. None if that is all that there will be."""
 
 
 class SHAState(SchedulerState):

@@ -18,7 +18,7 @@ from asyncsearch.space import Space
 from asyncsearch.trial import Params
 
 _RESULTS = ("reported", "paused", "promoted", "branched", "completed", "stopped", "failed", "ended")
-"""The methods of a listener that state what became of a trial."""
+"""The methods of a listener that state the outcome of a trial."""
 
 
 class SearcherState(StudyListener):
@@ -28,8 +28,8 @@ class SearcherState(StudyListener):
     """
 
     max_batch: int | None = None
-    """How many trials may begin together on one worker, where a study packs; None: as many as it packs. A searcher that
-    learns proposes the later ones of a pack without the results of the earlier ones."""
+    """Number of trials that may begin together on one worker, where a study packs. None if as many as it packs. A
+    searcher that learns proposes the later ones of a pack without the results of the earlier ones."""
 
     @property
     def learns(self) -> bool:
@@ -41,7 +41,7 @@ class SearcherState(StudyListener):
 
     @abc.abstractmethod
     def propose(self, number: int) -> Params | None:
-        """Return the ``number``-th proposal, from 0; None: there is none, the searcher is exhausted.
+        """Return the ``number``-th proposal, from 0. None if there is none, since the searcher is exhausted.
 
         Raises:
             SpaceError: the constraints rejected every one of a bounded number of candidates.
@@ -55,7 +55,7 @@ class SearcherState(StudyListener):
         return {}
 
     def length(self) -> int | None:
-        """Return how many proposals there are; None: no end, or not known beforehand."""
+        """Return the number of proposals. None if they have no end, or it is not known beforehand."""
         return None
 
     def snapshot(self) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class Observations:
         return self.level > before
 
     def result(self, number: int) -> float | None:
-        """Return the score of a trial at the level; None: it has none."""
+        """Return the score of a trial at the level. None if it has none."""
         trial = self.trials[number]
         if trial.position is TrialPosition.FAILED:
             return None

@@ -39,9 +39,9 @@ class Custom(Sequence):
     name: Annotated[Any, parsing.text]
     parameters: Annotated[Any, parsing.named] = field(default_factory=Named)
     function: ValueFunction | None = field(default=None, compare=False)
-    """The function; None: the one that is registered under its name and code."""
+    """The function. None if it is the one that is registered under its name and code."""
     code: str = ""
-    """Digest of the function's code; empty: unknown, as in the records of earlier versions."""
+    """Digest of the function's code. Empty if unknown, as in the records of earlier versions."""
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         parameters = to_json(self.parameters)

@@ -121,7 +121,7 @@ class Candidates(NamedTuple):
         return all(condition.holds(flat) for condition in self.parameters[name].conditions)
 
     def rejection(self, flat: Mapping[str, Any]) -> Rejection | None:
-        """Return who rejects a configuration first; None: nobody does.
+        """Return the first that rejects a configuration. None if nobody does.
 
         Raises:
             SpaceError: a constraint raised or returned no bool.
@@ -137,7 +137,7 @@ class Candidates(NamedTuple):
         return Rejection(name, f"{name} rejects {show(self.nest(flat))}: change the values or the constraint.")
 
     def draw(self, given: Mapping[str, Any], generator: np.random.Generator) -> Params:
-        """Draw what is missing in a configuration until nobody rejects it, and return its params.
+        """Draw the missing values of a configuration until nobody rejects it, and return its params.
 
         Raises:
             SpaceError: 1000 candidates in a row were rejected, or a constraint raised or returned no bool.
@@ -176,7 +176,7 @@ class Candidates(NamedTuple):
         return flat
 
     def _ill_made(self, path: str, flat: Mapping[str, Any]) -> Rejection | None:
-        """Return what is wrong with a sequence; None: nothing, or it is not all there."""
+        """Return the error of a sequence. None if there is none, or if the sequence is not all there."""
         node = self.templates[path]
         if node.is_whole(flat):
             try:

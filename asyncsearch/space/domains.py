@@ -46,7 +46,7 @@ class Domain(Undecided):
     @property
     @abc.abstractmethod
     def size(self) -> int | None:
-        """How many values it has; None: it is continuous."""
+        """Number of its values. None if it is continuous."""
 
     def sample(self, generator: np.random.Generator) -> Any:
         """Draw a value."""

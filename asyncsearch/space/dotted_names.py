@@ -22,7 +22,7 @@ _EXAMPLE = "{'lr': loguniform(1e-4, 1e-1), 'layers': randint(1, 4)}"
 
 
 def flatten_space(parameters: Any) -> dict[str, Domain | ValueSequence]:
-    """Return dotted name -> domain, or sequence with domains in it, in the order of declaration, of what was written.
+    """Return dotted name -> domain, or sequence with domains in it, in the order of declaration.
 
     Raises:
         SpaceError: it is not a mapping of names to domains, constants or mappings of the same, or something is empty.

@@ -163,7 +163,7 @@ class Space:
         return self._candidates.draw({}, generator)
 
     def complete(self, point: Mapping[str, Any], generator: np.random.Generator) -> Params:
-        """Draw what is missing in partial params.
+        """Draw the missing values of partial params.
 
         Raises:
             SpaceError: the point does not fit the space, or the constraints rejected 1000 completions.

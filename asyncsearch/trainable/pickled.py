@@ -22,7 +22,7 @@ class WithFunctions:
         functions: Mapping[str, Callable[..., Any]],
         versions: Mapping[tuple[str, str], Callable[..., Any]] = MappingProxyType({}),
     ) -> None:
-        """Hold what is to be pickled.
+        """Hold the objects to pickle.
 
         Args:
             trainable: the trainable.

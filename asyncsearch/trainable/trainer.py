@@ -160,7 +160,7 @@ def _trainer_function(trainer_class: type[Trainer]) -> TrainFunction:
 
 
 def trainer_class_of(function: object) -> type[Trainer] | None:
-    """Return the trainer class of which ``as_function`` made a function; None: it made none of a class."""
+    """Return the trainer class of which ``as_function`` made a function. None if it made it of none."""
     return getattr(function, "trainer_class", None)
 
 
