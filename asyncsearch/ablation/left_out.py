@@ -19,8 +19,6 @@ NOTHING = "nothing"
 KINDS = ("feature", "filled", "layer", "custom", "data", "model")
 """Kinds of components: columns that are dropped, columns whose values become one constant, layers, what the code asks
 for by its name, and what a function of the user's own makes of the data or of the network."""
-OWN_KINDS = ("data", "model")
-"""Those whose name is the digest of a function."""
 _WITH_PATTERNS = ("feature", "filled", "layer")
 
 _ESCAPES = (("%", "%25"), ("+", "%2B"), (":", "%3A"), ("=", "%3D"))

@@ -322,16 +322,6 @@ def test_huge_values_do_not_overflow() -> None:
     assert math.isfinite(running["average"])
 
 
-def test_same_facts_same_search() -> None:
-    def search() -> tuple[list[int | None], dict[str, Any]]:
-        source = random.Random(4)
-        histories: list[list[float | None]] = [[source.random() for _ in range(9)] for _ in range(50)]
-        state = EACH.begin()
-        return stops(EACH, *histories), state.snapshot()
-
-    assert search() == search()
-
-
 def test_a_finished_trial_is_remembered_in_less_than_80_bytes() -> None:
     """Of trials that all train to the end of 81 units, the worst case, with the points that double."""
     scheduler = MedianStopping(max_resource=81, min_trials=10**9)
