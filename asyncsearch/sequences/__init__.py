@@ -1,14 +1,13 @@
 """Hyper-parameter sequences: values that change while a trial trains.
 
     base_sequence.py     Sequence                             templates.py         sequences with domains in them
-    formulas.py          pieces and their formulas            undecided_values.py  the interface of domains
-    json_values.py       constants are JSON values            exact_arithmetic.py  decimals, rounded once
-    parsing.py           checks of arguments                  periodic.py          sequences of endlessly many pieces
+    formulas.py          pieces and their formulas            json_values.py       constants are JSON values
+    parsing.py           checks of arguments                  exact_arithmetic.py  decimals, rounded once
     steps.py             constant, values, multistep, step    curves.py            exponential, linear, cosine, ...
     cycles.py            cosine_restarts, cyclic              composition.py       warmup, chain
-    custom_sequences.py  custom: the user's functions         function_code.py     what a function does, as a digest
-    change_points.py     segments without a change            decoding.py          sequences in params
-    picture.py           a small picture                      flat_params.py       params as people read them
+    custom_sequences.py  custom: the user's functions         function_code.py     their code as a digest
+    decoding.py          sequences in params                  flat_params.py       params as people read them
+    picture.py           a small picture
 
 Everything here is pure except the table of the user's functions that a process knows.
 """

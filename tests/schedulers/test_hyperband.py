@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from itertools import pairwise
 from typing import Any
 
@@ -345,16 +344,3 @@ def test_a_promotion_says_rank_count_and_quota_in_its_bracket() -> None:
     assert promotion.reason == "rank 1 of 9 at resource 1, 3 go on to 3"
     assert state.next_promotion() == promotion, "asking changes nothing"
     assert state.position(TrialId(9)) == ""
-
-
-def test_description_is_plain_data() -> None:
-    scheduler = Hyperband(max_resource=81, brackets=[5, 4])
-    assert eval(repr(scheduler)) == scheduler == pickle.loads(pickle.dumps(scheduler))
-    assert len({scheduler, Hyperband(max_resource=81, brackets=(5, 4))}) == 1
-    assert scheduler.describe() == (
-        "Hyperband(max_resource=81, reduction_factor=3, brackets=(5, 4)): brackets from 1, 3 to 81"
-    )
-    assert Hyperband(max_resource=81, min_resource=9, brackets=1, variant="rounds").describe() == (
-        "Hyperband(max_resource=81, min_resource=9, reduction_factor=3, brackets=1, variant='rounds'): "
-        "one bracket from 9 to 81"
-    )

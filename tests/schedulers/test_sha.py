@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -285,16 +284,9 @@ def test_every_promotion_says_rank_count_and_quota() -> None:
     assert promotion.reason == "rank 1 of 9 at resource 1, 3 go on to 3"
 
 
-def test_description_is_plain_data() -> None:
-    sha = SHA(max_resource=27, bracket_size=27)
-    assert eval(repr(sha)) == sha == pickle.loads(pickle.dumps(sha))
-    assert hash(sha) == hash(SHA(max_resource=27, bracket_size=27))
-    assert sha.describe() == "SHA(max_resource=27, reduction_factor=3, bracket_size=27): rungs at 1, 3, 9, 27"
-    assert NINE.describe() == "SHA(max_resource=9, reduction_factor=3): rungs at 1, 3, 9"
+def test_pausing_is_asked_for_only_where_a_rung_needs_it() -> None:
     assert NINE.pauses
     assert not SHA(max_resource=2).pauses
-    with pytest.raises(AttributeError):
-        sha.bracket_size = 3  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
