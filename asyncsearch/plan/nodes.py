@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from asyncsearch.ids import NodeKey, TrialId
-from asyncsearch.plan.heap_order import ascending
 from asyncsearch.trial import UNBOUNDED
 
 PointKey = tuple[int, int, int]
@@ -24,6 +25,8 @@ FIRST = 2**62
 HELD_WORTH = 4
 """Stages that load a worker's cached checkpoint come first, unless a path to a leaf is over this many times as long."""
 _SLACK = 8
+
+E = TypeVar("E", bound=tuple[Any, ...])
 
 
 class PointState(enum.IntEnum):
@@ -51,6 +54,11 @@ class Span:
         self.boundaries = {stop}
         """Resources at which the worker saves."""
 
+    def finish(self) -> None:
+        """Leave its node, once."""
+        if self in self.node.spans:
+            self.node.spans.remove(self)
+
 
 class PlanNode:
     """A node of the plan with pending or running work in it or below it."""
@@ -69,6 +77,15 @@ class PlanNode:
         self.points: list[Point] = []
         self.spans: list[Span] = []
         """The parts of it that run now."""
+
+    def at(self, resource: int) -> Point | None:
+        """Return the point at a resource, or None."""
+        index = bisect_left(self.resources, resource)
+        return self.points[index] if index < len(self.resources) and self.resources[index] == resource else None
+
+    def points_in(self, low: int, high: int) -> list[Point]:
+        """Return the points with low < resource <= high, in order."""
+        return self.points[bisect_right(self.resources, low) : bisect_right(self.resources, high)]
 
 
 class Point:
@@ -287,3 +304,16 @@ class Point:
             self._urgent = [(point.key, point) for point in self.stages() if point.is_urgent] or None
             if self._urgent is not None:
                 heapq.heapify(self._urgent)
+
+
+def ascending(heap: list[E]) -> Iterator[E]:
+    """Yield the entries of a heap in ascending order without changing it; the first k of them take O(k log k).
+
+    The heap must not change meanwhile.
+    """
+    ahead = [(heap[0], 0)] if heap else []
+    while ahead:
+        entry, index = heapq.heappop(ahead)
+        yield entry
+        for below in range(2 * index + 1, min(2 * index + 3, len(heap))):
+            heapq.heappush(ahead, (heap[below], below))

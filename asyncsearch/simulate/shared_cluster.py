@@ -17,28 +17,18 @@ from asyncsearch.engine.sizing.share import demand
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.events import AnyEvent, ShareChanged
-from asyncsearch.fair.broker import (
-    PATIENCE_S,
-    SETTLE_S,
-    TURN_S,
-    BrokerFact,
-    StudyJoined,
-    StudyLeft,
-    TimePassed,
-    WorkerBroker,
-    WorkersNeeded,
-)
-from asyncsearch.fair.gang_sizes import GangSizes
-from asyncsearch.simulate.clock import VirtualClock
+from asyncsearch.fair.broker import PATIENCE_S, SETTLE_S, TURN_S, WorkerBroker
+from asyncsearch.fair.demands import BrokerFact, GangSizes, StudyJoined, StudyLeft, TimePassed, WorkersNeeded
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.options import Delays, Faults, TrainingModel
+from asyncsearch.simulate.virtual_cluster import VirtualClock
 from asyncsearch.simulate.workloads import Workload
 
 _NO_DELAYS, _NO_FAULTS, _TRAINING = Delays(), Faults(), TrainingModel()
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """What all studies hold from a time on."""
+    """The workers of all studies from a time on."""
 
     at_s: float
     held: dict[str, int]
@@ -48,17 +38,13 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 class _Study(Simulation):
-    """One study of the pool: tells after each event what it holds and needs."""
+    """One study of the pool, observed after each event."""
 
     observe: Callable[[], None] = staticmethod(lambda: None)
 
-    def _handle(self, event: AnyEvent) -> None:
-        super()._handle(event)
-        self.observe()
-
     def tell(self, event: AnyEvent) -> None:
-        """Take an event from outside."""
-        self._handle(event)
+        super().tell(event)
+        self.observe()
 
 
 class SharedSimulation:
