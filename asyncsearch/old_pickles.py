@@ -79,6 +79,7 @@ CLASSES = {
     "evaluating.UpTo": "study.evaluate.TrainUpTo",
     "sequences.steps.Constant": "sequences.steps.ConstantSequence",
     "space.nodes.Node": "space.parameters.ParameterNode",
+    "trainable._restored": "trainable.pickled._restored",
     "trial.Packed": "trial.CompactParams",
 }
 """Old name -> new name of classes and functions that were themselves renamed, each with its module."""
