@@ -19,7 +19,6 @@ __all__ = [
     "Searcher",
     "SearcherState",
     "SobolSearch",
-    "searcher_of",
 ]
 
 _OURS = {"random": RandomSearch, "grid": GridSearch, "sobol": SobolSearch}

@@ -17,7 +17,7 @@ _SCALARS = frozenset((float, int, str, bool, type(None)))
 
 
 class Undecided(abc.ABC):
-    """A value that is decided for each trial: a domain of a space, which lies above this module."""
+    """A value that is decided for each trial, such as a domain of a space."""
 
     @abc.abstractmethod
     def examples(self) -> Iterable[Any]:
