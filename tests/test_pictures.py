@@ -13,9 +13,9 @@ from asyncsearch.report.plots.workers import plot_timeline
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import constant, cosine_restarts, multistep, step, values, warmup
+from asyncsearch.sequences.svg import BESIDE, shortened, text_width
 from asyncsearch.space import choice, loguniform
 from asyncsearch.study.study import Study
-from asyncsearch.svg import BESIDE, shortened, text_width
 from tests.pictures import ink_outside, size, texts
 from tests.scripts.tools import imported
 

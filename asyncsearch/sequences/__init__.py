@@ -7,7 +7,7 @@
     cycles.py            cosine_restarts, cyclic              composition.py       warmup, chain
     custom_sequences.py  custom: the user's functions         function_code.py     their code as a digest
     decoding.py          sequences in params                  flat_params.py       params as people read them
-    picture.py           a small picture
+    picture.py           a small picture                      svg.py              text and colours of pictures
 
 Everything here is pure except the table of the user's functions that a process knows.
 """

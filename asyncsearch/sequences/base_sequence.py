@@ -20,7 +20,7 @@ from asyncsearch.sequences import templates
 from asyncsearch.sequences.formulas import Formula, Piece, UnknownFunctionError
 from asyncsearch.sequences.json_values import is_numpy_scalar
 from asyncsearch.sequences.picture import draw
-from asyncsearch.svg import notebook_html
+from asyncsearch.sequences.svg import notebook_html
 
 Parser = Callable[[Any], Any]
 """Returns an argument in its one form.

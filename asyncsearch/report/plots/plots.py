@@ -27,8 +27,8 @@ from asyncsearch.report.plots.curves import (
     whole_ticks,
 )
 from asyncsearch.sentences import in_sentences
+from asyncsearch.sequences.svg import INK, PAPER, plain
 from asyncsearch.store.base_store import Store
-from asyncsearch.svg import INK, PAPER, plain
 from asyncsearch.trial import Trial
 
 _MOST_CURVES, _MOST_POINTS = 400, 20_000

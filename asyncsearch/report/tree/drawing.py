@@ -20,7 +20,7 @@ from asyncsearch.report.tree.sentences import (
 )
 from asyncsearch.report.tree.svg import Axis, Drawing, dot, line, text
 from asyncsearch.report.tree.view import Interval, Kind, TreeNode, TreeView, TrialPath
-from asyncsearch.svg import FAINT, GRID, INK, PAPER, escape, shortened, text_width
+from asyncsearch.sequences.svg import FAINT, GRID, INK, PAPER, escape, shortened, text_width
 from asyncsearch.trial import TrialState
 
 _COLOURS = {

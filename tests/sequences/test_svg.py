@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from asyncsearch.svg import escape
+from asyncsearch.sequences.svg import escape
 
 
 @pytest.mark.parametrize(
