@@ -154,8 +154,9 @@ class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
     """Why they train one after another, and the line to change. Empty if they train together."""
     memory: PackMemory | None = None
     """Memory that they need. None if it was not measured, or there is no limit."""
-    in_turn: str = ""
-    """Why some lanes step in turn, on batches read once for all, and the line to change. Empty if that is as before."""
+    sequential: str = msgspec.field(default="", name="in_turn")  # so journals name it
+    """Why some lanes step one after another, on batches that all read once, and the line to change. Empty if that is as
+    before."""
 
 
 class PacksTimed(Event, frozen=True, tag="packs_timed"):

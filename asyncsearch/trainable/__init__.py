@@ -13,6 +13,7 @@ from asyncsearch.trainable.context import (
 )
 from asyncsearch.trainable.pickled import Pickled, WithFunctions
 from asyncsearch.trainable.trainer import (
+    PackOutcome,
     Trainable,
     Trainer,
     TrainFunction,
@@ -24,6 +25,7 @@ from asyncsearch.trainable.trainer import (
 __all__ = [
     "Evaluate",
     "LoadFunction",
+    "PackOutcome",
     "Pickled",
     "ReportError",
     "SaveFunction",

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from asyncsearch.errors import UsageError
 from asyncsearch.other_libraries.trainables import answer_on_model
 from asyncsearch.trainable.context import TrialContext
 from asyncsearch.trial import Params
+
+
+class PackOutcome(NamedTuple):
+    """How one call of ``train_pack`` has trained its trainers. A reason names the line to change. Empty if none."""
+
+    refused: str = ""
+    """Why they were trained one after another."""
+    sequential: str = ""
+    """Why some stepped one after another, on batches that all read once, and not as one computation."""
 
 
 class Trainer:
@@ -51,7 +60,7 @@ class Trainer:
         raise NotImplementedError
 
     @classmethod
-    def train_pack(cls, trainers: Sequence[Self]) -> None:
+    def train_pack(cls, trainers: Sequence[Self]) -> PackOutcome | None:
         """Train one unit of resource of several trainers together; each must end as after its own ``train``.
 
         Optional: a study with ``pack=`` needs it. The trainers are set up, or loaded, and have at least one unit left.
@@ -60,21 +69,11 @@ class Trainer:
 
         Args:
             trainers: at least two, in the order of their lanes.
+
+        Returns:
+            How they were trained, which ``show`` and ``explain`` say. None if all were trained as one.
         """
         raise NotImplementedError
-
-    @classmethod
-    def pack_refusal(cls) -> str:
-        """Return why the last ``train_pack`` trained one after another, and the line to change; empty: it did not."""
-        return ""
-
-    @classmethod
-    def pack_in_turn(cls) -> str:
-        """Return why members of the last ``train_pack`` stepped in turn on batches that all read once; empty: none did.
-
-        They are trained together, but not as one computation; name the line to change.
-        """
-        return ""
 
     @classmethod
     def evaluate_pack(cls, trainers: Sequence[Self]) -> Sequence[Mapping[str, Any] | Exception]:

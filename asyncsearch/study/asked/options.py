@@ -43,7 +43,7 @@ class Sharing(metaclass=CheckedCalls):
     """Bytes that all checkpoints together may take; None: no limit. As soon as it is exceeded, the worst of the
     ``keep_checkpoints`` best finished trials lose theirs; the best trial and unfinished trials never do. In a shared
     folder, at the end of a run, checkpoints that no study needs are removed, and if that is not enough, those that
-    ``eval`` keeps."""
+    ``evaluate`` keeps."""
 
     def __post_init__(self) -> None:
         if self.shared is not False and not isinstance(self.shared, str | Path | None):
