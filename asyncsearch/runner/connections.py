@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from asyncsearch.errors import RankLostError
-from asyncsearch.trial_gang import Connection
+from asyncsearch.trainable.gang import RankConnection
 
-_open: list[Connection] = []
+_open: list[RankConnection] = []
 
 
-def keep(connection: Connection) -> None:
+def keep(connection: RankConnection) -> None:
     """Keep a connection until ``close_connections``."""
     _open.append(connection)
 

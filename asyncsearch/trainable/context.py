@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from asyncsearch.ablation.left_out import PARAMETER, TrialAblation
 from asyncsearch.errors import UsageError
 from asyncsearch.other_libraries.trainables import answer_on_trial
+from asyncsearch.trainable.gang import TrialGang
 from asyncsearch.trial import Params
-from asyncsearch.trial_gang import TrialGang
 
 T = TypeVar("T")
 

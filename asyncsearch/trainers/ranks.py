@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import secrets
 
-from asyncsearch.trial_gang import Ranks
+from asyncsearch.trainable.gang import Ranks
 
 PROOF_BYTES = 32
 PATIENCE_S = 60.0

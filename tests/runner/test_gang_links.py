@@ -97,7 +97,7 @@ def test_ranks_that_are_connected_agree_without_the_driver(make: Callable[[int],
     assert first.notes() == []
 
 
-def test_a_connection_is_made_once_and_closed_when_the_process_trains_again(make: Callable[[int], Rank]) -> None:
+def test_a_connection_is_made_once_and_closed_when_a_training_begins(make: Callable[[int], Rank]) -> None:
     class Connection:
         closed = 0
 

@@ -19,9 +19,9 @@ from asyncsearch.runner.gangs.gang_shards import GangShards
 from asyncsearch.runner.link import AgentLink
 from asyncsearch.runner.protocol import GangSeat, WrittenShards
 from asyncsearch.trainable import TrialStopped
-from asyncsearch.trial_gang import Connection
+from asyncsearch.trainable.gang import RankConnection
 
-C = TypeVar("C", bound=Connection)
+C = TypeVar("C", bound=RankConnection)
 
 
 class _Decision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -74,8 +74,8 @@ class GangLink:
     def agree(self) -> None:
         """Take over, at the end of a unit, what rank 0 is to do; every rank calls it there."""
         if not self.is_first:
-            told = self._pass_on(b"")
-            self._now = _DECISION.decode(told) if told else _UNCHANGED
+            received = self._pass_on(b"")
+            self._now = _DECISION.decode(received) if received else _UNCHANGED
             return
         self._now = _Decision(self._link.stop_reason(), tuple(self._link.amendments()))
         # Most units change nothing, which is then the shortest message that there is.

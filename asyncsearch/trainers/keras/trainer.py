@@ -16,6 +16,7 @@ import tensorflow as tf
 from asyncsearch.errors import UsageError
 from asyncsearch.files.plain import read_file
 from asyncsearch.trainable import PackOutcome
+from asyncsearch.trainable.gang import TrialGang
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.keras.batches import batch_of, tested
 from asyncsearch.trainers.keras.clipping import clip
@@ -37,7 +38,6 @@ from asyncsearch.trainers.keras.packs.seeds import may_draw
 from asyncsearch.trainers.keras.traced_values import HeldValues
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
-from asyncsearch.trial_gang import TrialGang
 
 
 class KerasTrainer(FrameworkTrainer):

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 
 from asyncsearch.errors import UsageError
 from asyncsearch.trainable import PackOutcome
+from asyncsearch.trainable.gang import TrialGang
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.ranks import share_of
 from asyncsearch.trainers.sample_order import Indices
@@ -23,7 +24,6 @@ from asyncsearch.trainers.torch.batches import batch_of, length_of, moved
 from asyncsearch.trainers.torch.gangs.strategies import strategy_for, strategy_refusal
 from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
 from asyncsearch.trial import Params
-from asyncsearch.trial_gang import TrialGang
 
 
 class TorchTrainer(FrameworkTrainer):

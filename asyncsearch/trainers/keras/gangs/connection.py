@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from asyncsearch.errors import RankLostError, UsageError
+from asyncsearch.trainable.gang import TrialGang
 from asyncsearch.trainers.keras.gangs.meeting import meet
-from asyncsearch.trial_gang import TrialGang
 
 _HEADER = struct.Struct("!QQ")
 """How often the ranks have summed, and how many bytes now."""

@@ -13,8 +13,8 @@ import socket
 import time
 
 from asyncsearch.errors import RankLostError
+from asyncsearch.trainable.gang import Ranks
 from asyncsearch.trainers.ranks import PATIENCE_S, PROOF_BYTES, proof_of, secret_of
-from asyncsearch.trial_gang import Ranks
 
 _ADDRESS = "ring address"
 _WAITING = 128

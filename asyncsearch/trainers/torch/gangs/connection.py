@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 
 from asyncsearch.errors import RankLostError, UsageError
+from asyncsearch.trainable.gang import RankConnection, Ranks, TrialGang
 from asyncsearch.trainers.ranks import secret_of
-from asyncsearch.trial_gang import Connection, Ranks, TrialGang
 
 _DEVICE = "torch device"
 _SIOCGIFADDR = 0x8915
@@ -92,7 +92,7 @@ def _meet(ranks: Ranks, backend: str | None) -> GroupConnection:
     return GroupConnection(dist.group.WORLD, chosen)
 
 
-def open_lone_group(backend: str | None, keep: Callable[[Connection], None]) -> Any:
+def open_lone_group(backend: str | None, keep: Callable[[RankConnection], None]) -> Any:
     """Return a process group of this process alone, for code that also trains on several workers.
 
     Args:

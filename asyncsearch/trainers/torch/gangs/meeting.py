@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 
 from asyncsearch.errors import RankLostError, UsageError
+from asyncsearch.trainable.gang import Ranks
 from asyncsearch.trainers.ranks import PATIENCE_S, PROOF_BYTES, proof_of
-from asyncsearch.trial_gang import Ranks
 
 
 class GangStore(dist.Store):  # type: ignore[misc]

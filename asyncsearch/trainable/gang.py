@@ -37,7 +37,7 @@ class Ranks(Protocol):
         """
 
 
-class Connection(Protocol):
+class RankConnection(Protocol):
     """A direct connection of this process with the other ranks."""
 
     def close(self) -> None: ...
@@ -46,7 +46,7 @@ class Connection(Protocol):
         """Return whether an error says that another rank is gone, rather than what is wrong with this one."""
 
 
-C = TypeVar("C", bound=Connection)
+C = TypeVar("C", bound=RankConnection)
 
 
 class TrialGang(Ranks, Protocol):
