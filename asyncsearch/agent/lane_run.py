@@ -134,6 +134,11 @@ class LaneRun:
         return [ended, *self.held_back]
 
 
+def all_stopped(runs: Iterable[LaneRun]) -> bool:
+    """Return whether all lanes of a process were told to stop: a signal would cost the others their training."""
+    return all(run.stop_reason is not None for run in runs)
+
+
 def signal_due(runs: Iterable[LaneRun]) -> float | None:
-    """Return when to signal the process of lanes that were all told to stop: each has its whole grace; None: never."""
+    """Return when to signal the process of lanes that were all told to stop, each of which has its whole grace."""
     return max((run.escalate_at for run in runs if run.escalate_at is not None), default=None)

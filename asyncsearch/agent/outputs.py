@@ -60,14 +60,8 @@ class Outputs:
             self._add(output, output.reader.end())
             self._watch.forget(output)
 
-    def end(self) -> None:
-        """Send the run's last lines; later output no longer belongs to the run."""
-        self.send(time.monotonic(), is_last=True)
-        self._run = None
-        self.due = None
-
-    def pass_on(self, run: LaneRun, to: LaneRun) -> None:
-        """Send a run's last lines; later output belongs to another one, that trains in the same process."""
+    def pass_on(self, run: LaneRun, to: LaneRun | None) -> None:
+        """Send a run's last lines; later output belongs to another one that trains in the same process, if any does."""
         if self._run is run:
             self.send(time.monotonic(), is_last=True)
             self._run = to

@@ -8,13 +8,51 @@ from __future__ import annotations
 
 import signal
 
+import msgspec
+
+from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.out_of_memory import OomKills
-from asyncsearch.events import KILLED
+from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
 
 OUT_OF_MEMORY = "out_of_memory"
 _OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT}
 _MIB = 1024 * 1024
+
+
+class Death(msgspec.Struct, frozen=True):
+    """The end of a runner."""
+
+    returncode: int
+    """Exit code as in ``subprocess``, negative for a signal."""
+    peak_bytes: int
+    """The most memory that it held; 0: unknown."""
+    kills: OomKills
+    """What the kernel killed for want of memory when it ended."""
+    is_overdue: bool
+    """Whether it was killed because it had closed its channel, or did not retire in time."""
+    was_ready: bool
+    """Whether it had loaded the trainable."""
+
+
+def charge(run: LaneRun, death: Death, config: WorkerConfig) -> tuple[Outcome, str, str]:
+    """Return the outcome, the error and the ``error_kind`` of a lane that the runner trained when it died."""
+    if run.is_killed:
+        text = (
+            f"It did not heed its stop ({run.stop_reason}) within {config.stop_grace_s:g} s, nor SIGTERM "
+            f"within {config.kill_grace_s:g} s more, and was killed."
+        )
+        return Outcome.STOPPED, text, "unheeded_stop"
+    if run.stop_reason is not None:
+        return Outcome.STOPPED, "", ""
+    if death.is_overdue:
+        text = "The trial's process cut itself off: does it close, or write to, descriptors that it did not open?"
+        return Outcome.FAILED, text, KILLED if run.is_packed else "exit"
+    kind, text = cause_of_death(death.returncode, death.peak_bytes, death.kills)
+    if run.is_packed and kind not in MEMORY_KINDS:
+        kind, text = KILLED, f"{text}\nThe process that it shared with other trainings ended."  # whose doing?
+    return Outcome.FAILED, text, kind
 
 
 def cause_of_death(returncode: int, peak_bytes: int, kills: OomKills) -> tuple[str, str]:

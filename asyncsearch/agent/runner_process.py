@@ -19,7 +19,8 @@ from asyncsearch.agent.devices import runner_environment
 from asyncsearch.agent.log_lines import LineReader
 from asyncsearch.agent.out_of_memory import OomCounters
 from asyncsearch.agent.runner_template import ForkedRunner, fork_runner, peak_of
-from asyncsearch.runner.protocol import Load, agent_end
+from asyncsearch.runner.channel import agent_end
+from asyncsearch.runner.protocol import Load
 
 _Process = subprocess.Popen[bytes] | ForkedRunner
 

@@ -11,7 +11,7 @@ import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -80,26 +80,37 @@ Transferred = Uploaded | Published | ShardDone | Fetched | Waiting
 """What a transfer passes to the owner of transfers."""
 
 
-class _Thread:
-    """One thread that runs tasks in order. It is a daemon: a store that hangs must not keep the process alive.
+class TaskQueue(Protocol):
+    """Runs tasks in order, and waits between two tries of one."""
 
-    Without a name there is no thread, and the caller runs each task at once.
-    """
+    def submit(self, task: Callable[[], None], /) -> None:
+        """Run a task later."""
 
-    def __init__(self, name: str | None) -> None:
+    def wait(self, run: LaneRun, delay_s: float, /) -> None:
+        """Wait so long, or less if the run gives up."""
+
+    def close(self) -> None:
+        """Take no more tasks."""
+
+
+class TaskThread:
+    """One thread that runs tasks in order. It is a daemon: a store that hangs must not keep the process alive."""
+
+    def __init__(self, name: str) -> None:
         self._name = name
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def submit(self, task: Callable[[], None]) -> None:
         """Run a task later. The first call starts the thread."""
-        if self._name is None:
-            task()
-            return
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         self._tasks.put(task)
+
+    def wait(self, run: LaneRun, delay_s: float) -> None:
+        """Wait so long, or less if the run gives up."""
+        run.gives_up.wait(delay_s)
 
     def close(self) -> None:
         """End the thread after the submitted tasks."""
@@ -111,14 +122,14 @@ class _Thread:
 
 
 class Transfers:
-    """Commits saved checkpoints and fetches others, in two threads, each one transfer after the other."""
+    """Commits saved checkpoints and fetches others, each one transfer after the other."""
 
     def __init__(
         self,
         store: Store,
         cache: CheckpointCache,
         post: Callable[[Transferred], None],
-        wait: Callable[[LaneRun, float], None] | None,
+        tasks: TaskQueue | None,
     ) -> None:
         """Prepare.
 
@@ -126,12 +137,10 @@ class Transfers:
             store: the durable home of the checkpoints.
             cache: commits to it and fetches from it.
             post: the thread of each transfer passes its result to it.
-            wait: without threads: waits so many seconds, or less if the run gives up; None: transfers have threads.
+            tasks: runs the transfers; None: two threads do, one for commits and one for fetches.
         """
         self._store, self._cache, self._post = store, cache, post
-        self._uploads = _Thread("uploads" if wait is None else None)
-        self._fetches = _Thread("fetches" if wait is None else None)
-        self._wait = wait or (lambda run, delay_s: run.gives_up.wait(delay_s))
+        self._uploads, self._fetches = tasks or TaskThread("uploads"), tasks or TaskThread("fetches")
         self.pending: list[LaneRun] = []
         """The runs of commits whose end the owner has not removed yet."""
         self.publishing: list[LaneRun] = []
@@ -268,6 +277,7 @@ class Transfers:
 
     def _until_done(self, run: LaneRun, transfer: str, do: Callable[[], T]) -> T:
         """Return the result of a transfer; try again while the store fails and the run waits for it."""
+        tasks = self._fetches if transfer == "fetch" else self._uploads
         delays = Backoff()
         is_waiting = False
         try:
@@ -280,7 +290,7 @@ class Transfers:
                     if not run.gives_up.is_set():
                         is_waiting = True
                         self._post(Waiting(transfer, _in_words(error)))
-                        self._wait(run, delays.next_s())
+                        tasks.wait(run, delays.next_s())
                     if run.gives_up.is_set():  # its lease may have gone to another worker meanwhile
                         raise
         finally:

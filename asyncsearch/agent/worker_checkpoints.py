@@ -9,7 +9,7 @@ import msgspec
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.transfers import Published, ShardDone, Transferred, Transfers, Uploaded, Waiting
+from asyncsearch.agent.transfers import Published, ShardDone, TaskQueue, Transferred, Transfers, Uploaded, Waiting
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
 from asyncsearch.ids import CheckpointRef
@@ -43,7 +43,7 @@ class WorkerCheckpoints:
         *,
         answer_shard: Callable[[ShardAnswer], None] | None = None,
         folders: TrialFolders | None = None,
-        wait: Callable[[LaneRun, float], None] | None = None,
+        tasks: TaskQueue | None = None,
     ) -> None:
         """Prepare.
 
@@ -54,15 +54,14 @@ class WorkerCheckpoints:
             answer: sends the runner a folder.
             answer_shard: sends the runner an answer of shards; None: it never asks.
             folders: those of trials; None: what is in them is stored with checkpoints only.
-            wait: without threads, where the caller runs transfers and ``post``: waits so many seconds, or less if the
-                run gives up; None: transfers have their own threads.
+            tasks: runs transfers and ``post``; None: transfers have their own threads.
         """
         self._store = store
         self._send = send
         self._answer, self._answer_shard = answer, answer_shard
         self._folders = folders or TrialFolders(None, MOST_BYTES)
         self._cache = CheckpointCache(store)
-        self._transfers = Transfers(store, self._cache, post, wait)
+        self._transfers = Transfers(store, self._cache, post, tasks)
         self._wanted: tuple[LaneRun, FolderWanted] | None = None
         """A checkpoint that waits for a place, or for an upload to end, so that the local disk holds few of them."""
         self._delays = Backoff()
@@ -114,7 +113,19 @@ class WorkerCheckpoints:
         """The runs whose checkpoints are being committed, or whose folders are being stored."""
         return [*self._transfers.pending, *self._transfers.publishing]
 
-    def waiting(self, waiting: Waiting) -> None:
+    def transferred(self, done: Published | ShardDone | Uploaded | Waiting) -> None:
+        """Handle the result of a transfer, other than a fetch."""
+        match done:
+            case Uploaded():
+                self._uploaded(done)
+            case Published():  # the folder needs no more care
+                self._transfers.publishing.remove(done.run)
+            case ShardDone():
+                self._shard_done(done)
+            case Waiting():
+                self._note_wait(done)
+
+    def _note_wait(self, waiting: Waiting) -> None:
         """Tell the driver when this worker begins to wait for the store, and when nothing waits any more."""
         was_waiting = bool(self._waiting)
         if waiting.error:
@@ -141,7 +152,7 @@ class WorkerCheckpoints:
         staged = run.staged.pop((written.stage, written.resource))
         self._transfers.add_shard(run, written.stage, written.resource, written.place, staged)
 
-    def shard_done(self, done: ShardDone) -> None:
+    def _shard_done(self, done: ShardDone) -> None:
         """Answer the runner that has asked for a place, or has written a shard."""
         run = done.run
         if done.is_place and not done.answer.error:
@@ -173,7 +184,7 @@ class WorkerCheckpoints:
             return  # rank 0 tells it
         self._tell_failure(run, run.checkpoint(failed.stage, failed.resource), failed.error, failed.error_kind)
 
-    def uploaded(self, uploaded: Uploaded) -> None:
+    def _uploaded(self, uploaded: Uploaded) -> None:
         """Tell the driver of a commit, and use the free room."""
         run, checkpoint = uploaded.run, uploaded.checkpoint
         self._transfers.pending.remove(run)
@@ -182,10 +193,6 @@ class WorkerCheckpoints:
         elif not run.is_refused:
             self._send(CheckpointCommitted(run.lease, checkpoint, uploaded.size_bytes, run.number))
         self._give()
-
-    def published(self, published: Published) -> None:
-        """Note that the folder of a run needs no more care."""
-        self._transfers.publishing.remove(published.run)
 
     def forget(self, run: LaneRun) -> None:
         """Release the resources of a run that is over, and store its folder if it has one."""
@@ -257,10 +264,10 @@ class WorkerCheckpoints:
     def _put_off(self, error: str) -> None:
         """Try later to give a place to the checkpoint that is wanted."""
         self.due = time.monotonic() + self._delays.next_s()
-        self.waiting(Waiting("save", error))
+        self._note_wait(Waiting("save", error))
 
     def _has_place(self) -> None:
         """Note that no checkpoint waits for a place any more."""
         self.due = None
         self._delays.reset()
-        self.waiting(Waiting("save"))
+        self._note_wait(Waiting("save"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -17,7 +16,6 @@ from asyncsearch.runner.failures import exception_text
 from asyncsearch.runner.process.sigterm import SigtermGuard
 from asyncsearch.runner.protocol import (
     Amendment,
-    Channel,
     Folder,
     FolderWanted,
     FromRunner,
@@ -46,7 +44,7 @@ class Link(Protocol):
         """Send a report."""
 
     def stop_reason(self) -> str | None:
-        """Read new messages, and return the reason of a stop request; None: there is none."""
+        """Read new messages, and return the reason of a stop request. None if there is none."""
 
     def amendments(self) -> Sequence[Amendment]:
         """Return the amendments that ``stop_reason`` or ``folder`` has read, each once."""
@@ -82,6 +80,19 @@ def shown_failure(stage: int, resource: int, error: Exception, lane: int = 0) ->
     return SaveFailed(stage, resource, text, "store" if is_store else "", lane)
 
 
+class RunnerChannel(Protocol):
+    """Carries messages between a runner and the agent."""
+
+    def send(self, message: FromRunner, /) -> None:
+        """Send a message, waiting until it can be sent."""
+
+    def receive_now(self) -> list[ToRunner]:
+        """Return the messages that are there, without waiting."""
+
+    def wait(self) -> None:
+        """Wait until a message may be there."""
+
+
 class PackLinks(dict[int, "AgentLink"]):
     """The links of the lanes that train together, by number, and the lanes that are to join them."""
 
@@ -106,7 +117,7 @@ class AgentLink:
 
     def __init__(
         self,
-        channel: Channel[ToRunner, FromRunner],
+        channel: RunnerChannel,
         interrupts: SigtermGuard,
         amendments: Sequence[Amendment] = (),
         lane: int = 0,
@@ -154,13 +165,10 @@ class AgentLink:
         self._send(UnitVolume(steps, gradient_bytes, kind, self._lane))
 
     def wait(self) -> str | None:
-        """Wait for a message, and return the reason of a stop request; None: there is none."""
+        """Wait for a message, and return the reason of a stop request. None if there is none."""
         with self._interrupts.shield():
             if not self._receive():
-                # Without the lock: a thread that waits and outlives its training must hold up nobody.
-                poll = select.poll()
-                poll.register(self._channel.socket, select.POLLIN)
-                poll.poll()
+                self._channel.wait()  # without the lock: a thread that outlives its training must hold up nobody
                 self._receive()
         return self._reason
 
@@ -220,10 +228,7 @@ class AgentLink:
     def _send(self, message: FromRunner) -> None:
         with self._interrupts.shield(), self._lanes.lock:
             self._require_open()
-            try:
-                self._channel.send(message)
-            except OSError:
-                os._exit(1)  # the agent is gone, so nobody wants the result
+            self._channel.send(message)
 
     def _receive(self) -> bool:
         """Read what is there, and return whether there was a message."""
@@ -259,5 +264,3 @@ class AgentLink:
                     pass  # for a lane that was stopped meanwhile
                 case _:
                     raise AssertionError(f"{type(message).__name__} in the middle of a training")
-        if self._channel.is_closed:
-            os._exit(1)  # the agent is gone, so nobody wants the result

@@ -79,7 +79,7 @@ def ended_by(error: BaseException | None, context: SearchContext, interrupts: Si
     assert error is not None
     if context.world_size > 1 and _is_lost_rank(error):
         return Ended(Outcome.FAILED, context.resource, f"{_text_of(error, context)}\nanother rank was lost", KILLED)
-    if interrupts.is_received and isinstance(error, TrialStopped):
+    if isinstance(error, TrialStopped) and interrupts.is_received:
         return Ended(Outcome.FAILED, context.resource, "its process got SIGTERM from outside", KILLED)
     return Ended(Outcome.FAILED, context.resource, _text_of(error, context), kind_of(error))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.transfers import ShardDone, Uploaded
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.runner.protocol import (
@@ -40,6 +40,19 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return made
 
 
+class AtOnce:
+    """Runs transfers where they are asked for."""
+
+    def submit(self, task: Callable[[], None]) -> None:
+        task()
+
+    def wait(self, run: LaneRun, delay_s: float) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 class Rank:
     """The agent of one rank, whose transfers are done at once."""
 
@@ -55,7 +68,7 @@ class Rank:
             self._post,
             self.folders.append,
             answer_shard=self.answers.append,
-            wait=lambda run, delay_s: None,
+            tasks=AtOnce(),
         )
 
     def write(self) -> None:
@@ -75,10 +88,7 @@ class Rank:
         return self.answers[-1].value if self.answers else ""
 
     def _post(self, item: Any) -> None:
-        if isinstance(item, ShardDone):
-            self.checkpoints.shard_done(item)
-        elif isinstance(item, Uploaded):
-            self.checkpoints.uploaded(item)
+        self.checkpoints.transferred(item)
 
 
 def ranks(store: Store) -> tuple[Rank, Rank, str]:

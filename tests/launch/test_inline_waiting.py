@@ -45,10 +45,12 @@ def run(store: LocalStore, look_up: Callable[[InlineWorker, list[WorkerMessage]]
         worker=WorkerId(0),
         epoch=1,
     )
-    worker = InlineWorker(config, lambda _worker, _epoch, _number, message: sent.append(message))
+    worker = InlineWorker(
+        config, lambda _worker, _epoch, _number, message: sent.append(message), lambda: look_up(worker, sent)
+    )
     stage = Stage(NodeKey("a" * 32), {}, (TrialId(0),), 7, 0, 3, 9, save=True)
     worker.take(Assign(Work(LEASE, (Lane((stage,)),))))
-    assert worker.train_next(lambda: look_up(worker, sent))
+    assert worker.train_next()
     return sent
 
 
@@ -88,9 +90,9 @@ def test_a_trial_waits_while_too_many_of_its_reports_are_not_durable(
 
     def look_up(worker: InlineWorker, sent: list[WorkerMessage]) -> None:
         reports = sum(isinstance(message, Reported) for message in sent)
-        if reports - worker.acknowledged > 1:
+        if reports - worker.stream.acknowledged > 1:
             waits.append(reports)
-            worker.acknowledged = reports if len(waits) > 2 else worker.acknowledged
+            worker.stream.acknowledged = reports if len(waits) > 2 else worker.stream.acknowledged
 
     sent = run(LocalStore(tmp_path), look_up)
     assert waits == [2, 2, 2]
