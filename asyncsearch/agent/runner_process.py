@@ -17,7 +17,7 @@ from typing import IO
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.devices import runner_environment
 from asyncsearch.agent.log_lines import LineReader
-from asyncsearch.agent.out_of_memory import OomCounters
+from asyncsearch.agent.runner_deaths import OomCounters
 from asyncsearch.agent.runner_template import ForkedRunner, fork_runner, peak_of
 from asyncsearch.runner.channel import agent_end
 from asyncsearch.runner.protocol import Load

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import IO, NoReturn
 
-from asyncsearch.runner.process.session_fork import fork_in_session
+from asyncsearch.runner.process.lifeline import fork_in_session
 
 _STARTED: list[Template] = []
 """The template of this process, at most one."""

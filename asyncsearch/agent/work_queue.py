@@ -1,15 +1,17 @@
-"""The lanes of a worker's work, from their assignment to their ends: those of the present lease, and of later ones."""
+"""The lanes of a worker's work from their assignment to their ends, and the worker's place among those of a gang."""
 
 from __future__ import annotations
 
+import functools
+import socket
 from collections import deque
 
 from asyncsearch.actions import AddLane
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.agent.gang_seats import seat_in
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.ids import Lease
-from asyncsearch.work import Work
+from asyncsearch.runner.protocol import GangSeat
+from asyncsearch.work import GangMember, Work
 
 _REMEMBERED = 16
 """Number of ended runs kept to recognize a refusal or a repeated assignment."""
@@ -85,3 +87,28 @@ class WorkQueue:
             runs.remove(run)
             if not runs and runs is not self.current:
                 self._waiting.remove(runs)
+
+
+def seat_in(work: Work, config: WorkerConfig) -> GangSeat | None:
+    """Return the place of this worker; None: it trains the work alone."""
+    if not isinstance(work.gang, tuple):
+        return None
+    rank = work.gang.index(GangMember(config.worker, config.epoch))
+    address = "" if config.endpoint is None else config.endpoint.address
+    return GangSeat(rank, len(work.gang), own_address(address))
+
+
+@functools.cache
+def own_address(driver: str) -> str:
+    """Return the address of this machine on the network on which it reaches the driver, ``host:port``.
+
+    A host's name may stand for an address that other machines cannot reach, such as 127.0.1.1; this one has a way.
+    """
+    host, _, port = driver.rpartition(":")
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(place)  # sends nothing
+            return str(probe.getsockname()[0])
+    except (OSError, ValueError):
+        return "127.0.0.1"

@@ -22,8 +22,7 @@ from asyncsearch.launch.module_plan import (
     state_of_executed,
 )
 from asyncsearch.launch.own_modules import OwnModules
-from asyncsearch.launch.pickle_captures import parts
-from asyncsearch.launch.reach import Reach
+from asyncsearch.launch.reach import Reach, parts
 from asyncsearch.launch.spark_values import UnsendableError
 from asyncsearch.launch.unshipped_modules import sent_by_value
 from asyncsearch.launch.value_pickler import ValuePickler

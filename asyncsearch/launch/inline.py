@@ -14,9 +14,9 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import InternalError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Launcher, OnWorkerEnded, Post, Preflight
-from asyncsearch.launch.cores import cores
+from asyncsearch.launch.inline_runner import ShownFailures
 from asyncsearch.launch.inline_worker import InlineWorker
-from asyncsearch.launch.shown_failures import ShownFailures
+from asyncsearch.launch.machine import cores
 from asyncsearch.rpc.messages import DriverMessage
 
 _Item = WorkerConfig | tuple[tuple[WorkerId, int], Callable[[InlineWorker], None]] | None

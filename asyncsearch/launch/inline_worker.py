@@ -18,8 +18,7 @@ from asyncsearch.agent.transfers import Transferred
 from asyncsearch.agent.workbench import Workbench
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import Post
-from asyncsearch.launch.inline_runner import InlineChannel, InlineRunner
-from asyncsearch.launch.shown_failures import ShownFailures
+from asyncsearch.launch.inline_runner import InlineChannel, InlineRunner, ShownFailures
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, WorkerMessage
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.protocol import FromRunner, LaneReported

@@ -32,10 +32,9 @@ from asyncsearch.launch.base_launcher import (
     run_agent,
 )
 from asyncsearch.launch.child_process import LENGTH
-from asyncsearch.launch.code_pickler import dumps
-from asyncsearch.launch.cores import cores
-from asyncsearch.launch.machine_devices import machine_devices
+from asyncsearch.launch.machine import cores, machine_devices
 from asyncsearch.launch.scarcity import patiently
+from asyncsearch.launch.value_pickler import dumps
 
 _TAIL_LINES = 20
 _TAIL_BYTES = 8_192

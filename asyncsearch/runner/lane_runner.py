@@ -10,7 +10,7 @@ import msgspec
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.link import AgentLink, PackLinks, RunnerChannel
 from asyncsearch.runner.packs.packed_training import run_pack
-from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, Join, PackFindings, ToRunner, Train, TrainPack
 from asyncsearch.runner.training import context_of, run_training
 from asyncsearch.trainable import TrainFunction, trainer_class_of

@@ -13,7 +13,7 @@ from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.failures import exception_text
-from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import (
     Amendment,
     Folder,

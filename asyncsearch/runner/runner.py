@@ -23,11 +23,10 @@ from asyncsearch.runner.process.lifeline import end_with_agent
 from asyncsearch.runner.process.main_module import adopt
 from asyncsearch.runner.process.memory_limits import limit_memory
 from asyncsearch.runner.process.own_modules import take_modules_over
-from asyncsearch.runner.process.process_state import ProcessState
-from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process.process_state import ProcessState, Stdio
+from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.process.sources import show_received_sources
 from asyncsearch.runner.process.spawned_children import send_by_value
-from asyncsearch.runner.process.stdio import Stdio
 from asyncsearch.runner.protocol import Ended, Load, RunnerReady, ToRunner, Train
 from asyncsearch.trainable import TrainFunction, as_function
 

@@ -17,7 +17,7 @@ from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
 from asyncsearch.runner.link import AgentLink, Link
 from asyncsearch.runner.metrics import as_metrics, as_number
-from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, GangSeat, Train
 from asyncsearch.trainable import ReportError, TrainFunction, TrialStopped
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Protocol
 
-from asyncsearch.launch.code_pickler import dumps
+from asyncsearch.launch.value_pickler import dumps
 
 
 class Described(Protocol):

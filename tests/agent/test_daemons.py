@@ -117,7 +117,7 @@ run(train, folder)
 def test_every_descendant_is_killed_however_deep(tmp_path: Path) -> None:
     code = """
 import os, sys, time
-from asyncsearch.runner.process.descendants import adopt_orphans, kill_children
+from asyncsearch.runner.process.lifeline import adopt_orphans, kill_children
 
 adopt_orphans()
 reading, writing = os.pipe()

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.agent import out_of_memory
-from asyncsearch.agent.out_of_memory import OomCounters, OomKills
-from asyncsearch.agent.runner_deaths import cause_of_death
+from asyncsearch.agent.runner_deaths import OomCounters, OomKills, cause_of_death
 from asyncsearch.events import KILLED
 from asyncsearch.runner.process import cgroup_memory
 from asyncsearch.runner.process.cgroup_memory import events_file
@@ -97,7 +96,7 @@ class Kernel:
                 "text_of",
                 lambda file: f"oom 9\noom_kill {self.kills}\n" if str(file) == counted else texts.get(str(file), ""),
             )
-        monkeypatch.setattr("asyncsearch.agent.out_of_memory.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("asyncsearch.agent.runner_deaths.time.monotonic", lambda: self.now)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from asyncsearch import Study, choice
 from asyncsearch.errors import TrialsFailedError
-from asyncsearch.launch.shown_failures import ShownFailures
+from asyncsearch.launch.inline_runner import ShownFailures
 from asyncsearch.study.runnable import CORRECT
 
 

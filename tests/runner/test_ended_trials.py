@@ -17,7 +17,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import Outcome
 from asyncsearch.runner.channel import Channel, RunnerEnd, agent_end, runner_end
 from asyncsearch.runner.link import AgentLink, Link
-from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import FromRunner, LaneReported, ToRunner, Train
 from asyncsearch.runner.standalone import StandaloneTrial
 from asyncsearch.runner.training import run_training

@@ -15,7 +15,7 @@ from asyncsearch.runner.channel import Channel, agent_end, runner_end
 from asyncsearch.runner.gangs.gang_context import GangContext
 from asyncsearch.runner.gangs.gang_link import GangLink
 from asyncsearch.runner.link import AgentLink
-from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, FromRunner, GangSeat, LaneReported, Note, ToRunner, Train
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import TrialContext, TrialPaused, TrialStopped

@@ -11,7 +11,7 @@ import pytest
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.runner.channel import Channel, agent_end, runner_end
 from asyncsearch.runner.link import AgentLink, PackLinks
-from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Folder, FromRunner, LaneReported, ToRunner
 from asyncsearch.trainable import TrialStopped
 from tests.agent.driver import NODE, lease

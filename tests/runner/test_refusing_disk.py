@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.runner import refusing_disk
-from asyncsearch.runner.refusing_disk import is_doubtful, refusal_of
-from asyncsearch.runner.saving import write
+from asyncsearch.runner.saving import is_doubtful, refusal_of, write
 
 LOST = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
