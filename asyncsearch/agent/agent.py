@@ -121,10 +121,10 @@ class Agent:
         self._bench = Workbench(config, self._runner, self._stream.send, self._inbox.put)
         self._heartbeat_due = 0.0
         self._dismissal: str | None = None
-        """Reason to end as soon as all work is done; None: not dismissed."""
+        """Reason to end as soon as all work is done. None while it is not dismissed."""
         self._flush_s = _FLUSH_S
         self._end: str | None = None
-        """Reason to end now; None: it continues."""
+        """Reason to end now. None while it continues."""
 
     def run(self) -> str:
         self._watch.set(self._inbox, READ, self._on_inbox)

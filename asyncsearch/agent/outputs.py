@@ -28,7 +28,7 @@ class Outputs:
         self._early: deque[tuple[float, bool, bytes]] = deque(maxlen=limits.lines_per_s)
         """Lines printed between two runs; they belong to the next one."""
         self.due: float | None = None
-        """When to send lines, monotonic seconds; None: no lines wait."""
+        """When to send lines, monotonic seconds. None if no lines wait."""
 
     def open(self, runner: RunnerProcess) -> None:
         """Start reading this runner's output."""

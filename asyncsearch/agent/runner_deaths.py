@@ -33,9 +33,9 @@ class Death(msgspec.Struct, frozen=True):
     returncode: int
     """Exit code as in ``subprocess``, negative for a signal."""
     peak_bytes: int
-    """The most memory that it held; 0: unknown."""
+    """The most memory that it held. 0 if unknown."""
     kills: OomKills
-    """What the kernel killed for want of memory when it ended."""
+    """Processes that the kernel killed for want of memory when it ended."""
     is_overdue: bool
     """Whether it was killed because it had closed its channel, or did not retire in time."""
     was_ready: bool
@@ -66,8 +66,8 @@ def cause_of_death(returncode: int, peak_bytes: int, kills: OomKills) -> tuple[s
 
     Args:
         returncode: exit code as in ``subprocess``, negative for a signal.
-        peak_bytes: the most memory that it held; 0: unknown.
-        kills: what the kernel killed for want of memory when it ended.
+        peak_bytes: the most memory that it held. 0 if unknown.
+        kills: of the kernel, for want of memory, when it ended.
     """
     if returncode >= 0:
         return "exit", f"The trial's process exited with code {returncode} in the middle of the training."
@@ -91,7 +91,7 @@ def _out_of_memory(peak_bytes: int, limit_bytes: int | None) -> str:
 
 
 def _doubt(number: int, peak_bytes: int, kills: OomKills) -> str:
-    """Return what is known of the one who killed it: memory that runs out kills by SIGKILL alone."""
+    """Return words on the killer: memory that runs out kills by SIGKILL alone."""
     if number != signal.SIGKILL or kills.in_cgroup == 0:
         return " from outside"
     held = f" (it held {_mib(peak_bytes)} at most)" if peak_bytes else ""
@@ -121,13 +121,13 @@ _Counts = dict[Path, int]
 
 
 class OomKills(msgspec.Struct, frozen=True):
-    """How many processes the kernel killed for want of memory in the last moments; None: it does not say."""
+    """How many processes the kernel killed for want of memory in the last moments. None if it does not say."""
 
     in_cgroup: int | None = None
     """In the cgroup of the runner, in which all processes of the worker are."""
     on_machine: int | None = None
     limit_bytes: int | None = None
-    """Memory that the cgroup may use; None: there is no limit, or it is not known."""
+    """Memory that the cgroup may use. None if there is no limit, or it is not known."""
 
 
 class OomCounters:
@@ -150,7 +150,7 @@ class OomCounters:
         self._samples.append((now, self._counts()))
 
     def kills(self) -> OomKills:
-        """Return what was killed since the last sample but one; called once the process is dead."""
+        """Return the kills since the last sample but one; called once the process is dead."""
         if not self._samples:
             return OomKills()
         before, now = self._samples[0][1], self._counts()

@@ -120,7 +120,7 @@ class RunnerSupervisor:
             runner.retire(time.monotonic() + self._config.kill_grace_s)
 
     def on_exit(self, runner: RunnerProcess) -> None:
-        """Deliver what a dead runner has said and printed, and free its resources."""
+        """Deliver the last messages and output of a dead runner, and free its resources."""
         if runner is not self._runner:
             return
         runner.is_retired = True
@@ -132,7 +132,7 @@ class RunnerSupervisor:
         self._died(Death(returncode, runner.peak_bytes, runner.oom.kills(), runner.is_overdue, runner.is_ready))
 
     def look_at_memory(self) -> None:
-        """Note what the kernel has killed so far, for the message if the training's process is killed."""
+        """Note the kills of the kernel so far, for the message if the training's process is killed."""
         if self._runner is not None and self._runs:
             self._runner.oom.look()
 

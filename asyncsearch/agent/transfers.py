@@ -49,7 +49,7 @@ class Waiting(msgspec.Struct, frozen=True):
     transfer: str
     """``commit``, ``fetch`` or ``folder``."""
     error: str = ""
-    """What the store answered last; empty: it waits no longer."""
+    """The last answer of the store. Empty if it waits no longer."""
 
 
 class ShardDone(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 Transferred = Uploaded | Published | ShardDone | Fetched | Waiting
-"""What a transfer passes to the owner of transfers."""
+"""The results of transfers."""
 
 
 class TaskQueue(Protocol):
@@ -137,7 +137,7 @@ class Transfers:
             store: the durable home of the checkpoints.
             cache: commits to it and fetches from it.
             post: the thread of each transfer passes its result to it.
-            tasks: runs the transfers; None: two threads do, one for commits and one for fetches.
+            tasks: runs the transfers. None for two threads, one for commits and one for fetches.
         """
         self._store, self._cache, self._post = store, cache, post
         self._uploads, self._fetches = tasks or TaskThread("uploads"), tasks or TaskThread("fetches")

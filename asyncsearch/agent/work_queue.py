@@ -90,7 +90,7 @@ class WorkQueue:
 
 
 def seat_in(work: Work, config: WorkerConfig) -> GangSeat | None:
-    """Return the place of this worker; None: it trains the work alone."""
+    """Return the place of this worker. None if it trains the work alone."""
     if not isinstance(work.gang, tuple):
         return None
     rank = work.gang.index(GangMember(config.worker, config.epoch))

@@ -65,7 +65,7 @@ class Workbench:
             runner: executes the user's code.
             send: sends a message to the driver.
             post: passes its argument to ``on_transfer``; called from the thread of each transfer.
-            tasks: runs the transfers; None: they have their own threads.
+            tasks: runs the transfers. None for threads of their own.
         """
         self._config = config
         self._send = send
@@ -160,7 +160,7 @@ class Workbench:
                 run.amendments.append(amendment)
 
     def _pass_note(self, note: GangNote) -> None:
-        """Pass on what another rank of a gang tells this one."""
+        """Pass on a value that another rank of a gang tells this one."""
         for run in [run for run in self._queue.living if run.lease == note.lease]:
             passed = Note(note.rank, note.key, note.value)
             if run.is_sent:
@@ -216,7 +216,7 @@ class Workbench:
     # The life of a run
 
     def _go_on(self) -> None:
-        """Start what can start. The lanes of new work wait until the checkpoints of all are here, but for no joiner."""
+        """Start the lanes that can start. Those of new work wait for the checkpoints of all, but for no joiner."""
         for run in self._queue.begin_next():
             self.checkpoints.fetch(run)
         ready = [run for run in self._queue.current if run.can_start]
@@ -267,7 +267,7 @@ class Workbench:
     # Messages of the runner
 
     def on_message(self, message: FromRunner) -> None:
-        """Pass on what the runner says: of itself, of all that it trains, or of one lane."""
+        """Handle a message of the runner: on itself, on all that it trains, or on one lane."""
         match message:
             case RunnerReady():
                 return

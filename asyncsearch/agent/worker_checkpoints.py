@@ -52,9 +52,9 @@ class WorkerCheckpoints:
             send: sends an event to the driver.
             post: receives the result of a transfer; called from the transfers' threads.
             answer: sends the runner a folder.
-            answer_shard: sends the runner an answer of shards; None: it never asks.
-            folders: those of trials; None: what is in them is stored with checkpoints only.
-            tasks: runs transfers and ``post``; None: transfers have their own threads.
+            answer_shard: sends the runner an answer of shards. None if it never asks.
+            folders: those of trials. None if they are stored with checkpoints only.
+            tasks: runs transfers and ``post``. None for threads of their own.
         """
         self._store = store
         self._send = send
@@ -67,9 +67,9 @@ class WorkerCheckpoints:
         self._delays = Backoff()
         """Between two tries to give it a place."""
         self.due: float | None = None
-        """When to try that again, monotonic seconds; None: it does not wait for a place."""
+        """When to try that again, monotonic seconds. None if it does not wait for a place."""
         self._waiting: dict[str, str] = {}
-        """What waits for the store -> what the store answered last."""
+        """Transfer that waits for the store -> the last answer of the store."""
 
     @property
     def pending(self) -> int:
@@ -97,7 +97,7 @@ class WorkerCheckpoints:
         self._put_off(wanted.failed)
 
     def give_up(self, run: LaneRun | None = None) -> None:
-        """Save no more for a run, because it must stop or is over; None: for no run."""
+        """Save no more for a run, because it must stop or is over. None for all runs."""
         if run is not None and self._wanted is not None and self._wanted[0] is not run:
             return  # another lane of its pack waits for a place
         self._wanted = None
@@ -147,7 +147,7 @@ class WorkerCheckpoints:
         self._transfers.shard_place(run, wanted.stage, wanted.resource, staged)
 
     def add_shard(self, run: LaneRun, written: ShardWritten) -> None:
-        """Add what the runner has written to the checkpoint of rank 0."""
+        """Add the shard that the runner has written to the checkpoint of rank 0."""
         self._has_place()
         staged = run.staged.pop((written.stage, written.resource))
         self._transfers.add_shard(run, written.stage, written.resource, written.place, staged)

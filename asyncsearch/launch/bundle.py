@@ -166,7 +166,7 @@ def _tried(value: object, own: OwnModules, most: int | None = None, *, alone: bo
     """Return the pickled size of a value, up to the first error, and the error.
 
     Args:
-        most: bytes at which to end; None: ``MAX_BYTES``.
+        most: bytes at which to end. None for ``MAX_BYTES``.
         alone: whether the members of own modules that it refers to do not count.
     """
     counter = _Counter(MAX_BYTES if most is None else most)
@@ -178,7 +178,7 @@ def _tried(value: object, own: OwnModules, most: int | None = None, *, alone: bo
 
 
 class _Try(NamedTuple):
-    """What came of an attempt to pickle."""
+    """The result of an attempt to pickle."""
 
     size: int
     error: Exception | None
@@ -204,7 +204,7 @@ class _Culprit(NamedTuple):
 
 
 def _culprit(trainable: object, own: OwnModules) -> _Culprit | None:
-    """Return the innermost part that fails by itself; None: no part fails alone."""
+    """Return the innermost part that fails by itself. None if no part fails alone."""
     found, seen = None, {id(trainable)}
     inner: object = trainable
     path: tuple[str, ...] = ()

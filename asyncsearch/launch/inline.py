@@ -20,7 +20,7 @@ from asyncsearch.launch.machine import cores
 from asyncsearch.rpc.messages import DriverMessage
 
 _Item = WorkerConfig | tuple[tuple[WorkerId, int], Callable[[InlineWorker], None]] | None
-"""A launch; a call for the worker of a launch; None: a wakeup."""
+"""A launch, or a call for the worker of a launch. None wakes the reader."""
 
 
 class InlineLauncher(Launcher):

@@ -56,7 +56,7 @@ class UserInterrupts(SigtermGuard):
 
 
 class InlineChannel:
-    """Passes on what the runner says at once, and keeps what it is told until it looks."""
+    """Passes on the messages of the runner at once, and keeps those for it until it looks."""
 
     def __init__(
         self, received: Callable[[FromRunner], None], look: Callable[[], None], wait: Callable[[], None]
@@ -65,8 +65,8 @@ class InlineChannel:
 
         Args:
             received: called with each message of the runner.
-            look: passes on what the driver says.
-            wait: does so, and what is due, and takes some time.
+            look: passes on the messages of the driver.
+            wait: does so, and all that is due, and takes some time.
         """
         self.send, self._look, self.wait = received, look, wait
         self._told: deque[ToRunner] = deque()
@@ -88,7 +88,7 @@ class InlineChannel:
         return self._told.popleft() if self._told else None
 
     def clear(self) -> None:
-        """Drop what the runner was told: it has dropped its training."""
+        """Drop all messages: the runner has dropped its training."""
         self._told.clear()
 
 
@@ -204,7 +204,7 @@ class InlineRunner(LaneRunner):
 
 
 def _own(train: Train) -> Train:
-    # As what a message brings: the function may change its parameters, and the engine has recorded them.
+    # A copy, as a message would bring: the function may change its parameters, and the engine has recorded them.
     stages = tuple([msgspec.structs.replace(stage, params=copy.deepcopy(stage.params)) for stage in train.stages])
     return msgspec.structs.replace(train, stages=stages)
 

@@ -54,7 +54,7 @@ class _Stream:
         self._is_holding = True
 
     def release(self) -> bool:
-        """Send what was kept, and return whether anything was."""
+        """Send the messages that were kept, and return whether there were any."""
         held, self._held, self._is_holding = self._held, [], False
         for message in held:
             self.send(message)
@@ -127,7 +127,7 @@ class InlineWorker:
         self._bench.refuse(None)
 
     def train_next(self) -> bool:
-        """Do what waits, and return whether anything did: at most one work is trained.
+        """Run all transfers that wait and train at most one work; return whether there was anything to do.
 
         Raises:
             KeyboardInterrupt: the user interrupted the training.
@@ -161,7 +161,7 @@ class InlineWorker:
         self._tasks.run()
 
     def _receive(self, message: FromRunner) -> None:
-        """Pass on what the runner says; wait while too much is not durable, because the journal cannot be written."""
+        """Pass on a message of the runner; wait while too many are not durable, since the journal cannot be written."""
         self._bench.on_message(message)
         self._tasks.run()
         run = self._bench.lane(message.lane) if isinstance(message, LaneReported) else None
@@ -172,7 +172,7 @@ class InlineWorker:
         self._bench.on_transfer(done)
 
     def _wait(self, run: LaneRun, delay_s: float) -> None:
-        """Wait for a store that fails, and pass on what the driver says meanwhile."""
+        """Wait for a store that fails, and pass on the messages of the driver meanwhile."""
         until = time.monotonic() + delay_s
         self._look_up()
         # No event: its own lock may stay held where Ctrl-C interrupts a wait for it.
@@ -181,7 +181,7 @@ class InlineWorker:
             self._look_up()
 
     def _wait_for_place(self) -> None:
-        """Wait a moment for a place for a checkpoint, and pass on what the driver says meanwhile."""
+        """Wait a moment for a place for a checkpoint, and pass on the messages of the driver meanwhile."""
         due = self._bench.checkpoints.due
         time.sleep(_LOOK_S if due is None else max(0.0, min(due - time.monotonic(), _LOOK_S)))
         self._look_up()
@@ -204,7 +204,7 @@ class InlineWorker:
 
 
 class _Tasks:
-    """The transfers of this thread, each run after what has asked for it."""
+    """The transfers of this thread, each run after the call that has asked for it."""
 
     def __init__(self, wait: Callable[[LaneRun, float], None]) -> None:
         self.wait = wait
@@ -218,7 +218,7 @@ class _Tasks:
         """Take no more tasks; those that were submitted are run."""
 
     def run(self) -> bool:
-        """Run what was submitted, and return whether there was any."""
+        """Run the tasks that were submitted, and return whether there were any."""
         if self._is_running:  # it waits for the store, and what has come meanwhile follows
             return False
         has_run, self._is_running = bool(self._tasks), True

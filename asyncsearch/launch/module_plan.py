@@ -1,4 +1,4 @@
-"""Decides how a module of the user's own travels: what of it is left out, and whether workers execute it."""
+"""Decides how a module of the user's own travels: which globals are left out, and whether workers execute it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def content_of(own: OwnModules, module: types.ModuleType, *, is_data: bool) -> d
 
 
 def state_of_executed(own: OwnModules, size_or_error: SizeOrError) -> dict[str, dict[str, Any]]:
-    """Return what the globals of executed modules, and attributes of their classes, have become here."""
+    """Return the values here of the globals of executed modules, and of attributes of their classes."""
     return {name: _state(own, name, size_or_error) for name, source in own.executed.items() if source is not None}
 
 

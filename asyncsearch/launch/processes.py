@@ -165,7 +165,7 @@ class _Launch:
 
     def __init__(self) -> None:
         self.key: tuple[WorkerId, int] | None = None
-        """Which launch it is; None: no launch has asked for it yet."""
+        """Which launch it is. None until a launch asks for it."""
         self._payload: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None

@@ -61,7 +61,7 @@ class ValuePickler(CodePickler):
 
         Args:
             own: the modules of the user's own, and how each is sent.
-            root: the only member of own modules that is written itself, to see whether it can be sent; None: all are.
+            root: the only member of own modules that is written itself, to see whether it can be sent. None for all.
         """
         super().__init__(file)
         self._own, self._root = own, root
@@ -190,7 +190,7 @@ _PARTS = 6
 
 
 def _rebuilt(value: Any) -> Any:
-    """Return how a value is made again that pickle writes by name, or refuses; None: pickle does better."""
+    """Return how a value is made again that pickle writes by name, or refuses. None if pickle does better."""
     if isinstance(value, functools._lru_cache_wrapper):
         if _is_importable(value):
             return None
@@ -217,7 +217,7 @@ def _rebuilt(value: Any) -> Any:
 
 
 def _dispatching(function: types.FunctionType) -> Any:
-    """Return how a function of ``functools.singledispatch`` is made again; None: it is another one."""
+    """Return how a function of ``functools.singledispatch`` is made again. None if it is another one."""
     registry = getattr(function, "registry", None)
     if function.__code__.co_filename != functools.__file__ or not isinstance(registry, Mapping):
         return None

@@ -55,12 +55,12 @@ class SearchContext(TrialContext):
         """Begin where the first stage begins.
 
         Args:
-            stages: what to train.
+            stages: to train, in order.
             link: transports the results.
             load: the checkpoint there.
-            name: of the trial; None: that of the first trial of the first stage.
+            name: of the trial. None for that of the first trial of the first stage.
             untrusted: folder of the checkpoints, if nothing may be unpickled from it; else empty.
-            place: where to make the folder of the trial; None: in a temporary folder.
+            place: where to make the folder of the trial. None for a temporary folder.
             metric: name of the study's metric, for messages.
         """
         self.has_reported = False
@@ -81,7 +81,7 @@ class SearchContext(TrialContext):
         self._last: Mapping[str, float] = {}
         """The last report of this attempt."""
         self.unreported: dict[str, float] = {}
-        """What the function returned beside its reports."""
+        """Metrics that the function returned beside its reports."""
         self._present: int | None = None
 
     @property
@@ -137,7 +137,7 @@ class SearchContext(TrialContext):
         return self._link.stop_reason() is not None
 
     def close(self) -> None:
-        """End the training: what still holds this trial, such as a thread or a callback, can change nothing more."""
+        """End the training: a thread or a callback that still holds this trial can change nothing more."""
         self._has_ended = True
         self._link.close(self._words_of_end("trial"))
 
@@ -149,7 +149,7 @@ class SearchContext(TrialContext):
         )
 
     def _require_training(self, what: str, *, is_allowed_in_child: bool = False) -> None:
-        """Refuse what only this trial may do, in this process, while it trains."""
+        """Refuse a call that only this trial may make, in this process, while it trains."""
         if self._has_ended:
             raise UsageError(self._words_of_end(what))
         if not is_allowed_in_child and os.getpid() != self._pid:
@@ -327,7 +327,7 @@ class SearchContext(TrialContext):
             raise TrialStopped(reason)
 
     def _look(self) -> str | None:
-        """Apply new amendments, and return the reason of a stop request; None: there is none."""
+        """Apply new amendments, and return the reason of a stop request. None if there is none."""
         reason = self._link.stop_reason()
         for amendment in self._link.amendments():
             self._timeline.amend(amendment)

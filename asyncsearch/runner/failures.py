@@ -105,7 +105,7 @@ def _headline(found: TracebackException) -> str:
 
 
 def _is_own(found: TracebackException, own: str) -> bool:
-    """Return whether no frame of an error is the user's: it is about what the function returned."""
+    """Return whether no frame of an error is the user's: it is about the value that the function returned."""
     return all(frame.filename.startswith(own) for frame in found.stack)
 
 

@@ -23,11 +23,11 @@ def hint_on(error: BaseException, line: str, params: Mapping[str, Any]) -> str:
 
     Args:
         error: as raised by the user's function.
-        line: the line of its code that raised; empty: it is not known.
+        line: the line of its code that raised. Empty if it is not known.
         params: the parameters of the trial.
 
     Returns:
-        A clause; empty: the error has nothing to do with the trial.
+        A clause. Empty if the error has nothing to do with the trial.
     """
     if isinstance(error, KeyError) and "params[" in line:
         return _on_key(error.args[0] if error.args else None, params)

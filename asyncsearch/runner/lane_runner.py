@@ -17,7 +17,7 @@ from asyncsearch.trainable import TrainFunction, trainer_class_of
 
 
 class LaneRunner:
-    """Trains what comes over a channel, and reports the end of each lane."""
+    """Trains the lanes that come over a channel, and reports the end of each."""
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ class Link(Protocol):
             stage: index into the stages of the training.
             resource: units of training done.
             is_needed: whether to wait until there is a place.
-            failed: why the disk of the place before this one could not take the checkpoint; empty: there was none.
+            failed: why the disk of the place before this one could not take the checkpoint. Empty if there was none.
 
         Raises:
             StoreError: there is no place for the checkpoint, and it is not needed.
@@ -128,7 +128,7 @@ class AgentLink:
         Args:
             channel: to the agent; the links of all lanes that train together share it.
             interrupts: those of this process.
-            amendments: what is known already.
+            amendments: those that are known already.
             lane: number of the lane.
             lanes: the links of all lanes by number, to which this one adds itself.
         """
@@ -136,13 +136,13 @@ class AgentLink:
         self._interrupts = interrupts
         self._reason: str | None = None
         self._refusal = ""
-        """Why nothing may be sent and received any more; empty: the training goes on."""
+        """Why nothing may be sent and received any more. Empty while the training goes on."""
         self._amendments = list(amendments)
         self._lane = lane
         self._lanes = PackLinks() if lanes is None else lanes
         self._lanes[lane] = self
         self.notes: dict[tuple[int, str], str] = {}
-        """What other ranks of its gang have told, by rank and key."""
+        """Values that other ranks of its gang have told, by rank and key."""
         self._folder: Folder | None = None
         self._answer: ShardAnswer | None = None
 
@@ -159,7 +159,7 @@ class AgentLink:
         self._send(Note(rank, key, value))
 
     def note_volume(self, steps: int, gradient_bytes: int) -> None:
-        """Tell the driver what the workers of the trial tell each other in a unit."""
+        """Tell the driver how much the workers of the trial send each other in a unit."""
         # Not which one it sees: gangs of several devices of a kind are compared.
         kind = device_name("" if os.environ.get("CUDA_VISIBLE_DEVICES") == "" else None)
         self._send(UnitVolume(steps, gradient_bytes, kind, self._lane))
@@ -189,7 +189,7 @@ class AgentLink:
         return self._asked(ShardPlaceWanted(stage, resource, self._lane))
 
     def add_shard(self, stage: int, resource: int, place: str) -> str:
-        """Add what was written last to the checkpoint of another rank, and return its files once they are durable.
+        """Add the shard written last to the checkpoint of another rank, and return its files once they are durable.
 
         Raises:
             StoreError: the store could not take it.
@@ -231,7 +231,7 @@ class AgentLink:
             self._channel.send(message)
 
     def _receive(self) -> bool:
-        """Read what is there, and return whether there was a message."""
+        """Read the messages that are there, and return whether there were any."""
         with self._interrupts.shield(), self._lanes.lock:
             self._require_open()
             messages = self._channel.receive_now()

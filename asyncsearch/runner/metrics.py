@@ -111,8 +111,8 @@ def check_resource(trial: str, at: int, timeline: LaneTimeline, done: int, repor
         timeline: of the trial.
         done: units of training done.
         reported: resource of the report before.
-        present: unit of the loop of ``epochs`` that is trained now; None: the function counts by itself, and passes the
-            points of its pauses and saves.
+        present: unit of the loop of ``epochs`` that is trained now. None if the function counts by itself, and so
+            passes the points of its pauses and saves.
 
     Raises:
         ReportError: it was reported already, is beyond the present unit, or beyond the end.

@@ -13,7 +13,7 @@ from asyncsearch.runner.once_identity import CallIdentity, ObjectNumbers, identi
 T = TypeVar("T")
 
 MOST_KEPT = 8
-"""How many values of one function with the same arguments are kept: those that depend on what else it reads."""
+"""How many values of one function with the same arguments are kept: those that depend on other values that it reads."""
 
 
 class _Value:

@@ -1,5 +1,5 @@
-"""What a call of ``trial.once`` depends on, as a digest: the function's code, what it captures and the globals, helpers
-and attributes that it reads.
+"""The identity of a call of ``trial.once``: a digest of the function's code, of the values that it captures, and of the
+globals, helpers and attributes that it reads.
 
 Of an object of the user's own, the attributes that the code reads count: a trainer that reads ``self.path`` while it
 loads gets what another trainer with this path has loaded. A value without comparable content, such as a connection,
@@ -44,11 +44,11 @@ _ALIKE = ("_thread", "threading", "logging")
 """Modules of values that carry no data: locks and loggers."""
 _OF_TRIAL = frozenset({"params", "seed", "max_resource"})
 _BY_TEXT = frozenset({"getattr", "globals", "vars", "__dict__", "import_module", "environ", "getenv"})
-"""Names of what reads variables, modules and the environment by texts."""
+"""Names that read variables, modules and the environment by texts."""
 
 
 class CallIdentity(NamedTuple):
-    """What a call depends on."""
+    """All that a call depends on."""
 
     head: str
     """The code of the function and its arguments."""
@@ -117,7 +117,7 @@ def identity_of(function: Callable[..., Any], args: tuple[Any, ...], numbers: Ob
 
 
 class _OnceWalk(ContentWalk):
-    """Describes what a function depends on."""
+    """Describes a function with all that it depends on."""
 
     def __init__(self, numbers: ObjectNumbers) -> None:
         super().__init__(with_data=True)
@@ -143,7 +143,7 @@ class _OnceWalk(ContentWalk):
         return f"module {module.__name__}"
 
     def callable(self, function: Callable[..., Any]) -> str:
-        """Describe what is called: of an object of the user's own, what its method reads."""
+        """Describe a function: of an object of the user's own, the attributes that its method reads."""
         if not isinstance(function, type | types.FunctionType | types.MethodType) and is_own_object(function):
             return self._part(function, frozenset({"__call__"}))
         return self.describe(function)
@@ -200,7 +200,7 @@ class _OnceWalk(ContentWalk):
             self._reader = before
 
     def _globals(self, code: types.CodeType, known: Mapping[str, Any]) -> None:
-        """Collect what the names in a function's code stand for, in modules inside modules, and its environment."""
+        """Collect the values of the names in a function's code, in modules inside modules, and its environment."""
         super()._globals(code, known)
         texts = set(texts_in(code)) if self._reader.names & _BY_TEXT else set[str]()
         for name in sorted(texts & known.keys()):

@@ -31,7 +31,7 @@ def is_own_object(value: Any) -> bool:
 
 
 def names_read(kind: type, names: frozenset[str], method: types.FunctionType | None) -> frozenset[str] | None:
-    """Return the attributes that code with these names reads of an object, by its methods too; None: perhaps any."""
+    """Return the attributes that code with these names reads, by methods of the object too. None if perhaps any."""
     found, done = set(names), set[int]()
     waiting = [method] if method is not None else []
     while True:

@@ -45,7 +45,7 @@ class Load(_Message, frozen=True, tag="load"):
     untrusted: str = ""
     """Folder of the checkpoints, if nothing may be unpickled from it; else empty."""
     environment: dict[str, str] = {}
-    """What a runner that was not started with its environment adds to it."""
+    """Variables that a runner adds to its environment, if it was not started with them."""
 
 
 class GangSeat(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class Folder(_Message, frozen=True, tag="folder"):
 
     path: str
     error: str = ""
-    """Why there is no folder; empty: there is one."""
+    """Why there is no folder. Empty if there is one."""
     lane: int = 0
 
     @property
@@ -132,7 +132,7 @@ class FolderWanted(_Message, frozen=True, tag="folder_wanted"):
     is_needed: bool = False
     """Whether the training cannot go on without the checkpoint, so that the answer waits until there is a folder."""
     failed: str = ""
-    """Why the disk of the folder before this one could not take the checkpoint; empty: there was none."""
+    """Why the disk of the folder before this one could not take the checkpoint. Empty if there was none."""
     lane: int = 0
 
 
@@ -160,9 +160,9 @@ class ShardAnswer(_Message, frozen=True, tag="shard_answer"):
     value: str
     """The place, or the files in the agent's own words, which another agent reads."""
     error: str = ""
-    """Why there is no value; empty: there is one."""
+    """Why there is no value. Empty if there is one."""
     is_store: bool = False
-    """Whether the store could not be used, rather than what the rank has saved."""
+    """Whether the store could not be used, rather than the files of the rank."""
     lane: int = 0
 
 
@@ -170,7 +170,7 @@ class WrittenShards(msgspec.Struct, frozen=True):
     """The shards of the ranks above 0, which are durable."""
 
     strategy: str
-    """What divided the state."""
+    """The strategy that divided the state."""
     files: tuple[str, ...]
     """Those of each rank, as ``ShardAnswer`` has them."""
 
@@ -195,12 +195,12 @@ class SaveFailed(_Message, frozen=True, tag="save_failed"):
     error: str
     """Error with the traceback of the user's ``save``."""
     error_kind: str = ""
-    """``store``: there was no place for it; empty: the trial's own doing."""
+    """``store`` if there was no place for it. Empty if it is the trial's own doing."""
     lane: int = 0
 
 
 class Note(_Message, frozen=True, tag="note"):
-    """What one rank of a gang tells the others, in both directions."""
+    """A value that one rank of a gang tells the others, in both directions."""
 
     rank: int
     """Of the sender."""
@@ -223,7 +223,7 @@ class PackFindings(_Message, frozen=True, tag="pack_findings"):
 
 
 class UnitVolume(_Message, frozen=True, tag="unit_volume"):
-    """What the workers of a trial tell each other in a unit; see ``VolumeMeasured``."""
+    """The volume that the workers of a trial send each other in a unit; see ``VolumeMeasured``."""
 
     steps: int
     gradient_bytes: int
@@ -241,12 +241,12 @@ class Ended(_Message, frozen=True, tag="ended"):
     error_kind: str = ""
     lane: int = 0
     unreported: dict[str, float] = {}
-    """What the function returned beside its reports, and is not recorded as one."""
+    """Metrics that the function returned beside its reports, and that are not recorded."""
     is_last: bool = True
     """Whether the runner trains no other lane, so that both outputs hold the marker."""
 
 
 ToRunner = Load | Train | TrainPack | Join | Folder | ShardAnswer | Amendment | StopTraining | Note
 Saving = FolderWanted | ShardPlaceWanted | ShardWritten | Saved | SaveFailed
-"""What a runner says of a checkpoint that is due."""
+"""Messages on a checkpoint that is due."""
 FromRunner = RunnerReady | LaneReported | Saving | PackFindings | Note | UnitVolume | Ended

@@ -39,12 +39,12 @@ class Runner(LaneRunner):
         limit_memory(os.environ)
         self._stdio = Stdio(load.marker)
         self._folder: str | None = None
-        """The working directory; None: it was removed."""
+        """The working directory. None if it was removed."""
         with contextlib.suppress(OSError):
             self._folder = os.getcwd()
         self._collect_s = 0.005
         super().__init__(channel, SigtermGuard(), _load(load.bundle), load.metric, load.untrusted)
-        # What lives as long as the runner: to look through it after each trial takes as long as a short trial's unit.
+        # They live as long as the runner: to look through them after each trial takes as long as a short trial's unit.
         gc.freeze()
         self._state = ProcessState()
 
@@ -69,7 +69,7 @@ class Runner(LaneRunner):
         self._clean_up()
 
     def _clean_up(self) -> None:
-        """Undo what a training has changed of this process, and say what it has left."""
+        """Undo the changes of a training to this process, and name the threads that it has left."""
         if os.getpid() != self._pid:
             return
         self._state.restore()
@@ -115,7 +115,7 @@ def _load(bundle: bytes) -> TrainFunction | Ended:
 
 
 def _close_groups() -> None:
-    """Close what connects this process with the ranks of its last training."""
+    """Close the connections of this process with the ranks of its last training."""
     if (groups := sys.modules.get("asyncsearch.trainers.torch.gangs.process_groups")) is not None:
         groups.close_group()
     if (rings := sys.modules.get("asyncsearch.trainers.keras.gangs.rings")) is not None:

@@ -19,7 +19,7 @@ from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trainable import LoadFunction, SaveFunction
 
 _DOUBTS = 5
-"""So often in a row ``save`` may fail on a disk that takes what is written."""
+"""So often in a row ``save`` may fail on a disk that is not full."""
 
 
 def hooks_of(
@@ -170,7 +170,7 @@ _PROBE_BYTES = 65_536
 
 
 def refusal_of(folder: Path, error: BaseException) -> str:
-    """Return why the disk of a folder took no checkpoint; empty: it takes what is written, so ``save`` is to blame.
+    """Return why the disk of a folder took no checkpoint. Empty if the disk takes it, so that ``save`` is to blame.
 
     Frameworks turn the system's error into one of their own, such as torch into a RuntimeError: so the disk is tried.
     """

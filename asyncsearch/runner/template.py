@@ -61,7 +61,7 @@ def main(descriptor: int) -> None:
 
 
 def _next_request(control: socket.socket, woken: int, runners: Container[int]) -> tuple[bytes, list[int]] | None:
-    """Return the next request with its descriptors, None at the end; reap meanwhile what runners have orphaned."""
+    """Return the next request with its descriptors, None at the end; reap meanwhile the orphans of runners."""
     poll = select.poll()
     for one in (control.fileno(), woken):
         poll.register(one, select.POLLIN)

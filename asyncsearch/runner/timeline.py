@@ -39,7 +39,7 @@ class LaneTimeline:
 
     @property
     def end(self) -> int | None:
-        """Resource at which the last stage ends; None: when the user's function returns."""
+        """Resource at which the last stage ends. None if that is when the user's function returns."""
         return _end_of(self.stages[-1])
 
     def require_end(self, name: str) -> None:

@@ -68,7 +68,7 @@ def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGua
 
 
 def ended_by(error: BaseException | None, context: SearchContext, interrupts: SigtermGuard) -> Ended:
-    """Return how a training ended that an error has unwound; None: its function returned."""
+    """Return how a training ended that an error has unwound. None if its function returned."""
     if context.is_paused:
         return Ended(Outcome.REACHED, context.resource)
     if error is None and not context.should_stop:

@@ -21,7 +21,7 @@ def end_with_agent(lifeline: int, parent: int) -> None:
 
     Args:
         lifeline: read end of a pipe whose write end only the agent holds.
-        parent: process id of this one's parent: the agent, or what forks runners for it.
+        parent: process id of this one's parent: the agent, or the template that forks runners for it.
     """
     if not _kill_group_at_hangup(lifeline):
         threading.Thread(target=_watch, args=(lifeline,), daemon=True, name="lifeline").start()

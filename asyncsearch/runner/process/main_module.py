@@ -38,7 +38,7 @@ def adopt(trainable: object) -> None:
 
 
 def _named(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what belongs into the module: a definition of the script, and the globals that a function of it reads."""
+    """Yield names and values for the module: a definition of the script, and globals that a function of it reads."""
     if isinstance(value, type | FunctionType | functools._lru_cache_wrapper):
         if _is_of_script(value) and value.__qualname__ == value.__name__:
             yield value.__name__, value
@@ -51,7 +51,7 @@ def _is_of_script(value: Any) -> bool:
 
 
 def _within(value: Any) -> Iterator[Any]:
-    """Yield what may be, or lead to, a definition of the script."""
+    """Yield values that may be, or lead to, a definition of the script."""
     match value:
         case FunctionType():
             if value.__globals__.get("__name__") == "__main__":

@@ -63,7 +63,7 @@ class ProcessState(SignalState):
         self._threads = set(threading.enumerate())
 
     def restore(self) -> None:
-        """Undo what was changed since."""
+        """Undo all changes since."""
         super().restore()
         faulthandler.cancel_dump_traceback_later()
         if _umask() != self._umask:
@@ -106,7 +106,7 @@ def _let_start_method_be_set() -> None:
 
 
 def _cores() -> set[int]:
-    """Return the processors on which this thread may run; empty: the system does not tell."""
+    """Return the processors on which this thread may run. Empty if the system does not tell."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 

@@ -24,7 +24,7 @@ SignalHandler = Callable[[int, FrameType | None], Any]
 _in_child: dict[int, Any] = {}
 """Number of each signal handled here -> its handler in a child."""
 _blocked = threading.local()
-"""What was blocked before the fork that a thread does; several threads may fork at once."""
+"""Signals that were blocked before the fork that a thread does; several threads may fork at once."""
 
 
 def handle(number: int, handler: SignalHandler, in_child: Any) -> None:
@@ -33,7 +33,7 @@ def handle(number: int, handler: SignalHandler, in_child: Any) -> None:
     Args:
         number: of the signal.
         handler: for this process.
-        in_child: what a process that is forked from this one has in its place: a handler as ``signal.signal`` takes it.
+        in_child: handler of a process that is forked from this one, as ``signal.signal`` takes it.
     """
     _in_child[number] = in_child
     signal.signal(number, handler)
