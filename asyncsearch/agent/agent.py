@@ -119,6 +119,7 @@ class Agent:
         )
         self._runner = RunnerSupervisor(config, self._watch, self._stream, exited=self._inbox.put)
         self._bench = Workbench(config, self._runner, self._stream.send, self._inbox.put)
+        self._runner.connect(self._bench.on_message, self._bench.on_death)
         self._heartbeat_due = 0.0
         self._dismissal: str | None = None
         """Reason to end as soon as all work is done. None while it is not dismissed."""
@@ -134,10 +135,12 @@ class Agent:
             self._heartbeat_due = time.monotonic() + self._config.heartbeat_s
             while self._end is None:
                 self._turn()
+            self._runner.close()
             self._bench.close()
             self._stream.flush(self._flush_s)
             return self._end
         finally:
+            self._runner.close()
             self._bench.close()
             self._stream.close()
             self._watch.close()
@@ -180,6 +183,7 @@ class Agent:
         self._dismissal = self._dismissal or order.reason
         if order.is_unheard:
             self._flush_s = 0.0
+        self._runner.restarts = False
         self._bench.dismiss(order.reason)
 
 

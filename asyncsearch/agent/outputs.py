@@ -60,11 +60,13 @@ class Outputs:
             self._add(output, output.reader.end())
             self._watch.forget(output)
 
-    def pass_on(self, run: LaneRun, to: LaneRun | None) -> None:
+    def pass_on(self, run: LaneRun, to: LaneRun | None, runner: RunnerProcess | None) -> None:
         """Send a run's last lines; later output belongs to another one that trains in the same process, if any does."""
         if self._run is run:
             self.send(time.monotonic(), is_last=True)
-            self._run = to
+            self._run = None
+            if to is not None and runner is not None:
+                self.begin(to, runner)
 
     def send(self, now: float, *, is_last: bool = False) -> None:
         """Send the lines that may be sent at ``now``, monotonic seconds."""

@@ -38,8 +38,6 @@ class Death(msgspec.Struct, frozen=True):
     """Processes that the kernel killed for want of memory when it ended."""
     is_overdue: bool
     """Whether it was killed because it had closed its channel, or did not retire in time."""
-    was_ready: bool
-    """Whether it had loaded the trainable."""
 
 
 def charge(run: LaneRun, death: Death, config: WorkerConfig) -> tuple[Outcome, str, str]:

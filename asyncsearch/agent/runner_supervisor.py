@@ -47,6 +47,8 @@ class RunnerSupervisor:
         self._exited = exited
         self._received: Callable[[FromRunner], None] = lambda message: None
         self._died: Callable[[Death], None] = lambda death: None
+        self.restarts = True
+        """Whether a runner that dies is replaced at once."""
         self._is_choked = False
         self._outputs = Outputs(watch, stream, config.log)
         self._runner: RunnerProcess | None = None
@@ -54,6 +56,7 @@ class RunnerSupervisor:
         """The lanes that it trains."""
 
     def connect(self, received: Callable[[FromRunner], None], died: Callable[[Death], None]) -> None:
+        """Pass on each message, and the death of a runner once all that it said is passed on."""
         self._received, self._died = received, died
 
     def start(self) -> None:
@@ -99,37 +102,26 @@ class RunnerSupervisor:
     def kill(self) -> None:
         """Kill the runner and all processes that it started; its end is told by ``exited``."""
         if self._runner is not None:
-            self._runner.kill()
-
-    def discard(self) -> None:
-        if self._runner is not None:
             self._runner.is_retired = True
             self._runner.kill()
 
     def lane_ended(self, run: LaneRun) -> None:
         self._runs = [one for one in self._runs if one is not run]
-        self._outputs.pass_on(run, next(iter(self._runs), None))
-
-    def training_ended(self, run: LaneRun, ended: Ended) -> None:
-        runner = self._runner
-        if runner is None:
-            return
-        if self._runs:
-            self._outputs.begin(self._runs[0], runner)
-        elif self._is_worn(runner, run, ended):
-            runner.retire(time.monotonic() + self._config.kill_grace_s)
+        self._outputs.pass_on(run, next(iter(self._runs), None), self._runner)
 
     def on_exit(self, runner: RunnerProcess) -> None:
-        """Deliver the last messages and output of a dead runner, and free its resources."""
+        """Deliver the last messages and output of a dead runner, free its resources, and start the next one."""
         if runner is not self._runner:
             return
-        runner.is_retired = True
-        runner.kill()  # its children must not outlive it
+        self.kill()  # its children must not outlive it
         for message in runner.channel.receive_rest():
             self._receive(runner, message)
         self._outputs.read_to_end(runner)
         returncode = self._part_with(runner)
-        self._died(Death(returncode, runner.peak_bytes, runner.oom.kills(), runner.is_overdue, runner.is_ready))
+        self._died(Death(returncode, runner.peak_bytes, runner.oom.kills(), runner.is_overdue))
+        # A runner that dies while it loads the trainable would die repeatedly; only the next work retries.
+        if runner.is_ready and self._runner is None and self.restarts:
+            self.start()
 
     def look_at_memory(self) -> None:
         """Note the kills of the kernel so far, for the message if the training's process is killed."""
@@ -187,6 +179,10 @@ class RunnerSupervisor:
             return
         if isinstance(message, Ended) and message.is_last:
             self._outputs.read_to_marker(runner)
+            run = next((run for run in self._runs if run.number == message.lane), None)
+            # Not where another lane was to join, and crossed the end of the others.
+            if len(self._runs) == 1 and run is not None and self._is_worn(runner, run, message):
+                runner.retire(time.monotonic() + self._config.kill_grace_s)
         self._received(message)
 
     def _on_channel(self, mask: int) -> None:

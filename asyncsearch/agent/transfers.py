@@ -7,16 +7,15 @@ long that may take; what is wrong with a checkpoint itself is told at once.
 from __future__ import annotations
 
 import contextlib
-import queue
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
+from asyncsearch.agent.tasks import TaskQueue, TaskThread
 from asyncsearch.agent.trial_folders import TrialFolders, warn
 from asyncsearch.errors import CheckpointError, StoreError, UsageError, may_pass
 from asyncsearch.ids import CheckpointRef
@@ -80,47 +79,6 @@ Transferred = Uploaded | Published | ShardDone | Fetched | Waiting
 """The results of transfers."""
 
 
-class TaskQueue(Protocol):
-    """Runs tasks in order, and waits between two tries of one."""
-
-    def submit(self, task: Callable[[], None], /) -> None:
-        """Run a task later."""
-
-    def wait(self, run: LaneRun, delay_s: float, /) -> None:
-        """Wait so long, or less if the run gives up."""
-
-    def close(self) -> None:
-        """Take no more tasks."""
-
-
-class TaskThread:
-    """One thread that runs tasks in order. It is a daemon: a store that hangs must not keep the process alive."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    def submit(self, task: Callable[[], None]) -> None:
-        """Run a task later. The first call starts the thread."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
-        self._tasks.put(task)
-
-    def wait(self, run: LaneRun, delay_s: float) -> None:
-        """Wait so long, or less if the run gives up."""
-        run.gives_up.wait(delay_s)
-
-    def close(self) -> None:
-        """End the thread after the submitted tasks."""
-        self._tasks.put(None)
-
-    def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            task()
-
-
 class Transfers:
     """Commits saved checkpoints and fetches others, each one transfer after the other."""
 
@@ -140,7 +98,8 @@ class Transfers:
             tasks: runs the transfers. None for two threads, one for commits and one for fetches.
         """
         self._store, self._cache, self._post = store, cache, post
-        self._uploads, self._fetches = tasks or TaskThread("uploads"), tasks or TaskThread("fetches")
+        self._uploads: TaskQueue | TaskThread = tasks or TaskThread("uploads")
+        self._fetches: TaskQueue | TaskThread = tasks or TaskThread("fetches")
         self.pending: list[LaneRun] = []
         """The runs of commits whose end the owner has not removed yet."""
         self.publishing: list[LaneRun] = []

@@ -18,7 +18,8 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun, all_stopped
 from asyncsearch.agent.runner_deaths import Death, charge
 from asyncsearch.agent.runner_handle import RunnerHandle
-from asyncsearch.agent.transfers import Fetched, TaskQueue, Transferred
+from asyncsearch.agent.tasks import TaskQueue
+from asyncsearch.agent.transfers import Fetched, Transferred
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.work_queue import WorkQueue
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
@@ -70,7 +71,6 @@ class Workbench:
         self._config = config
         self._send = send
         self._runner = runner
-        runner.connect(self.on_message, self.on_death)
         folders = TrialFolders(config.dirs, config.dir_bytes)
         self.checkpoints = WorkerCheckpoints(
             config.store, send, post, runner.tell, answer_shard=runner.tell, folders=folders, tasks=tasks
@@ -79,10 +79,9 @@ class Workbench:
         self._is_dismissed = False
 
     def close(self) -> None:
-        """Kill the runner, and end the transfers' threads."""
+        """End the transfers' threads; the runner is dead."""
         self._is_dismissed = True
         self.checkpoints.wait_no_longer(self._queue.living)
-        self._runner.close()
         self.checkpoints.close()
 
     @property
@@ -205,12 +204,9 @@ class Workbench:
         self._go_on()
 
     def on_death(self, death: Death) -> None:
-        """Clean up after a dead runner, and start the next one."""
+        """End the lanes that a dead runner has trained."""
         for run in self._queue.sent:
             self._finish(run, *charge(run, death, self._config))
-        # A runner that dies while it loads the trainable would die repeatedly; only the next work retries.
-        if death.was_ready and not self._is_dismissed:
-            self._runner.start()
         self._go_on()
 
     # The life of a run
@@ -314,7 +310,7 @@ class Workbench:
         try:
             self._send(events.Reported(run.lease, reported.resource, metrics, run.number))
         except ProtocolError as error:
-            self._runner.discard()
+            self._runner.kill()
             self._finish(run, Outcome.FAILED, f"A report cannot be sent: {error}", "bad_report")
         else:
             run.resource = max(run.resource, reported.resource)
@@ -331,8 +327,6 @@ class Workbench:
     def _on_ended(self, run: LaneRun, ended: Ended) -> None:
         run.resource = max(run.resource, ended.resource)
         self._finish(run, ended.outcome, ended.error, ended.error_kind, ended.unreported)
-        if ended.is_last:
-            self._runner.training_ended(run, ended)
         self._go_on()
 
 

@@ -9,7 +9,8 @@ import msgspec
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.transfers import Published, ShardDone, TaskQueue, Transferred, Transfers, Uploaded, Waiting
+from asyncsearch.agent.tasks import TaskQueue
+from asyncsearch.agent.transfers import Published, ShardDone, Transferred, Transfers, Uploaded, Waiting
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
 from asyncsearch.ids import CheckpointRef

@@ -20,6 +20,7 @@ from asyncsearch.launch.module_plan import (
     decide,
     execute_importers,
     state_of_executed,
+    type_name,
 )
 from asyncsearch.launch.own_modules import OwnModules
 from asyncsearch.launch.reach import Reach, parts
@@ -255,7 +256,7 @@ def _not_picklable(trainable: object, found: _Culprit | None, failure: Exception
         words = found.error.words.format(name=_short_name(found.path[-1]))
         return f"{_name(trainable)} cannot be sent to workers: {path} is {words}."
     return (
-        f"{_name(trainable)} cannot be sent to workers: {path} is of type {_type_name(found.value)}, which cannot be "
+        f"{_name(trainable)} cannot be sent to workers: {path} is of type {type_name(found.value)}, which cannot be "
         f"pickled ({_in_short(found.error)}). {_ADVICE}."
     )
 
@@ -307,11 +308,6 @@ def _largest(trainable: object, own: OwnModules) -> str:
         for size, path in _sizes(trainable, own)[:_SHOWN]
         if size >= _MB
     )
-
-
-def _type_name(value: object) -> str:
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _in_short(error: Exception) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from asyncsearch.actions import StopTraining
+from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.runner_deaths import Death
 from asyncsearch.events import Outcome
 from asyncsearch.old_pickles import loads
 from asyncsearch.runner.failures import exception_text, kind_of
@@ -99,24 +99,14 @@ class InlineRunner(LaneRunner):
 
     def __init__(
         self,
+        config: WorkerConfig,
         channel: InlineChannel,
-        bundle: bytes,
-        metric: str,
-        untrusted: str,
         shown_failures: ShownFailures,
         interrupted: Callable[[BaseException], None],
     ) -> None:
-        """Load the trainable.
-
-        Args:
-            channel: to the workbench.
-            bundle: the trainable, pickled.
-            metric: name of the study's metric.
-            untrusted: folder of the checkpoints, if nothing may be unpickled from it; else empty.
-            shown_failures: prints exceptions of the user's code.
-            interrupted: called with the user's interrupt.
-        """
-        super().__init__(channel, UserInterrupts(interrupted), _load(bundle), metric, untrusted)
+        """Load the trainable; ``interrupted`` is called with the user's interrupt."""
+        interrupts = UserInterrupts(interrupted)
+        super().__init__(channel, interrupts, _load(config.bundle), config.metric, config.untrusted)
         self._inline, self._shown_failures, self._interrupted = channel, shown_failures, interrupted
         self._runs: list[LaneRun] = []
         """The lanes that it trains, or is to train."""
@@ -132,12 +122,6 @@ class InlineRunner(LaneRunner):
                 state.restore()
 
     # The workbench's handle
-
-    def connect(self, received: Callable[[FromRunner], None], died: Callable[[Death], None]) -> None:
-        """Do nothing: its channel has a receiver, and it cannot die alone."""
-
-    def start(self) -> None:
-        """Do nothing: it has started."""
 
     def begin(self, runs: Sequence[LaneRun], message: Train | TrainPack) -> bool:
         self._runs = list(runs)
@@ -162,16 +146,8 @@ class InlineRunner(LaneRunner):
         for run in self._runs:
             self.stop(run, "its lease was refused")
 
-    discard = kill
-
     def lane_ended(self, run: LaneRun) -> None:
         self._runs = [one for one in self._runs if one is not run]
-
-    def training_ended(self, run: LaneRun, ended: Ended) -> None:
-        """Do nothing: it wears no process out."""
-
-    def close(self) -> None:
-        """Do nothing: the process is the user's."""
 
     # The user's code
 

@@ -7,13 +7,13 @@ import socket
 import threading
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable
 
 from asyncsearch.actions import DismissWorker
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.outputs import MAX_BACKLOG
+from asyncsearch.agent.tasks import TaskQueue
 from asyncsearch.agent.transfers import Transferred
 from asyncsearch.agent.workbench import Workbench
 from asyncsearch.ids import WorkerId
@@ -84,16 +84,9 @@ class InlineWorker:
         """Reason for its end. None while it is running."""
         self._config, self._post, self._look_up = config, post, look_up
         self.stream = _Stream(self.key, post)
-        self._tasks = _Tasks(self._wait)
+        self._tasks = TaskQueue(self._wait)
         self._channel = InlineChannel(self._receive, look_up, self._wait_for_place)
-        self._runner = InlineRunner(
-            self._channel,
-            config.bundle,
-            config.metric,
-            config.untrusted,
-            shown_failures or ShownFailures(),
-            self._interrupted,
-        )
+        self._runner = InlineRunner(config, self._channel, shown_failures or ShownFailures(), self._interrupted)
         self._bench = Workbench(config, self._runner, self.stream.send, self._on_transfer, self._tasks)
         self._interrupt: BaseException | None = None
         self._dismissal: str | None = None
@@ -201,30 +194,3 @@ class InlineWorker:
         """Send heartbeats, even while the trial waits at a breakpoint."""
         while not self._closed.wait(self._config.heartbeat_s):
             self._post(*self.key, 0, Heartbeat())
-
-
-class _Tasks:
-    """The transfers of this thread, each run after the call that has asked for it."""
-
-    def __init__(self, wait: Callable[[LaneRun, float], None]) -> None:
-        self.wait = wait
-        self._tasks: deque[Callable[[], None]] = deque()
-        self._is_running = False
-
-    def submit(self, task: Callable[[], None]) -> None:
-        self._tasks.append(task)
-
-    def close(self) -> None:
-        """Take no more tasks; those that were submitted are run."""
-
-    def run(self) -> bool:
-        """Run the tasks that were submitted, and return whether there were any."""
-        if self._is_running:  # it waits for the store, and what has come meanwhile follows
-            return False
-        has_run, self._is_running = bool(self._tasks), True
-        try:
-            while self._tasks:
-                self._tasks.popleft()()
-        finally:
-            self._is_running = False
-        return has_run

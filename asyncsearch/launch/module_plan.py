@@ -57,7 +57,7 @@ def decide(own: OwnModules, name: str, reach: Reach, size_or_error: SizeOrError)
             if used and (isinstance(error, UnsendableError) or _is_refused(value)):
                 raise UsedGlobalError(name, key, value, error)
             left_out[key] = f"it is of type {type(value).__qualname__}, which cannot be pickled"
-            cause = cause or (f"its global variable {key!r} ({_type_name(value)})" if used else "")
+            cause = cause or (f"its global variable {key!r} ({type_name(value)})" if used else "")
         elif size > LARGE_BYTES and (name, key) not in reach.direct:
             left_out[key] = "it is large, and the trainable does not mention it"
             if used:
@@ -186,6 +186,7 @@ def _is_plain(value: Any) -> bool:
     return not (value.__closure__ or value.__defaults__ or value.__kwdefaults__ or vars(value))
 
 
-def _type_name(value: object) -> str:
+def type_name(value: object) -> str:
+    """Return the name of a value's type, with its module unless that is Python's own."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dis
 import functools
 import itertools
@@ -12,6 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from asyncsearch.launch.own_modules import OwnModules
+from asyncsearch.runner.code_reads import function_in
+from asyncsearch.sequences.function_code import captured_by, names_in, slots_of
 
 _MAX_VALUES = 20_000
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
@@ -56,7 +57,7 @@ class Reach:
     def _read(
         self, function: types.FunctionType, waiting: list[Any], found: set[tuple[str, str]], later: list[Any]
     ) -> None:
-        names = set(_names(function.__code__))
+        names = set(names_in(function.__code__))
         module = self._own.module_of_function(function)
         known = {**{name: function.__globals__.get(name) for name in names}, **_cells(function)}
         present = [value for value in known.values() if isinstance(value, types.ModuleType)]
@@ -90,25 +91,15 @@ class Reach:
 
 
 def _cells(function: types.FunctionType) -> dict[str, Any]:
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    found = {}
-    for name, cell in cells:
-        with contextlib.suppress(ValueError):  # the variable is not assigned yet
-            found[name] = cell.cell_contents
-    return found
+    """Return the values of the closure variables that are assigned."""
+    cells = zip(function.__code__.co_freevars, captured_by(function), strict=True)
+    return {name: value for name, value in cells if value is not Ellipsis}
 
 
 def _is_installed(value: types.FunctionType | type, own: OwnModules) -> bool:
     name = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else value.__module__
     module = sys.modules.get(str(name))
     return module is not None and module.__name__ != "__main__" and own.get(module.__name__) is None
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            yield from _names(inner)
 
 
 def _imported(code: types.CodeType, own: OwnModules) -> Iterator[str]:
@@ -151,17 +142,13 @@ def parts(value: object, by_value: Callable[[types.ModuleType], bool]) -> Iterat
             yield from ((f"the item {number}", item) for number, item in enumerate(itertools.islice(value, _MAX_ITEMS)))
         case type():
             names = {name: part for name, part in vars(value).items() if name not in ("__dict__", "__weakref__")}
-            yield from ((f"the class attribute {name!r}", _plain(part)) for name, part in names.items())
+            yield from ((f"the class attribute {name!r}", function_in(part)) for name, part in names.items())
         case _:
             yield from _parts_of_object(value)
 
 
 def _parts_of_function(function: types.FunctionType) -> Iterator[CapturedPart]:
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield f"the closure variable {name!r}", cell.cell_contents
-        except ValueError:  # the variable is not assigned yet
-            continue
+    yield from ((f"the closure variable {name!r}", value) for name, value in _cells(function).items())
     for name in sorted(_global_names(function.__code__)):
         if name in function.__globals__:
             yield f"the global variable {name!r}", function.__globals__[name]
@@ -181,24 +168,7 @@ def _global_names(code: types.CodeType) -> set[str]:
 
 
 def _parts_of_object(value: object) -> Iterator[CapturedPart]:
-    slots = {
-        name: getattr(value, name)
-        for kind in type(value).__mro__
-        for name in _slot_names(kind)
-        if hasattr(value, name) and not name.startswith("__")
-    }
+    slots = {name: one for name, one in slots_of(value).items() if not name.startswith("__")}
     for name, attribute in {**slots, **getattr(value, "__dict__", {})}.items():
         yield f"the attribute {name!r}", attribute
     yield "its class", type(value)
-
-
-def _slot_names(kind: type) -> tuple[str, ...]:
-    slots = vars(kind).get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def _plain(attribute: Any) -> Any:
-    """Return the function inside a class attribute, such as a static method."""
-    if isinstance(attribute, staticmethod | classmethod):
-        return attribute.__func__
-    return attribute.fget if isinstance(attribute, property) else attribute

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from asyncsearch.runner.once_reads import (
+from asyncsearch.runner.code_reads import (
     CodeReads,
     is_own_object,
     modules_read,

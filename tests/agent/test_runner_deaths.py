@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.agent import out_of_memory
+from asyncsearch.agent import runner_deaths
 from asyncsearch.agent.runner_deaths import OomCounters, OomKills, cause_of_death
 from asyncsearch.events import KILLED
 from asyncsearch.runner.process import cgroup_memory
@@ -90,7 +90,7 @@ class Kernel:
         self.kills, self.now = 0, 100.0
         texts = {"/proc/7/cgroup": V2, "/proc/self/mountinfo": V2_MOUNTS.format(root="/")}
         counted = "/sys/fs/cgroup/kube/pod/one/memory.events"
-        for reader in (out_of_memory, cgroup_memory):
+        for reader in (runner_deaths, cgroup_memory):
             monkeypatch.setattr(
                 reader,
                 "text_of",

@@ -11,6 +11,7 @@ import pytest
 
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.lane_run import LaneRun
+from asyncsearch.agent.tasks import TaskQueue
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.runner.protocol import (
@@ -40,17 +41,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return made
 
 
-class AtOnce:
+class AtOnce(TaskQueue):
     """Runs transfers where they are asked for."""
 
     def submit(self, task: Callable[[], None]) -> None:
         task()
-
-    def wait(self, run: LaneRun, delay_s: float) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class Rank:
@@ -68,7 +63,7 @@ class Rank:
             self._post,
             self.folders.append,
             answer_shard=self.answers.append,
-            tasks=AtOnce(),
+            tasks=AtOnce(lambda run, delay_s: None),
         )
 
     def write(self) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from types import FunctionType, MethodType
 from typing import Any
 
+from asyncsearch.runner.code_reads import function_in
+
 _MAX_ITEMS = 100
 """Maximum number of examined items of a container."""
 
@@ -68,7 +70,7 @@ def _within(value: Any) -> Iterator[Any]:
         case type():
             if _is_of_script(value):
                 yield from value.__bases__
-                yield from map(_plain, vars(value).values())
+                yield from map(function_in, vars(value).values())
         case dict():
             yield from itertools.islice(value.values(), _MAX_ITEMS)
         case list() | tuple() | set() | frozenset():
@@ -76,15 +78,6 @@ def _within(value: Any) -> Iterator[Any]:
         case _:
             if _is_of_script(type(value)):
                 yield from (type(value), getattr(value, "__dict__", {}))
-
-
-def _plain(attribute: Any) -> Any:
-    """Return the function in an attribute of a class, such as a property."""
-    if isinstance(attribute, staticmethod | classmethod):
-        return attribute.__func__
-    if isinstance(attribute, functools.cached_property):
-        return attribute.func
-    return attribute.fget if isinstance(attribute, property) else attribute
 
 
 def _is_filled(cell: Any) -> bool:

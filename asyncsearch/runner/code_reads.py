@@ -66,20 +66,19 @@ def of_class(kind: type, names: frozenset[str] | set[str]) -> Iterator[tuple[str
     for name in sorted(names):
         for base in kind.__mro__:
             if name in vars(base) and is_own(str(base.__module__)):
-                one = _plain(vars(base)[name])
+                one = function_in(vars(base)[name])
+                one = getattr(one, "__wrapped__", one) if callable(one) else one
                 if not isinstance(one, types.MemberDescriptorType | types.GetSetDescriptorType):
                     yield name, one
 
 
-def _plain(attribute: Any) -> Any:
-    """Return the function inside an attribute of a class."""
+def function_in(attribute: Any) -> Any:
+    """Return the function inside an attribute of a class, such as a property. The attribute itself if there is none."""
     if isinstance(attribute, staticmethod | classmethod):
-        attribute = attribute.__func__
-    if isinstance(attribute, property):
-        attribute = attribute.fget
+        return attribute.__func__
     if isinstance(attribute, functools.cached_property):
-        attribute = attribute.func
-    return getattr(attribute, "__wrapped__", attribute) if callable(attribute) else attribute
+        return attribute.func
+    return attribute.fget if isinstance(attribute, property) else attribute
 
 
 @functools.lru_cache(maxsize=4_096)
