@@ -59,17 +59,17 @@ class RunnerSupervisor:
         """Pass on each message, and the death of a runner once all that it said is passed on."""
         self._received, self._died = received, died
 
-    def start(self) -> None:
-        """Start a process for the following trainings."""
-        self._runner = RunnerProcess(self._config, self._exited)
-        self._outputs.open(self._runner)
-        self._watch_channel(self._runner)
+    def start(self) -> RunnerProcess:
+        """Return the process for the following trainings, which is started if there is none."""
+        if self._runner is None:
+            self._runner = RunnerProcess(self._config, self._exited)
+            self._outputs.open(self._runner)
+            self._watch_channel(self._runner)
+        return self._runner
 
     def begin(self, runs: Sequence[LaneRun], message: Train | TrainPack) -> bool:
-        if self._runner is None:
-            self.start()
-        runner = self._runner
-        if runner is None or runner.is_retired:
+        runner = self.start()
+        if runner.is_retired:
             return False
         self._runs = list(runs)
         runner.trainings += len(runs)
@@ -120,7 +120,7 @@ class RunnerSupervisor:
         returncode = self._part_with(runner)
         self._died(Death(returncode, runner.peak_bytes, runner.oom.kills(), runner.is_overdue))
         # A runner that dies while it loads the trainable would die repeatedly; only the next work retries.
-        if runner.is_ready and self._runner is None and self.restarts:
+        if runner.is_ready and self.restarts:
             self.start()
 
     def look_at_memory(self) -> None:

@@ -72,9 +72,7 @@ class Workbench:
         self._send = send
         self._runner = runner
         folders = TrialFolders(config.dirs, config.dir_bytes)
-        self.checkpoints = WorkerCheckpoints(
-            config.store, send, post, runner.tell, answer_shard=runner.tell, folders=folders, tasks=tasks
-        )
+        self.checkpoints = WorkerCheckpoints(config.store, send, post, runner.tell, folders, tasks)
         self._queue = WorkQueue(config)
         self._is_dismissed = False
 
@@ -87,7 +85,7 @@ class Workbench:
     @property
     def is_done(self) -> bool:
         """Whether nothing is being trained or committed."""
-        return not self._queue.living and self.checkpoints.pending == 0
+        return not (self._queue.living or self.checkpoints.committing)
 
     def lane(self, number: int) -> LaneRun | None:
         """Return a lane that the runner trains. None if it has ended or was dropped."""

@@ -25,7 +25,6 @@ from asyncsearch.runner.protocol import (
     ShardPlaceWanted,
     ShardWritten,
 )
-from asyncsearch.runner.trial_folder import MOST_BYTES
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.manifest import Sharded, Shards, StoredFile
 
@@ -40,10 +39,8 @@ class WorkerCheckpoints:
         store: Store,
         send: Callable[[CheckpointCommitted | CheckpointFailed | StoreOutage], None],
         post: Callable[[Transferred], None],
-        answer: Callable[[Folder], None],
-        *,
-        answer_shard: Callable[[ShardAnswer], None] | None = None,
-        folders: TrialFolders | None = None,
+        tell: Callable[[Folder | ShardAnswer], None],
+        folders: TrialFolders,
         tasks: TaskQueue | None = None,
     ) -> None:
         """Prepare.
@@ -52,15 +49,14 @@ class WorkerCheckpoints:
             store: durable storage of checkpoints.
             send: sends an event to the driver.
             post: receives the result of a transfer; called from the transfers' threads.
-            answer: sends the runner a folder.
-            answer_shard: sends the runner an answer of shards. None if it never asks.
-            folders: those of trials. None if they are stored with checkpoints only.
+            tell: sends the runner an answer.
+            folders: those of trials.
             tasks: runs transfers and ``post``. None for threads of their own.
         """
         self._store = store
         self._send = send
-        self._answer, self._answer_shard = answer, answer_shard
-        self._folders = folders or TrialFolders(None, MOST_BYTES)
+        self._tell = tell
+        self._folders = folders
         self._cache = CheckpointCache(store)
         self._transfers = Transfers(store, self._cache, post, tasks)
         self._wanted: tuple[LaneRun, FolderWanted] | None = None
@@ -71,11 +67,6 @@ class WorkerCheckpoints:
         """When to try that again, monotonic seconds. None if it does not wait for a place."""
         self._waiting: dict[str, str] = {}
         """Transfer that waits for the store -> the last answer of the store."""
-
-    @property
-    def pending(self) -> int:
-        """Number of commits that the driver does not know yet, and of folders that are being stored."""
-        return len(self.committing)
 
     @property
     def publishing(self) -> list[LaneRun]:
@@ -97,9 +88,9 @@ class WorkerCheckpoints:
         self._discard(run, wanted)
         self._put_off(wanted.failed)
 
-    def give_up(self, run: LaneRun | None = None) -> None:
-        """Save no more for a run, because it must stop or is over. None for all runs."""
-        if run is not None and self._wanted is not None and self._wanted[0] is not run:
+    def give_up(self, run: LaneRun) -> None:
+        """Save no more for a run, because it must stop or is over."""
+        if self._wanted is not None and self._wanted[0] is not run:
             return  # another lane of its pack waits for a place
         self._wanted = None
         self._has_place()
@@ -111,7 +102,7 @@ class WorkerCheckpoints:
 
     @property
     def committing(self) -> list[LaneRun]:
-        """The runs whose checkpoints are being committed, or whose folders are being stored."""
+        """The runs with a commit that the driver does not know yet, or a folder that is being stored."""
         return [*self._transfers.pending, *self._transfers.publishing]
 
     def transferred(self, done: Published | ShardDone | Uploaded | Waiting) -> None:
@@ -160,8 +151,8 @@ class WorkerCheckpoints:
             run.shard_places[done.stage, done.resource] = done.answer.value
         if run.is_over:
             self._discard_shards(run)
-        elif self._answer_shard is not None:
-            self._answer_shard(done.answer)
+        else:
+            self._tell(done.answer)
 
     def saved(self, run: LaneRun, saved: Saved) -> None:
         """Commit a checkpoint that the runner has written."""
@@ -260,7 +251,7 @@ class WorkerCheckpoints:
         self._wanted = None
         if not wanted.failed:
             self._has_place()
-        self._answer(answer)
+        self._tell(answer)
 
     def _put_off(self, error: str) -> None:
         """Try later to give a place to the checkpoint that is wanted."""

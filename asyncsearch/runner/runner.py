@@ -56,7 +56,7 @@ class Runner(LaneRunner):
     def _begin(self, lanes: Sequence[Train]) -> None:
         self._stdio.restore()
         self._return_home()
-        _close_groups()
+        close_groups()
         super()._begin(lanes)
 
     def _run(self, lane: Train) -> Ended:
@@ -114,7 +114,7 @@ def _load(bundle: bytes) -> TrainFunction | Ended:
         return Ended(Outcome.FAILED, 0, text, kind_of(error))
 
 
-def _close_groups() -> None:
+def close_groups() -> None:
     """Close the connections of this process with the ranks of its last training."""
     if (groups := sys.modules.get("asyncsearch.trainers.torch.gangs.process_groups")) is not None:
         groups.close_group()

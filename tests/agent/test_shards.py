@@ -12,6 +12,7 @@ import pytest
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.tasks import TaskQueue
+from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.runner.protocol import (
@@ -25,6 +26,7 @@ from asyncsearch.runner.protocol import (
     ShardWritten,
     WrittenShards,
 )
+from asyncsearch.runner.trial_folder import MOST_BYTES
 from asyncsearch.shared.files import survey
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.far.fsspec_store import FsspecStore
@@ -61,9 +63,9 @@ class Rank:
             store,
             self.sent.append,
             self._post,
-            self.folders.append,
-            answer_shard=self.answers.append,
-            tasks=AtOnce(lambda run, delay_s: None),
+            self._tell,
+            TrialFolders(None, MOST_BYTES),
+            AtOnce(lambda run, delay_s: None),
         )
 
     def write(self) -> None:
@@ -81,6 +83,12 @@ class Rank:
     def add(self, place: str) -> str:
         self.checkpoints.add_shard(self.run, ShardWritten(0, 2, place))
         return self.answers[-1].value if self.answers else ""
+
+    def _tell(self, answer: Folder | ShardAnswer) -> None:
+        if isinstance(answer, Folder):
+            self.folders.append(answer)
+        else:
+            self.answers.append(answer)
 
     def _post(self, item: Any) -> None:
         self.checkpoints.transferred(item)

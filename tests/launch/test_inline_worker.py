@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import cloudpickle
 import msgspec
 import pytest
 
 from asyncsearch.actions import AddLane, Assign, CutWork, SaveAt, StopTraining
-from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import CheckpointError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
@@ -23,6 +21,7 @@ from asyncsearch.store.manifest import PackedWith, Shards
 from asyncsearch.trainable import Trainer, TrialContext
 from asyncsearch.trial import Params
 from asyncsearch.work import Lane, Stage, Work
+from tests.agent.driver import make_config
 
 A, B = NodeKey("a" * 32), NodeKey("b" * 32)
 LEASE = Lease(0, WorkerId(0), 1)
@@ -64,15 +63,7 @@ def run(
     store = HalfStore(folder)
     store.bad = bad
     store.prepare()
-    config = WorkerConfig(
-        study="digits",
-        metric="value",
-        bundle=cloudpickle.dumps(train),
-        store=store,
-        endpoint=None,
-        worker=WorkerId(0),
-        epoch=1,
-    )
+    config = make_config(train, folder, store=store, metric="value")
 
     def look_up() -> None:
         units = 1 + sum(isinstance(message, Reported) for message in said)
@@ -186,11 +177,7 @@ def pack_of(
             worker.take(left.pop(0))
 
     Together.together.clear()
-    store = LocalStore(folder)
-    store.prepare()
-    bundle = cloudpickle.dumps(Together)
-    names = {"study": "digits", "metric": "value", "bundle": bundle, "worker": WorkerId(0)}
-    config = WorkerConfig(**names, store=store, endpoint=None, epoch=1)
+    config = make_config(Together, folder, metric="value")
     worker = InlineWorker(config, lambda _worker, _epoch, _number, message: said.append(message), look_up)
     lanes = [Lane((Stage(A, {"lr": 0.1} | own, (TrialId(n),), 7, 0, 3, 3),)) for n, own in enumerate(params)]
     worker.take(Assign(Work(LEASE, tuple(lanes), is_open=True)))
@@ -278,9 +265,7 @@ def test_a_lane_trains_with_waiting_work_and_alone_once_it_has_ended(tmp_path: P
 
 
 def one_that_trains(function: Callable[[TrialContext], object], folder: Path) -> InlineWorker:
-    names: dict[str, Any] = {"study": "digits", "metric": "value", "bundle": cloudpickle.dumps(function)}
-    config = WorkerConfig(**names, store=LocalStore(folder), endpoint=None, worker=WorkerId(0), epoch=1)
-    return InlineWorker(config, lambda *_: None, lambda: None)
+    return InlineWorker(make_config(function, folder, metric="value"), lambda *_: None, lambda: None)
 
 
 CHANGED: list[Params] = []
