@@ -36,14 +36,15 @@ class _Stream:
         self.acknowledged = 0
         """Number of the last message that is durable; the driver's thread sets it."""
         self._held: list[WorkerMessage] = []
-        self._is_holding = False
+        self.is_holding = False
+        """Whether messages are kept until the driver has learned of an interrupt."""
 
     @property
     def backlog(self) -> int:
         return self._number - self.acknowledged
 
     def send(self, message: WorkerMessage) -> None:
-        if self._is_holding:
+        if self.is_holding:
             self._held.append(message)
             return
         self._number += 1
@@ -51,11 +52,11 @@ class _Stream:
 
     def hold(self) -> None:
         """Keep messages until ``release``."""
-        self._is_holding = True
+        self.is_holding = True
 
     def release(self) -> bool:
         """Send the messages that were kept, and return whether there were any."""
-        held, self._held, self._is_holding = self._held, [], False
+        held, self._held, self.is_holding = self._held, [], False
         for message in held:
             self.send(message)
         return bool(held)
@@ -187,7 +188,7 @@ class InlineWorker:
         self._bench.interrupt("it was interrupted")
 
     def _end_if_done(self) -> None:
-        if self._dismissal is not None and self._bench.is_done:
+        if self._dismissal is not None and self._bench.is_done and not self.stream.is_holding:
             self.end = self.end or f"dismissed: {self._dismissal}"
 
     def _beat(self) -> None:
