@@ -69,27 +69,27 @@ class InlineChannel:
             wait: does so, and all that is due, and takes some time.
         """
         self.send, self._look, self.wait = received, look, wait
-        self._told: deque[ToRunner] = deque()
+        self._inbox: deque[ToRunner] = deque()
         self._thread = threading.get_ident()
 
     def tell(self, message: ToRunner) -> None:
         """Keep a message for the runner."""
-        self._told.append(message)
+        self._inbox.append(message)
 
     def receive_now(self) -> list[ToRunner]:
         if threading.get_ident() == self._thread:  # what is shown meanwhile is that thread's alone
             self._look()
-        told = list(self._told)
-        self._told.clear()
-        return told
+        messages = list(self._inbox)
+        self._inbox.clear()
+        return messages
 
     def next(self) -> ToRunner | None:
         """Return the oldest message. None if there is none."""
-        return self._told.popleft() if self._told else None
+        return self._inbox.popleft() if self._inbox else None
 
     def clear(self) -> None:
         """Drop all messages: the runner has dropped its training."""
-        self._told.clear()
+        self._inbox.clear()
 
 
 class InlineRunner(LaneRunner):
