@@ -99,10 +99,12 @@ class VirtualCluster(abc.ABC):
 
     def _carry_out(self, action: AnyAction) -> None:
         match action:
-            case LaunchWorker():
-                self._launch(action)
+            case MoveTrial() | CreateTrial():  # the most frequent ones: no other kind is tried for them
+                pass
             case Assign():
                 self._assign(action)
+            case LaunchWorker():
+                self._launch(action)
             case AddLane():
                 self._add_lane(action)
             case StopTraining():
@@ -115,7 +117,7 @@ class VirtualCluster(abc.ABC):
                 self._delete(action)
             case EndRun():
                 self._end_run(action)
-            case CreateTrial() | Inherit() | Promote() | Branch() | MoveTrial() | EndProposals() | StopRun():
+            case Inherit() | Promote() | Branch() | EndProposals() | StopRun():
                 pass
             case _:
                 assert_never(action)
@@ -126,7 +128,7 @@ class VirtualCluster(abc.ABC):
 
     @abc.abstractmethod
     def _assign(self, action: Assign) -> None:
-        """Let a worker train what it is given."""
+        """Let a worker train the lanes of a lease."""
 
     @abc.abstractmethod
     def _add_lane(self, action: AddLane) -> None:
@@ -140,7 +142,6 @@ class VirtualCluster(abc.ABC):
     def _amend(self, action: SaveAt | CutWork) -> None:
         """Let a lane save before its end, or end earlier."""
 
-    @abc.abstractmethod
     def _dismiss(self, action: DismissWorker) -> None:
         """Let a worker go."""
 
