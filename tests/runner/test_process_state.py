@@ -128,7 +128,7 @@ def test_a_thread_that_goes_on_is_named_once_and_an_idle_one_is_not() -> None:
     assert (found, again) == (["also left", "left"], [])
 
 
-def test_what_connects_a_process_with_other_ranks_is_closed_before_the_next_training(
+def test_connections_with_other_ranks_end_before_the_next_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     closed: list[str] = []
