@@ -10,7 +10,7 @@ from asyncsearch.sizing.packing import MAX_LANES
 
 def of_pack(event: PackMeasured) -> str:
     """Return what the runner of a pack has told; empty: nothing but what earlier versions told."""
-    words = f"some of its pack step in turn, not as one computation: {event.in_turn}" if event.in_turn else ""
+    words = f"some of its pack are sequential, not one computation: {event.sequential}" if event.sequential else ""
     has_more = bool(event.seconds or event.refusal or event.memory)
     return "; ".join(filter(None, (_of_measures(event) if has_more else "", words)))
 

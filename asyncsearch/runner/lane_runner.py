@@ -9,6 +9,7 @@ import msgspec
 
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.link import AgentLink, PackLinks, RunnerChannel
+from asyncsearch.runner.packs.pack_timing import PackHistory
 from asyncsearch.runner.packs.packed_training import run_pack
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, Join, PackFindings, ToRunner, Train, TrainPack
@@ -42,6 +43,7 @@ class LaneRunner:
         self._left = 0
         """How many lanes of the present work have not ended."""
         self._links = PackLinks()
+        self._packs = PackHistory()
 
     def handle(self, message: ToRunner) -> None:
         """Train the lanes of a message to their ends. Any other message has crossed the end of its training."""
@@ -69,8 +71,8 @@ class LaneRunner:
             self._train(lanes)
             return
         self._begin(lanes)
-        pack = self._contexts(lanes)
-        run_pack(trainer_class, pack, self._interrupts, self._metric, self._tell, measured, self._joined_contexts)
+        pack, guard, joining = self._contexts(lanes), self._interrupts, self._joined_contexts
+        run_pack(trainer_class, pack, guard, self._metric, self._tell, measured, joining, self._packs)
 
     def _begin(self, lanes: Sequence[Train]) -> None:
         self._left, self._links = len(lanes), PackLinks()
