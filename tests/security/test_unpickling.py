@@ -22,13 +22,13 @@ UNPICKLERS = {
     "launch/inline_runner.py": "a bundle of this process",
     "old_pickles.py": "definitions of earlier versions, read by the process that runs their study",
     "runner/runner.py": "the bundle, over the agent's socket pair",
-    "runner/spawned_children.py": "between a trial and the children that it has started, over their own pipe",
-    "study/definition.py": "the study's own folder, when its owner resumes it",
-    "study/kept_functions.py": "the study's own folder, when its owner resumes it",
+    "runner/process/spawned_children.py": "between a trial and the children that it has started, over their own pipe",
+    "study/kept/definition.py": "the study's own folder, when its owner resumes it",
+    "study/kept/kept_functions.py": "the study's own folder, when its owner resumes it",
     "testing/base_suite.py": "what it has just pickled",
     "testing/store_checkpoints.py": "what it has just pickled",
     "trainable.py": "an error that the runner makes and this process reads",
-    "trainers/state/sklearn_state.py": "a checkpoint of this study, after its checksum",
+    "trainers/state/known_kinds.py": "a checkpoint of this study, after its checksum",
 }
 """Every module that can unpickle, and where its bytes come from; none of them is the network."""
 
