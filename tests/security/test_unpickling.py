@@ -19,7 +19,7 @@ UNPICKLERS = {
     "checking/__main__.py": "files that the process above it has just written",
     "launch/child_process.py": "the pipe that the launcher alone holds",
     "launch/spark/task.py": "a pipe of the driver, which its own account alone can open",
-    "launch/inline_worker.py": "a bundle of this process",
+    "launch/inline_runner.py": "a bundle of this process",
     "old_pickles.py": "definitions of earlier versions, read by the process that runs their study",
     "runner/runner.py": "the bundle, over the agent's socket pair",
     "runner/process/spawned_children.py": "between a trial and the children that it has started, over their own pipe",

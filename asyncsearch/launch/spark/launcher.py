@@ -20,7 +20,7 @@ from asyncsearch.launch.base_launcher import (
     Tokens,
     run_agent,
 )
-from asyncsearch.launch.machine_devices import machine_devices
+from asyncsearch.launch.machine import machine_devices
 from asyncsearch.launch.spark.delegation_tokens import delegation_tokens
 from asyncsearch.launch.spark.preflight import examine, task_mode
 from asyncsearch.launch.spark.session import Spark, is_java_there, join, new_tag, present

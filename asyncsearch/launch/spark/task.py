@@ -24,7 +24,7 @@ import msgspec
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import is_bug
 from asyncsearch.launch.base_launcher import AgentFunction, import_agent
-from asyncsearch.launch.code_pickler import dumps
+from asyncsearch.launch.value_pickler import dumps
 
 
 class TaskMode(enum.Enum):
