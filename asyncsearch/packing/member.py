@@ -65,9 +65,9 @@ class Member:
     by_itself: str = ""
     """Why it trains by itself, whomever it is with; empty if it need not."""
     watch: Any = None
-    """Watches the loss of its trainer where one computation calls it for several; None if nothing does."""
+    """Watches ``loss`` where one computation calls it for several members; None if nothing does."""
     unit_generators: UnitGenerators | None = None
-    """The generators of a unit of a trainer, which sets them; None if only torch's generator is its own."""
+    """Its generators in one unit of training; None if only torch's generator is its own."""
     must_equal: InitVar[Mapping[str, Any] | None] = None
     """The former name of ``must_match``."""
 
