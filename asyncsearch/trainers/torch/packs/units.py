@@ -128,6 +128,7 @@ class PackedTrainers(PackTraining[PackedUnit]):
         units, batches = [unit for unit, _ in found], {unit.member: batch for unit, batch in found}
         if not self.has_stepped:
             self._must_match.begin(self._units, batches)
+            self._units = []  # they know their trainers, whose models are to be freed as they leave
         self.has_stepped = True
         failures = self._pack.step_possible([batches[member] for member in self._pack.members])
         for unit in units:
@@ -137,6 +138,7 @@ class PackedTrainers(PackTraining[PackedUnit]):
 
     def sync(self) -> None:
         self._pack.join(*self._resting)
+        self._resting = []
         self._pack.sync()
 
     def end(self, unit: PackedUnit) -> None:
