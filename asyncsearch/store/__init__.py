@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from asyncsearch.errors import StoreError, UsageError
+from asyncsearch.other_libraries.names import DATABASE
 from asyncsearch.store.base_store import Segment, Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.local.store import LocalStore
@@ -21,8 +22,6 @@ __all__ = ["LocalStore", "Segment", "Store", "open_store", "register_store"]
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 _BUILT_IN = ("file", "local")
-DATABASE = re.compile(r"(?i:sqlite|mysql|mariadb|postgres|redis|mongo|mssql|oracle|duckdb|cockroach)[a-zA-Z0-9+]*://")
-"""How the URL of a database begins, in which other tuners keep their studies."""
 _EXTRAS = {"s3": "s3", "s3a": "s3", "az": "azure", "abfs": "azure", "abfss": "azure"}
 _factories: dict[str, Callable[[str], Store]] = {}
 

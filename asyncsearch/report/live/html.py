@@ -8,7 +8,7 @@ from __future__ import annotations
 from asyncsearch.report.formatting import cut
 from asyncsearch.report.live.status import StudyStatus, TrialRow
 from asyncsearch.report.live.table import cells, continue_command, facts, headings, title, unshown_line
-from asyncsearch.sequences.markup import escape
+from asyncsearch.sequences.svg import escape
 from asyncsearch.trial import TrialState
 
 # Colours are those of the page made fainter, or middle tones that are visible on white and on black.

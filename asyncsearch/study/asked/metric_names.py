@@ -1,8 +1,10 @@
-"""Whether the direction of a search is the one that the name of its metric suggests. Pure."""
+"""The metric of a study: its direction must be given, and be the one that its name suggests. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 _HIGHER = "accuracy acc auc auroc auprc f1 r2 precision recall reward score iou map bleu rouge dice ndcg mrr kappa mcc"
 _LOWER = "loss error err rmse mse mae mape logloss nll perplexity ppl wer cer cost latency regret"
@@ -24,3 +26,13 @@ def direction_notes(metric: str, mode: str) -> list[str]:
 
 def _other(which: str) -> str:
     return "highest" if which == "lowest" else "lowest"
+
+
+def missing_mode(given: Mapping[str, Any]) -> str:
+    """Return the answer to a ``Study`` without ``mode``: both lines."""
+    metric = given.get("metric", "loss")
+    return (
+        f"Study(metric={metric!r}) does not say which values of {metric!r} are better: write\n"
+        f"    Study(..., metric={metric!r}, mode='min')  # the lowest\n"
+        f"    Study(..., metric={metric!r}, mode='max')  # the highest"
+    )

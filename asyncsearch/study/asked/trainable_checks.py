@@ -9,8 +9,9 @@ from typing import Any
 
 from asyncsearch.arguments import metric_in_call, metric_in_mapping
 from asyncsearch.errors import UsageError
+from asyncsearch.other_libraries.trainables import answer_on_trial
 from asyncsearch.study.asked.requirements import source_of, trial_argument
-from asyncsearch.trainable import Trainable, Trainer, answer_to, as_function
+from asyncsearch.trainable import Trainable, Trainer, as_function
 
 
 def require_trainable(trainable: Trainable, metric: str) -> None:
@@ -125,7 +126,7 @@ def _foreign_uses(function: Trainable, metric: str) -> Iterator[str]:
             case ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant(value=str() as key)) if owner == name:
                 yield f"{name} is a trial, no mapping. Write `def {tree.name}(trial):` and trial.params[{key!r}]."
             case ast.Attribute(value=ast.Name(id=owner), attr=attribute) if owner == name:
-                answer = answer_to(attribute, metric)
+                answer = answer_on_trial(attribute, metric)
                 if answer:
                     yield f"a trial has no {attribute}: {answer}"
             case _:
