@@ -78,7 +78,7 @@ class Member:
 
     def __post_init__(self, must_equal: Mapping[str, Any] | None) -> None:
         if must_equal is not None:
-            warn_of_former_name("must_equal= of Member", "must_match=", last="0.3", calls=2)
+            warn_of_former_name("Member.must_equal", "Member.must_match", last="0.3", calls=2)
             self.must_match = must_equal
         for name in ("steps", "batch_size"):
             value = getattr(self, name)

@@ -583,6 +583,6 @@ class Former(Sum):
 
 
 def test_a_trainer_may_tell_its_outcome_by_the_former_methods(tmp_path: Path) -> None:
-    with pytest.warns(DeprecationWarning, match="Write PackOutcome instead"):
+    with pytest.warns(DeprecationWarning, match="Write sequential instead"):
         pack = Pack(tmp_path, {}, {}).run_of(Former)
     assert [told.sequential for told in pack.told] == ["Net.train_step is its own"]

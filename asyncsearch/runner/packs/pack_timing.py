@@ -163,10 +163,12 @@ class PackTiming:
 
 def _former_outcome(kind: type[Trainer]) -> PackOutcome:
     """Return the outcome that a trainer tells by class methods, as it did before 0.2."""
-    found = [getattr(kind, name, str)() for name in ("pack_refusal", "pack_in_turn")]
-    if any(found):
-        warn_of_former_name("what pack_refusal() and pack_in_turn() return", "PackOutcome", last="0.3")
-    return PackOutcome(*found)
+    refused, sequential = (getattr(kind, name, str)() for name in ("pack_refusal", "pack_in_turn"))
+    if refused:
+        warn_of_former_name("Trainer.pack_refusal", "PackOutcome.refused", last="0.3")
+    if sequential:
+        warn_of_former_name("Trainer.pack_in_turn", "PackOutcome.sequential", last="0.3")
+    return PackOutcome(refused, sequential)
 
 
 def _groups(trainers: Sequence[Trainer], count: int) -> Iterator[Sequence[Trainer]]:
