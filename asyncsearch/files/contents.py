@@ -33,6 +33,24 @@ def new_digest() -> hashlib.blake2b:
     return hashlib.blake2b(digest_size=16)
 
 
+class ContentCounter:
+    """The content of a file that is copied block by block."""
+
+    def __init__(self) -> None:
+        self._size_bytes, self._digest = 0, new_digest()
+
+    def add(self, block: bytes) -> bytes:
+        """Count a block, and return it."""
+        self._size_bytes += len(block)
+        self._digest.update(block)
+        return block
+
+    @property
+    def content(self) -> Content:
+        """The content of all blocks so far."""
+        return Content(self._size_bytes, self._digest.hexdigest())
+
+
 def content_of(path: AnyPath, size_bytes: int | None = None) -> Content:
     """Return the content of a plain file.
 

@@ -13,7 +13,8 @@ from asyncsearch.events import AnyEvent
 from asyncsearch.journal.format import FORMAT, Header, encode_header, encode_record
 from asyncsearch.journal.head import encode_head, head_of
 from asyncsearch.journal.sealing import checksum_of
-from asyncsearch.store.base_store import Segment, Store
+from asyncsearch.store.base_store import Store
+from asyncsearch.store.open_files import Segment
 
 _log = logging.getLogger(__name__)
 

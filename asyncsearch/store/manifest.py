@@ -6,25 +6,21 @@ them while it copies; one that gives out the committed folder itself reads each 
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
-import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from io import BufferedReader
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from asyncsearch.errors import CheckpointError
-from asyncsearch.files.contents import Content, content_of, is_of_the_writer, new_digest
+from asyncsearch.files.contents import Content, content_of
 from asyncsearch.files.plain import is_folder, open_to_read, read_file
-from asyncsearch.files.trees import Entry, walk
+from asyncsearch.files.trees import walk
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.layout import FILES, MANIFEST
 
@@ -32,8 +28,6 @@ _NOT_AS_COMMITTED = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, err
 """Errors of something that is missing, or lies in the place of a file."""
 _NOT_READABLE = (errno.EACCES, errno.EPERM)
 """Errors of a file that lies there and may not be read, beside a manifest that may."""
-MOST_NAME_BYTES = 1000
-"""The longest path in a checkpoint: what every store takes below its own path."""
 _CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{32})"}$')
 
 
@@ -207,103 +201,6 @@ def copy_files(manifest: Manifest, files: Path, place: Path, checkpoint: Checkpo
     return target
 
 
-def survey(
-    folder: Path,
-    sync_file: Callable[[int], None] | None = None,
-    sync_folder: Callable[[Path], None] | None = None,
-    known: Mapping[str, StoredFile] = MappingProxyType({}),
-) -> Manifest:
-    """Return the manifest of a folder that a worker has written.
-
-    Args:
-        folder: the staged folder.
-        sync_file: makes one file durable, given its descriptor.
-        sync_folder: makes the names in one folder durable.
-        known: files whose contents are durable and known already, by name.
-
-    Raises:
-        CheckpointError: something in the folder is neither a file nor a folder, or cannot be read.
-        OSError: the folder cannot be read.
-    """
-    names, folders = listed(folder)
-    files = []
-    for name in names:
-        if name in known:
-            files.append(known[name])
-            continue
-        with its_own_doing(folder):
-            file = open_to_read(folder / name)
-        with file:
-            files.append(StoredFile(name, os.fstat(file.fileno()).st_size, _digest(file)))
-            if sync_file is not None:
-                sync_file(file.fileno())
-    if sync_folder is not None:
-        for name in (*reversed(folders), ""):
-            sync_folder(folder / name)
-    return Manifest(files, folders)
-
-
-def listed(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the names of the files and of the folders in a folder that a worker has written, at any depth, in order.
-
-    Raises:
-        CheckpointError: something in the folder is neither a file nor a folder, or can be part of no checkpoint.
-        OSError: the disk cannot be read.
-    """
-    files: list[str] = []
-    folders: list[str] = []
-    with its_own_doing(folder):
-        for entry in walk(folder):
-            (folders if entry.is_folder else files).append(_taken(folder, entry))
-    return files, folders
-
-
-def _taken(folder: Path, entry: Entry) -> str:
-    """Return the name of something that a worker has written, if it may be part of a checkpoint."""
-    name = _text(folder, entry.name)
-    if not entry.is_folder and not entry.is_file:
-        raise CheckpointError(
-            f"{str(folder / name)!r} cannot be part of a checkpoint: it is a link, pipe, socket or device, and what it"
-            " leads to may change or vanish later. Let save() write plain files and folders."
-        )
-    if len(name.encode()) > MOST_NAME_BYTES:
-        raise CheckpointError(
-            f"A path in {str(folder)!r} has {len(name.encode()):,} bytes, and a checkpoint takes {MOST_NAME_BYTES:,}:"
-            f" {name[:60]!r}... Let save() nest fewer folders, or give shorter names."
-        )
-    if entry.is_file and entry.status.st_blocks * 512 < entry.status.st_size:
-        disk = os.fstatvfs(entry.at)
-        if entry.status.st_size > disk.f_blocks * disk.f_frsize:
-            raise CheckpointError(
-                f"{str(folder / name)!r} cannot be part of a checkpoint: it has {entry.status.st_size:,} bytes, nearly"
-                " all of them holes, and no disk could take it. Let save() write what is to be kept."
-            )
-    return name
-
-
-@contextlib.contextmanager
-def its_own_doing(folder: Path) -> Iterator[None]:
-    """Tell what a worker wrote and cannot be read from a disk that does not answer: only the latter may pass.
-
-    Args:
-        folder: what the worker wrote.
-
-    Raises:
-        CheckpointError: something in the folder cannot be read, however often it is tried.
-        OSError: the disk cannot be read, or the folder is gone.
-    """
-    try:
-        yield
-    except OSError as error:
-        if not is_of_the_writer(error) or not os.path.lexists(folder):
-            raise
-        what = f"{error.filename!r} in it" if error.filename else "it"
-        raise CheckpointError(
-            f"{str(folder)!r} cannot be a checkpoint: {what} cannot be read ({error.strerror}). Let save() write plain"
-            " files and folders that this user may read, and leave them there."
-        ) from error
-
-
 def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) -> None:
     """Compare a folder with its manifest: the contents of all files.
 
@@ -367,17 +264,3 @@ def missing(checkpoint: CheckpointRef, url: str) -> CheckpointError:
 
 def _checksum(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).hexdigest().encode()
-
-
-def _digest(file: BufferedReader) -> str:
-    return hashlib.file_digest(file, new_digest).hexdigest()
-
-
-def _text(folder: Path, name: str) -> str:
-    try:
-        name.encode()
-    except UnicodeEncodeError as error:
-        raise CheckpointError(
-            f"A file name in {str(folder)!r} is not UTF-8: {os.fsencode(name)!r}. Let save() write names that are text."
-        ) from error
-    return name

@@ -23,7 +23,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.writer import Journal
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.hdfs import bounded, files, publishing, segment
+from asyncsearch.store.hdfs import bounded, files, segment
 from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.hdfs.store import HdfsStore
@@ -136,7 +136,7 @@ class TakenOver:
 def test_a_segment_is_closed_by_and_by_so_that_others_can_read_it(
     store: HdfsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "SHORTEST_S", 0.2)
+    monkeypatch.setattr(segment, "SHORTEST_S", 0.2)
     with store.lock():
         written = store.open_segment()
         written.append(b"a\n")

@@ -20,7 +20,7 @@ from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.far.fsspec_store import FsspecStore
-from asyncsearch.store.hdfs import publishing
+from asyncsearch.store.hdfs import segment as hdfs_segment
 from asyncsearch.store.locks.lease_lock import LockRecord, machine
 from tests.store.clocks import HOUR_S, take_over
 from tests.store.hdfs_cluster import hdfs
@@ -195,7 +195,7 @@ def test_lock_is_kept_by_refreshing(tmp_path: Path) -> None:
 def test_on_hdfs_a_driver_whose_clock_is_an_hour_ahead_does_not_take_the_study_of_a_living_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(publishing, "SHORTEST_S", math.inf)  # on a slow machine its segment would be over
+    monkeypatch.setattr(hdfs_segment, "SHORTEST_S", math.inf)  # on a slow machine its segment would be over
     store = open_store(hdfs().new())
     store.prepare()
     with store.lock():

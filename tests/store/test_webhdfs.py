@@ -120,6 +120,6 @@ def test_a_pickled_store_holds_no_connection() -> None:
 
 
 def test_hdfscli_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncsearch.store.find_spec", lambda name: None)
+    monkeypatch.setattr("asyncsearch.store.opening.find_spec", lambda name: None)
     with pytest.raises(StoreError, match=r"asyncsearch\[webhdfs\]"):
         open_store("webhdfs://first:9870/x")

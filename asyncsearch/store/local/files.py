@@ -14,8 +14,7 @@ from asyncsearch.files.trees import remove_tree, walk
 from asyncsearch.files.working_folder import absolute
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import FileInfo, Store
-from asyncsearch.store.disk import explained, make_folders, sync_folder, write_new
-from asyncsearch.store.no_follow import inside
+from asyncsearch.store.disk import explained, inside, make_folders, sync_folder, write_new
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 

@@ -9,7 +9,7 @@ from typing import Any
 from asyncsearch.arguments import Replacement, checked, grouped
 from asyncsearch.errors import UsageError
 from asyncsearch.schedulers.scheduler_names import scheduler_call
-from asyncsearch.store import DATABASE
+from asyncsearch.store.opening import DATABASE
 from asyncsearch.study.asked.options import Checkpoints, Sharing, WorkerOptions
 
 STUDY = "Study(train, space={'lr': loguniform(1e-4, 1e-1)}, metric='accuracy', mode='max')"
