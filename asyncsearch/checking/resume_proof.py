@@ -20,7 +20,7 @@ from asyncsearch.checking.result import CheckResult, Finding
 from asyncsearch.checking.trainable_state import TrainableState
 from asyncsearch.checking.training_runs import Reports, RunFacts, Task, Watching, content, exact, name_of, run
 from asyncsearch.errors import UsageError
-from asyncsearch.report.live.progress import announced
+from asyncsearch.report.live.display import announced
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.custom_sequences import functions_in, register

@@ -13,7 +13,7 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.scarcity import require_descriptors
 from asyncsearch.report.formatting import many
-from asyncsearch.report.live.progress import announced
+from asyncsearch.report.live.display import announced
 from asyncsearch.rpc.forks import require_no_fork_with_grpc
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.shared.pack_times import TimesInProcess

@@ -9,7 +9,7 @@ from typing import Any
 from asyncsearch.arguments import positive, workers_of
 from asyncsearch.launch import choose
 from asyncsearch.report.formatting import many
-from asyncsearch.report.live.progress import announced
+from asyncsearch.report.live.display import announced
 from asyncsearch.report.what_if.expected import cost_of, expected
 from asyncsearch.report.what_if.packs import packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of, workers_note

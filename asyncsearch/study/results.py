@@ -20,8 +20,9 @@ from asyncsearch.journal.projection import last_metrics
 from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
 from asyncsearch.report.formatting import time_of
-from asyncsearch.report.live.ended_words import continue_lines, head_words
-from asyncsearch.report.live.status import StudyStatus, status_of
+from asyncsearch.report.live.lines import continue_lines, head_words
+from asyncsearch.report.live.status import StudyStatus
+from asyncsearch.report.live.status_of import status_of
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
 from asyncsearch.schedulers.reasons import WAITS_THERE

@@ -36,7 +36,8 @@ from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.scarcity import descriptors
 from asyncsearch.launch.token_renewal import TokenRenewal
 from asyncsearch.report.live.display import Display
-from asyncsearch.report.live.status import StudyStatus, status_of
+from asyncsearch.report.live.status import StudyStatus
+from asyncsearch.report.live.status_of import status_of
 from asyncsearch.rpc import auth
 from asyncsearch.rpc.connection_limits import connection_limits
 from asyncsearch.rpc.messages import Endpoint, StoreTokens

@@ -41,8 +41,8 @@ from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.opening import resumable
 from asyncsearch.store.patience import TIMEOUT_S, waiting
-from asyncsearch.store.restoring import resumable
 from asyncsearch.study.asked.ablation_check import require_ablated, sent_with_functions
 from asyncsearch.study.asked.devices_option import devices_for
 from asyncsearch.study.asked.first_calls import (

@@ -13,8 +13,8 @@ from asyncsearch.engine.promoted import failed_as_a_whole
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.ids import TrialId
-from asyncsearch.report.live.status import status_of
-from asyncsearch.report.live.table import title
+from asyncsearch.report.live.lines import title
+from asyncsearch.report.live.status_of import status_of
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate import Simulation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asyncsearch.report.live.status import status_of
+from asyncsearch.report.live.status_of import status_of
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate import Simulation, TrainingModel

@@ -10,7 +10,7 @@ from asyncsearch.events import PackMeasured
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import FORMAT, Header, SegmentReader, encode_header, encode_record
 from asyncsearch.journal.sealing import seal, unseal
-from asyncsearch.report.pack_sentences import of_pack
+from asyncsearch.report.together_words import of_pack
 from asyncsearch.store.manifest import Manifest, PackedWith, packed_with_in
 from asyncsearch.work import Lane, Stage, Work
 

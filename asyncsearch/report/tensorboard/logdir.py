@@ -9,7 +9,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import reports
 from asyncsearch.report.plots.plots import PlottedStudy
-from asyncsearch.report.tensorboard import event_file, messages
+from asyncsearch.report.tensorboard import event_file
 from asyncsearch.report.tensorboard.hyper_parameters import shown_parameters
 from asyncsearch.report.tensorboard.trial_runs import TrialRun, metrics_of, trial_runs
 from asyncsearch.space.domains import Domain
@@ -27,7 +27,7 @@ def write_logdir(study: PlottedStudy, logdir: Path, created_s: float, domains: M
     Raises:
         UsageError: the extra ``tensorboard`` is not installed, the folder shows another study, or it cannot be written.
     """
-    messages.require_tensorboard()
+    event_file.require_tensorboard()
     _require_own(logdir, created_s)
     trials = study.trials
     parameters = shown_parameters([trial.params for trial in trials], domains)
@@ -35,10 +35,10 @@ def write_logdir(study: PlottedStudy, logdir: Path, created_s: float, domains: M
     runs = trial_runs(trials, reports(read_records(study.store)), kinds)
     metrics = metrics_of(runs, study.config.metric)
     try:
-        experiment = messages.of_experiment(parameters, metrics, created_s)
+        experiment = event_file.of_experiment(parameters, metrics, created_s)
         event_file.update(logdir, created_s, (parameters, metrics), experiment)
         for run in runs:
-            event_file.update(logdir / run.name, run.started_s, run.params, messages.of_run(run))
+            event_file.update(logdir / run.name, run.started_s, run.params, event_file.of_run(run))
     except OSError as error:
         raise UsageError(
             f"{str(logdir)!r} cannot be written: {error}. Name a folder on this machine, study.tensorboard('logs')."

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from asyncsearch.errors import ResourceError
-from asyncsearch.report.formatting import UNIT, columns, duration, many, share
+from asyncsearch.report.formatting import UNIT, aligned, duration, many, share
 from asyncsearch.report.what_if.expected import Cost, Expected
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 
@@ -83,7 +83,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         brackets = ["bracket", *(f"{rung.bracket:,}" for rung in self.rungs)]
         if len(set(brackets[1:])) > 1:
             rows = [(bracket, *row) for bracket, row in zip(brackets, rows, strict=True)]
-        return [f"  {line}" for line in columns(rows)]
+        return [f"  {line}" for line in aligned(rows)]
 
     def _sums(self) -> list[str]:
         if self.total is None or self.longest is None:

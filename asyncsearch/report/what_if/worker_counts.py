@@ -18,7 +18,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import RunRequested
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
-from asyncsearch.report.formatting import columns, duration, number
+from asyncsearch.report.formatting import aligned, duration, number
 from asyncsearch.report.what_if.packs import Packs, packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.report.what_if.recorded_units import Speedups
@@ -94,7 +94,7 @@ class WhatIf(msgspec.Struct, frozen=True):
         rows = [head, *(self._row(case) for case in self.cases)]
         if any(case.alone_s is not None for case in self.cases):
             rows = [(*row, *more) for row, more in zip(rows, self._without_packs(), strict=True)]
-        lines = columns(rows)
+        lines = aligned(rows)
         if self.packed:
             lines.append(self.packed)
         if self.recorded is not None:

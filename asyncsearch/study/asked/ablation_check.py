@@ -9,7 +9,7 @@ from asyncsearch.ablation.own_functions import SentWith
 from asyncsearch.checking.ablated_variants import can_try
 from asyncsearch.checking.processes import in_child
 from asyncsearch.checking.training_runs import Task, name_of
-from asyncsearch.report.live.progress import announced
+from asyncsearch.report.live.display import announced
 from asyncsearch.searchers.ablation import Ablation
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.store.scratch import temporary_folder

@@ -10,10 +10,10 @@ from typing import Any
 from asyncsearch.driver.interrupts import Interrupts, interruption
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.errors import UsageError
-from asyncsearch.report.live.cluster_table import StudyRow
 from asyncsearch.report.live.display import Display
+from asyncsearch.report.live.lines import continue_command, continue_line, short_line
 from asyncsearch.report.live.status import StudyStatus
-from asyncsearch.report.live.table import continue_command, continue_line, short_line
+from asyncsearch.report.live.table import StudyRow
 from asyncsearch.rpc.messages import LogLine
 from asyncsearch.study.found_workers import SharedPlace
 from asyncsearch.study.study import Study, run_shown
