@@ -14,7 +14,7 @@ import msgspec
 from asyncsearch.actions import Branch, CreateTrial, DeleteCheckpoint
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import MetricNotReportedError, StoreError
+from asyncsearch.errors import MetricNotReportedError, StoreError, TrialsFailedError
 from asyncsearch.events import CheckpointCommitted, Imported
 from asyncsearch.files.trees import copy_tree
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
@@ -22,6 +22,7 @@ from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
 from asyncsearch.journal.writer import Journal
 from asyncsearch.plan.base_plan import PlanPath
+from asyncsearch.report.live.display import Display
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.fifo import FIFOState
 from asyncsearch.searchers.base_searcher import Searcher
@@ -31,7 +32,9 @@ from asyncsearch.space import Space
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.manifest import packed_with_beside, shards_beside
-from asyncsearch.trial import Metrics, Params
+from asyncsearch.study.kept.warm_start import WarmStart
+from asyncsearch.study.runnable import RunnableStudy
+from asyncsearch.trial import Metrics, Params, Trial
 
 _log = logging.getLogger(__name__)
 
@@ -222,3 +225,45 @@ class TrainUpTo(Scheduler):
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
         return [RungForecast(0, self.resource, num_trials)]
+
+
+def train_single(study: RunnableStudy, known: KnownPath, end: int | None, home: Store, display: Display) -> Trial:
+    """Train one configuration as far as it is asked for, beginning with what its study knows; return its trial.
+
+    Args:
+        study: whose trainable, workers and shared folder it has.
+        known: the configuration, and what is known of it.
+        end: resource at which a trial of the study is complete; None: when its function returns.
+        home: the store of the search, inside that of the study.
+        display: shows it.
+
+    Raises:
+        TrialsFailedError: it failed.
+    """
+    single = _search_of(study, known, end, home)
+    if study.definition.shared is None:
+        home.prepare()
+        with home.lock():
+            state, last = single.open(display)
+            if not state.trials:
+                known.begin(home, state, last, study.store)
+    try:
+        gang = study.definition.gang
+        return single.run(1, 1 if gang is None else gang.size, None, display).state.trials[0]
+    except TrialsFailedError as error:
+        raise TrialsFailedError(f"It could not be trained to {known.resource}: {error}") from None
+
+
+def _search_of(study: RunnableStudy, known: KnownPath, end: int | None, home: Store) -> RunnableStudy:
+    config = study.definition.config
+    definition = msgspec.structs.replace(
+        study.definition,
+        searcher=SingleProposal(known.params),
+        scheduler=TrainUpTo(known.resource, end or known.resource),
+        # share=True: its nodes depend on its values alone. In a shared folder the study itself keeps the quota.
+        config=msgspec.structs.replace(config, share=True) if study.definition.shared is None else config,
+        quota_bytes=None,
+    )
+    return msgspec.structs.replace(
+        study, store=home, definition=definition, warm=WarmStart(), resume=True, default=None
+    )

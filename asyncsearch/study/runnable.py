@@ -32,15 +32,15 @@ from asyncsearch.shared.pack_times import PackTimes, TimesInFolder, code_key
 from asyncsearch.shared.quota import keep_within
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
+from asyncsearch.study.asked.first_calls import direction_notes
 from asyncsearch.study.asked.gang_option import require_workers
-from asyncsearch.study.asked.metric_names import direction_notes
 from asyncsearch.study.background import begun
 from asyncsearch.study.found_workers import SharedPlace, find_workers
 from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.kept_functions import read_earlier
 from asyncsearch.study.kept.kept_study import KeptStudy
 from asyncsearch.study.kept.leftovers import swept
-from asyncsearch.study.results import ReadState
+from asyncsearch.study.read_study import ReadState
 from asyncsearch.study.run import Search, run_search
 from asyncsearch.trainable import Pickled, WithFunctions
 

@@ -43,7 +43,6 @@ from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.opening import resumable
 from asyncsearch.store.patience import TIMEOUT_S, waiting
-from asyncsearch.study.asked.ablation_check import require_ablated, sent_with_functions
 from asyncsearch.study.asked.devices_option import devices_for
 from asyncsearch.study.asked.first_calls import (
     IN_RESUME,
@@ -58,8 +57,8 @@ from asyncsearch.study.asked.gang_option import gang_for
 from asyncsearch.study.asked.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.asked.packing_option import could_pack, pack_by_of, packing_of, require_choices
 from asyncsearch.study.asked.requirements import can_evaluate, can_save, require_pausable, require_sequences
-from asyncsearch.study.asked.trainable_checks import require_trainable
-from asyncsearch.study.evaluate import Evaluation, KnownPath, was_found, was_proposed
+from asyncsearch.study.asked.trainable_checks import require_ablated, require_trainable, sent_with_functions
+from asyncsearch.study.evaluate import Evaluation, KnownPath, train_single, was_found, was_proposed
 from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.definition import Code, StudyDefinition, read_plan
 from asyncsearch.study.kept.warm_start import begin_searcher, kept, warm_start_of
@@ -67,7 +66,6 @@ from asyncsearch.study.preview_run import preview_run
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.script_runs import note_run
-from asyncsearch.study.single_search import train_single
 from asyncsearch.trainable import Trainable, WithFunctions
 from asyncsearch.trial import Params
 
