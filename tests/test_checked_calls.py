@@ -25,7 +25,7 @@ DESCRIPTIONS = [
 
 
 @pytest.mark.parametrize("made", DESCRIPTIONS, ids=lambda made: type(made).__name__)
-def test_a_description_can_be_pickled_and_copied_though_it_has_arguments_that_must_be_given(made: Any) -> None:
+def test_a_description_with_required_arguments_can_be_pickled_and_copied(made: Any) -> None:
     assert pickle.loads(pickle.dumps(made)) == made == copy.deepcopy(made)
 
 

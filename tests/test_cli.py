@@ -302,7 +302,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(store: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_resuming_a_study_whose_every_trial_fails_has_exit_code_1_and_shows_the_traceback_as_it_is(
+def test_resuming_a_study_of_failing_trials_exits_1_with_the_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(trial: object) -> None:
@@ -318,7 +318,7 @@ def test_resuming_a_study_whose_every_trial_fails_has_exit_code_1_and_shows_the_
     assert "every trial failed" in printed.out
 
 
-def test_resuming_from_the_shell_says_that_the_stored_code_runs_and_that_the_script_was_edited(tmp_path: Path) -> None:
+def test_resuming_from_the_shell_names_stored_code_and_an_edited_script(tmp_path: Path) -> None:
     script = tmp_path / "search.py"
     script.write_text(SCRIPT, encoding="utf-8")
     code = "import search; search.make_study().run(num_trials=1, parallelism=1, display='none')"
@@ -394,7 +394,7 @@ def test_what_the_encoding_of_the_output_lacks_is_escaped(
 
 
 @pytest.mark.skipif(not sys.prefix.isascii(), reason="this Python itself does not start there, by its own path")
-def test_where_names_of_files_are_read_as_ascii_a_store_with_another_name_is_refused_with_what_to_set(
+def test_where_file_names_are_ascii_other_names_are_refused_with_a_remedy(
     chinese_store: str,
 ) -> None:
     ascii_names = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -71,6 +71,16 @@ def identifiers(tree: ast.Module) -> Iterator[str]:
 IDENTIFIERS = {path: set(identifiers(tree)) for path, tree in SOURCES.items()}
 
 
+def test_names_of_tests_have_at_most_70_characters() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and len(node.name) > 70
+    ]
+    assert long == [], "say subject, verb and object: a line of pytest's summary is not wrapped twice"
+
+
 def test_no_two_public_classes_share_a_name() -> None:
     places = defaultdict(list)
     for path, tree in SOURCES.items():
@@ -114,7 +124,7 @@ def asked_classes(tree: ast.Module) -> set[str]:
 
 
 @pytest.mark.parametrize(("root", "place"), [("Store", "store"), ("BasePlan", "plan"), ("Launcher", "launch")])
-def test_only_the_place_that_makes_a_store_a_plan_or_a_launcher_asks_for_its_class(root: str, place: str) -> None:
+def test_only_makers_of_stores_plans_and_launchers_ask_for_their_class(root: str, place: str) -> None:
     classes = {name for name in BASES if inherits(name, root)}
     outside = {path: tree for path, tree in SOURCES.items() if path.parts[0] != place}
     askers = [f"{path}: {name}" for path, tree in outside.items() for name in sorted(asked_classes(tree) & classes)]

@@ -39,7 +39,7 @@ def shown(error: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("kind", ["StoreError", "StoreLockedError", "WorkersLostError", "UsageError"])
-def test_an_error_that_is_a_sentence_is_shown_as_one_with_the_line_of_the_user(kind: str, tmp_path: Path) -> None:
+def test_an_error_that_is_a_sentence_is_shown_as_one_with_the_users_line(kind: str, tmp_path: Path) -> None:
     text = shown(f"errors.{kind}('mend the store')", tmp_path)
     assert text.splitlines()[0] == f"{kind}: mend the store"
     assert "Traceback" not in text
@@ -109,7 +109,7 @@ def test_a_script_in_a_folder_whose_name_begins_as_ours_is_the_users(tmp_path: P
     assert done.stderr.splitlines()[-1] == f'at "{folder}/search.py", line 4: loguniform(1, 1e-4)'
 
 
-def test_an_error_in_words_goes_to_another_process_and_is_shown_there_in_the_same_words() -> None:
+def test_an_error_in_words_goes_to_another_process_in_the_same_words() -> None:
     with pytest.raises(UsageError) as caught, in_sentences():
         raise UsageError("write it otherwise")
     there = pickle.loads(pickle.dumps(caught.value))

@@ -119,7 +119,7 @@ def test_without_an_environment_as_is_names_the_command(machine: Machine) -> Non
     assert "went on" not in done.stdout
 
 
-def test_bytecode_that_may_not_be_written_beside_its_source_is_kept_in_the_environment(machine: Machine) -> None:
+def test_unwritable_bytecode_is_kept_in_the_environment(machine: Machine) -> None:
     show = '. scripts/setup.sh as-is; printf %s "${PYTHONDONTWRITEBYTECODE-unset} ${PYTHONPYCACHEPREFIX-unset}"'
     assert machine.run(show, PYTHONDONTWRITEBYTECODE="1").stdout == f"unset {machine.root / '.venv/bytecode'}"
     assert machine.run(show).stdout == "unset unset"

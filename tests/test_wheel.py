@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.slow
-def test_wheel_without_extras_runs_the_example_of_the_readme_in_an_empty_environment(tmp_path: Path) -> None:
+def test_wheel_without_extras_runs_the_readmes_example_on_its_own(tmp_path: Path) -> None:
     done = subprocess.run(
         ["bash", str(ROOT / "scripts/build.sh"), str(tmp_path / "wheels here")],
         cwd=tmp_path,

@@ -50,7 +50,7 @@ def test_arrays_by_name() -> None:
     assert filled["pixels"].tolist() == [[2.0, 3.0, 40.0]] * 2
 
 
-def test_a_filled_array_by_name_is_a_tensor_as_before_and_has_the_mean_of_the_first_data_in_all_data() -> None:
+def test_a_filled_array_stays_a_tensor_with_the_mean_of_all_data() -> None:
     torch = pytest.importorskip("torch")
     ablation = TrialAblation("filled:age")
     train, _ = ablation.data(({"age": torch.tensor([1.0, 2.0])}, "labels"))
@@ -59,7 +59,7 @@ def test_a_filled_array_by_name_is_a_tensor_as_before_and_has_the_mean_of_the_fi
     assert torch.equal(valid["age"], torch.tensor([1.5]))
 
 
-def test_a_pattern_stands_for_all_columns_that_fit_and_a_column_of_that_very_name_for_itself() -> None:
+def test_a_pattern_means_all_columns_that_fit_unless_one_has_that_name() -> None:
     data = {"s1": ROWS[:, 0], "s2": ROWS[:, 1], "age": ROWS[:, 2]}
     assert list(without("feature:s*", data)) == ["age"]
     filled = without("filled:s?", data)
@@ -114,9 +114,7 @@ def frame() -> Any:
     ("name", "value"),
     [("age", 30.0), ("visits", 5 / 3), ("kind", "b"), ("day", "2026-01-01"), ("member", True), ("note", None)],
 )
-def test_a_filled_column_of_a_frame_keeps_its_kind_and_place_and_missing_values_do_not_count(
-    name: str, value: Any
-) -> None:
+def test_a_filled_column_keeps_its_type_and_place_and_ignores_missing(name: str, value: Any) -> None:
     pandas, data = pytest.importorskip("pandas"), frame()
     filled = without(f"filled:{name}", data)
     assert list(filled.columns) == list(data.columns)

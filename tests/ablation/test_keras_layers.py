@@ -116,7 +116,7 @@ A, B = np.linspace(0, 1, 8, dtype="float32").reshape(2, 4), np.linspace(-1, 1, 1
 
 
 @pytest.mark.parametrize("layer", ["narrow", "shared", "same", "last"])
-def test_a_network_of_several_inputs_without_a_layer_is_computed_as_by_hand(layer: str) -> None:
+def test_a_network_of_several_inputs_without_a_layer_is_as_by_hand(layer: str) -> None:
     net, whole = TrialAblation(f"layer:{layer}").model(several_inputs()), several_inputs()
     weights, bias = whole.get_layer("shared").get_weights()
 
@@ -130,7 +130,7 @@ def test_a_network_of_several_inputs_without_a_layer_is_computed_as_by_hand(laye
     np.testing.assert_allclose(np.asarray(net([A, B])), last, rtol=1e-5, atol=1e-5)
 
 
-def test_leaving_a_layer_out_draws_nothing_from_the_generator_that_gives_seeds() -> None:
+def test_leaving_a_layer_out_draws_nothing_from_the_seed_generator() -> None:
     net = several_inputs()
     state = random.getstate()
     TrialAblation("layer:narrow").model(net)

@@ -163,7 +163,7 @@ def test_a_block_of_a_dictionary_is_left_out_and_what_is_added_to_it_stays() -> 
     assert torch.equal(net(SAMPLES), net.head(2 * x)), "the identity is what comes in"
 
 
-def test_a_lazy_layer_is_left_out_and_one_behind_is_made_for_the_shape_of_the_whole_network() -> None:
+def test_a_lazy_layer_is_left_out_and_the_next_has_the_full_networks_shape() -> None:
     assert odd("head")(SAMPLES).shape == (4, 2)
     assert isinstance(odd("first").head, nn.Linear)
     Odd()
@@ -172,7 +172,7 @@ def test_a_lazy_layer_is_left_out_and_one_behind_is_made_for_the_shape_of_the_wh
     assert torch.equal(torch.get_rng_state(), state), "shapes were told aside"
 
 
-def test_a_layer_that_is_called_with_several_shapes_becomes_the_identity_or_is_refused() -> None:
+def test_a_layer_called_with_several_shapes_is_the_identity_or_refused() -> None:
     assert isinstance(odd("wide").wide, nn.Identity)
     with pytest.raises(UsageError, match=r"'wide' .Upsample. is called several times, with other shapes"):
         odd("wide", is_widening=True)

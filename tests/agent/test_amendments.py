@@ -111,7 +111,7 @@ def test_a_running_lane_that_is_cut_ends_there(tmp_path: Path, gate: Gate) -> No
         committed(driver, 5, OTHER)
 
 
-def test_a_running_lane_that_has_passed_its_cut_ends_after_its_unit_and_says_where(tmp_path: Path, gate: Gate) -> None:
+def test_a_running_lane_past_its_cut_ends_after_its_unit_and_says_where(tmp_path: Path, gate: Gate) -> None:
     with agent(trials.waits, tmp_path) as driver:
         driver.assign(0, [two_stages(gate, at=3)])
         at(driver, 3)
@@ -123,7 +123,7 @@ def test_a_running_lane_that_has_passed_its_cut_ends_after_its_unit_and_says_whe
         assert driver.end(1).outcome is Outcome.RETURNED
 
 
-def test_what_is_wished_of_a_lane_that_waits_for_its_checkpoint_is_kept_for_it(tmp_path: Path) -> None:
+def test_a_request_to_a_lane_that_waits_for_its_checkpoint_is_kept(tmp_path: Path) -> None:
     store = FarStore(tmp_path)
     store.gate.clear()
     store.asked.clear()

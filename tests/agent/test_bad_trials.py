@@ -75,7 +75,7 @@ def test_nan_and_infinities_arrive_as_such(tmp_path: Path) -> None:
     assert [m.metrics["accuracy"] for m in driver.of(Reported, 0)] == ["NaN", "Infinity", "-Infinity"]
 
 
-def test_a_trial_that_reports_text_is_told_the_metric_the_value_and_the_rule(tmp_path: Path) -> None:
+def test_a_trial_that_reports_text_learns_metric_value_and_rule(tmp_path: Path) -> None:
     end, driver = bad_end(trials.reports_text, tmp_path)
     assert (end.outcome, end.error_kind) == (Outcome.FAILED, "bad_report")
     assert "accuracy='very good' is not a number" in end.error
@@ -171,7 +171,7 @@ def test_a_trial_that_is_killed_is_no_failure_of_its_own(tmp_path: Path) -> None
     assert driver.values(0) == [(1, 0.5)]
 
 
-def test_sigterm_from_outside_is_no_failure_of_the_trial_and_costs_its_process(tmp_path: Path) -> None:
+def test_sigterm_from_outside_costs_the_process_and_is_no_trial_failure(tmp_path: Path) -> None:
     end, driver = bad_end(trials.is_terminated, tmp_path)
     assert (end.outcome, end.error_kind) == (Outcome.FAILED, KILLED)
     assert end.error.splitlines()[-1] == "its process got SIGTERM from outside"
@@ -214,7 +214,7 @@ def test_a_trial_that_closes_all_descriptors_is_told_so(tmp_path: Path) -> None:
     assert "cut itself off" in end.error
 
 
-def test_a_trainable_that_cannot_be_loaded_fails_each_trial_with_the_reason(tmp_path: Path) -> None:
+def test_a_trainable_that_cannot_be_loaded_fails_each_trial_with_why(tmp_path: Path) -> None:
     with agent(trials.CannotBeLoaded(), tmp_path) as driver:
         for number in (0, 1):
             driver.train(number)

@@ -88,7 +88,7 @@ def test_lanes_that_cross_the_end_of_their_pack_are_trained_once_each(tmp_path: 
     assert all(line.startswith("a unit of ") for line in lines)
 
 
-def test_no_line_is_lost_that_a_lane_prints_that_crossed_the_end_of_its_pack(tmp_path: Path) -> None:
+def test_no_line_is_lost_of_a_lane_that_crossed_the_end_of_its_pack(tmp_path: Path) -> None:
     with agent(trials.Loud, tmp_path) as driver:
         assign(driver, 0, [lane_of(0)])
         for lane in range(1, 40):
@@ -165,7 +165,7 @@ def test_the_death_of_the_process_costs_a_lane_that_joined_its_attempt(tmp_path:
     assert found[1].resource == 1
 
 
-def test_with_a_fresh_process_for_each_work_a_lane_waits_for_the_next_process(tmp_path: Path) -> None:
+def test_with_fresh_processes_a_joining_lane_waits_for_the_next_process(tmp_path: Path) -> None:
     with agent(trials.Packed, tmp_path, fresh_process=True) as driver:
         assign(driver, 0, [lane_of(0, **LONG)])  # type: ignore[arg-type]
         driver.first(Reported)
@@ -190,7 +190,7 @@ def test_a_process_that_is_to_be_replaced_takes_lanes_that_join_first(tmp_path: 
     assert first != then
 
 
-def test_a_trainable_that_cannot_be_packed_trains_lanes_that_join_one_after_another(tmp_path: Path) -> None:
+def test_where_packing_is_impossible_joining_lanes_train_in_turn(tmp_path: Path) -> None:
     with agent(trials.good, tmp_path) as driver:
         assign(driver, 0, [lane_of(0)])
         for lane in (1, 2, 3):

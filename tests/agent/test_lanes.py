@@ -115,7 +115,7 @@ def test_after_the_last_epoch_its_values_stay(lane: Make) -> None:
     assert trial.params["lr"] == 0.01
 
 
-def test_a_resumed_trial_knows_the_values_of_its_checkpoint_and_those_that_follow(lane: Make, saved: Path) -> None:
+def test_a_resumed_trial_knows_past_values_and_those_that_follow(lane: Make, saved: Path) -> None:
     trial = lane(make_stage(start=2, stop=4, max_resource=9, params={"lr": STEPS}), load=saved).trial
     assert (trial.saved_params["lr"], trial.params["lr"]) == (0.1, 0.01)
     fresh = lane(make_stage(stop=4, max_resource=9, params={"lr": STEPS})).trial
@@ -176,7 +176,7 @@ def test_a_cut_lane_ends_there_and_saves_under_the_node_in_which_it_ends(lane: M
     assert (one.trial.is_paused, one.trial.resource) == (True, 5)
 
 
-def test_a_cut_behind_the_lane_ends_it_after_the_present_unit_which_is_reported(lane: Make) -> None:
+def test_a_cut_behind_the_lane_ends_it_after_the_unit_it_reports(lane: Make) -> None:
     one = lane(amendments={4: [CutWork(lease(0), 2)]})
     with pytest.raises(TrialPaused):
         one.train()
@@ -244,7 +244,7 @@ def test_a_save_that_fails_where_a_cut_came_too_late_fails_nothing(lane: Make) -
     assert [failed[:2] for failed in one.link.failed] == [(1, 5)]
 
 
-def test_a_stop_that_comes_while_a_checkpoint_is_written_is_raised_before_the_next_unit(lane: Make) -> None:
+def test_a_stop_during_a_checkpoint_write_is_raised_before_the_next_unit(lane: Make) -> None:
     one = lane()
 
     def save_and_stop(path: Path) -> None:

@@ -32,7 +32,7 @@ texts = st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b""
 
 
 @given(texts, st.binary(max_size=10).map(lambda rest: rest.replace(b"\n", b"")), texts, cuts)
-def test_lines_are_on_the_right_side_of_the_marker_wherever_the_reads_are_cut(
+def test_lines_stay_on_their_side_of_the_marker_wherever_reads_are_cut(
     before: list[bytes], unended: bytes, after: list[bytes], cuts: list[int]
 ) -> None:
     data = b"".join(line + b"\n" for line in before) + unended + MARKER + b"".join(line + b"\n" for line in after)

@@ -48,7 +48,7 @@ def test_the_lanes_of_a_lease_train_together_in_one_process(tmp_path: Path) -> N
     assert [(report.lane, report.resource) for report in reports[:4]] == [(0, 1), (1, 1), (2, 1), (0, 2)]
 
 
-def test_each_lane_stores_its_checkpoints_as_it_would_alone_and_one_lane_goes_on_from_it_alone(tmp_path: Path) -> None:
+def test_a_lane_stores_what_it_would_alone_and_can_continue_alone(tmp_path: Path) -> None:
     with agent(trials.Packed, tmp_path) as driver:
         driver.assign(0, [lane_of(0, stop=2, save=True), lane_of(1, stop=2, save=True)])
         driver.wait(lambda: len(driver.of(CheckpointCommitted)) == 2)
@@ -94,7 +94,7 @@ def test_a_stop_of_one_lane_leaves_the_others_training(tmp_path: Path) -> None:
         assert ends(driver, 2)[0].outcome is Outcome.STOPPED
 
 
-def test_the_death_of_the_process_costs_each_lane_its_attempt_and_the_next_work_trains(tmp_path: Path) -> None:
+def test_process_death_costs_each_lane_its_attempt_and_next_work_trains(tmp_path: Path) -> None:
     with agent(trials.Packed, tmp_path) as driver:
         driver.assign(0, [lane_of(0, stop=1), lane_of(1, params={"dies_at": 2}), lane_of(2)])
         found = ends(driver, 3)
@@ -112,7 +112,7 @@ def test_alone_a_trial_is_charged_with_the_end_of_its_process(tmp_path: Path) ->
         assert driver.end(0).error_kind == "signal"
 
 
-def test_what_a_pack_prints_is_in_the_log_of_its_first_lane_that_still_trains(tmp_path: Path) -> None:
+def test_a_packs_output_is_in_the_log_of_its_first_lane_still_training(tmp_path: Path) -> None:
     with agent(trials.Packed, tmp_path) as driver:
         driver.assign(0, [lane_of(0, stop=1), lane_of(1), lane_of(2)])
         ends(driver, 3)
@@ -121,7 +121,7 @@ def test_what_a_pack_prints_is_in_the_log_of_its_first_lane_that_still_trains(tm
     assert [lane for lane, _ in lines] == sorted(lane for lane, _ in lines)
 
 
-def test_a_trainable_that_cannot_be_packed_trains_its_lanes_one_after_another(tmp_path: Path) -> None:
+def test_a_trainable_that_cannot_be_packed_trains_its_lanes_in_turn(tmp_path: Path) -> None:
     with agent(trials.good, tmp_path) as driver:
         driver.assign(0, [lane_of(0), lane_of(1)])
         assert {end.outcome for end in ends(driver, 2).values()} == {Outcome.RETURNED}

@@ -115,7 +115,7 @@ def test_what_was_killed_long_before_is_not_taken_for_this_death(kernel: Kernel)
     assert counters.kills() == OomKills(0)
 
 
-def test_a_kill_that_was_counted_at_the_last_look_is_still_taken_for_this_death(kernel: Kernel) -> None:
+def test_a_kill_counted_at_the_last_look_still_explains_this_death(kernel: Kernel) -> None:
     counters = OomCounters(7)
     counters.look()
     kernel.now += 1.0

@@ -133,7 +133,7 @@ def test_template_is_forked_before_grpc_and_threads_only(before: str, templates:
     assert done.stdout.strip() == templates
 
 
-def test_forked_template_has_no_descriptor_of_its_parent_and_runs_none_of_its_exit_functions(tmp_path: Path) -> None:
+def test_forked_template_inherits_no_descriptor_and_runs_no_exit_function(tmp_path: Path) -> None:
     code = f"""
 import atexit, os, sys
 from asyncsearch.agent.runner_template import Template

@@ -93,7 +93,7 @@ def left(store: Store) -> list[str]:
     return [name for name in store.walk() if "shard" in name] + list(survey(store).unfinished)
 
 
-def test_rank_0_commits_its_shard_together_with_those_that_others_have_added(store: Store) -> None:
+def test_rank_0_commits_its_shard_with_those_that_others_added(store: Store) -> None:
     first, second, place = ranks(store)
     files = second.add(place)
     first.checkpoints.saved(first.run, Saved(0, 2, shards=WrittenShards("fsdp2", (files,))))

@@ -95,7 +95,7 @@ def test_a_stop_that_is_not_heeded_is_enforced_though_no_heartbeat_is_due(tmp_pa
 
 
 @pytest.mark.parametrize("kind", [trials.Packed, trials.NotPacked])
-def test_a_stop_of_a_lane_that_has_not_begun_leaves_the_one_that_trains_alone(
+def test_stopping_a_lane_not_yet_begun_leaves_the_training_one_alone(
     tmp_path: Path, fifo: Path, kind: type[Trainer]
 ) -> None:
     with agent(kind, tmp_path, **IMPATIENT) as driver:

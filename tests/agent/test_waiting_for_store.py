@@ -72,7 +72,7 @@ def train_two_units(driver: FakeDriver, number: int = 0, **changes: Any) -> None
     driver.train(number, **{"stop": 2, "max_resource": 4, "save": True} | changes)
 
 
-def test_a_commit_that_fails_is_tried_again_and_the_driver_is_told_of_the_outage(tmp_path: Path) -> None:
+def test_a_failed_commit_is_retried_and_the_driver_learns_of_the_outage(tmp_path: Path) -> None:
     with agent(trials.remembers, tmp_path, store=AwayStore(tmp_path, commit=2)) as driver:
         train_two_units(driver)
         assert driver.end(0) == TrainingEnded(lease(0), Outcome.REACHED, 2, checkpoint_resource=2)
@@ -90,7 +90,7 @@ def test_training_goes_on_while_a_commit_waits(tmp_path: Path) -> None:
         assert len(driver.of(Reported, 1)) == 3
 
 
-def test_a_stop_ends_the_wait_of_a_training_that_has_ended_and_blames_nobody(tmp_path: Path) -> None:
+def test_a_stop_ends_the_wait_of_an_ended_training_and_blames_nobody(tmp_path: Path) -> None:
     with agent(trials.remembers, tmp_path, store=AwayStore(tmp_path, commit=FOREVER)) as driver:
         train_two_units(driver)
         driver.end(0)
@@ -110,7 +110,7 @@ def test_a_dismissed_agent_does_not_wait_for_its_store(tmp_path: Path) -> None:
     assert [failed.error_kind for failed in driver.of(CheckpointFailed)] == ["store"]
 
 
-def test_what_cannot_be_a_checkpoint_is_told_at_once_as_the_trials_own_doing(tmp_path: Path) -> None:
+def test_an_impossible_checkpoint_is_reported_at_once_as_the_trials_fault(tmp_path: Path) -> None:
     def saves_a_pipe(trial: TrialContext) -> None:
         def save(path: Path) -> None:
             path.mkdir()

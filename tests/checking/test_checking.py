@@ -143,7 +143,7 @@ def test_the_cut_may_be_anywhere(cut: int) -> None:
     assert checked(forgetting("offset"), cut=cut).names == ("offset",)
 
 
-def test_a_generator_that_is_seeded_anew_by_setup_and_not_restored_is_named() -> None:
+def test_a_generator_reseeded_by_setup_and_not_restored_is_named() -> None:
     """It does not depend on what the process drew before, so that another seed there would not show it."""
     assert checked(forgetting("numpy generator")).names == ("numpy generator",)
 
@@ -217,7 +217,7 @@ class Marking(Net):
 
 
 @pytest.mark.parametrize(("trainable", "kind"), [(Drawing, "python generator"), (Marking, "buffers")])
-def test_an_evaluation_that_changes_the_training_is_said_with_what_it_changes(trainable: type[Net], kind: str) -> None:
+def test_an_evaluation_that_changes_training_is_named_with_what_it_changes(trainable: type[Net], kind: str) -> None:
     """Trap 5 of notes/stages.md, section 2.4: metrics that one trial asks for change another trial."""
     result = checked(trainable)
     assert result.forgotten is None
@@ -300,7 +300,7 @@ def train(trial: TrialContext, saves_all: bool) -> None:
         trial.report(loss=float((weights**2).sum()))
 
 
-def test_a_function_with_save_and_load_is_checked_too_without_its_evaluation() -> None:
+def test_a_function_with_save_and_load_is_checked_except_its_evaluation() -> None:
     result = checked(whole)
     assert result
     assert "not checked" in str(result)

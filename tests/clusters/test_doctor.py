@@ -52,7 +52,7 @@ def test_a_cluster_that_is_well_has_no_fault(machine: Machine, two_slots: str, h
     assert machine.script("hdfs.sh", "fs", "-ls", store) == "", "what it wrote is removed"
 
 
-def test_a_clock_that_is_ahead_and_a_store_that_cannot_be_written_are_found(
+def test_a_clock_ahead_and_an_unwritable_store_are_found(
     machine: Machine, two_slots: str, hdfs: str, tmp_path: Path
 ) -> None:
     """Its user is ann, for whom the folder of another user is closed."""

@@ -35,7 +35,7 @@ def require_what_one_worker_reaches(search: Submitted, folder: Path, alone: Stud
 
 
 @pytest.mark.parametrize("allocation", [TWO_EXECUTORS, ELASTIC], ids=["fixed", "dynamic allocation"])
-def test_gangs_of_two_executors_reach_what_one_worker_does_and_outlive_a_rank(
+def test_gangs_of_two_executors_equal_one_worker_and_survive_a_lost_rank(
     machine: Machine, two_workers: str, hdfs: str, tmp_path: Path, alone: Study, allocation: Sequence[str]
 ) -> None:
     options = (*SMALL, *allocation)

@@ -131,7 +131,7 @@ def without_tickets(secure: Secure, tmp_path: Path) -> Iterator[Machine]:
     machine.script("spark_cluster.sh", "stop", "--remove")
 
 
-def test_executors_without_a_ticket_have_the_drivers_tokens_and_renewed_ones_when_those_have_run_out(
+def test_executors_without_a_ticket_use_the_drivers_tokens_old_and_new(
     secure: Secure, without_tickets: Machine, tmp_path: Path, undisturbed_processes: Study
 ) -> None:
     store = f"{secure.hdfs}/studies/tokens"

@@ -15,7 +15,7 @@ SOON = ("--conf", "spark.dynamicAllocation.executorIdleTimeout=3s", "--conf", "s
 """Let idle executors leave soon; with decommissioning and the tracking of shuffles together they do so late."""
 
 
-def test_an_executor_that_a_search_needs_no_more_goes_to_another_application(
+def test_an_executor_no_longer_needed_goes_to_another_application(
     machine: Machine, two_workers: str, tmp_path: Path
 ) -> None:
     options = (*SMALL, *ELASTIC, *SOON)

@@ -24,7 +24,7 @@ def test_a_submitted_search_uses_all_slots_and_ends(undisturbed_search: Submitte
     assert wasted(undisturbed) == 0
 
 
-def test_workers_that_join_are_used_and_those_that_are_killed_cost_their_training_only(
+def test_workers_that_join_are_used_and_killed_ones_cost_only_training(
     machine: Machine, workers: str, hdfs: str, tmp_path: Path, undisturbed: Study
 ) -> None:
     store = f"{hdfs}/{tmp_path.name}"

@@ -104,7 +104,7 @@ def test_a_container_that_is_killed_costs_the_training_in_it_only(
     tell("YARN, a container killed", study, undisturbed)
 
 
-def test_a_nodemanager_that_is_killed_costs_the_training_in_its_containers_only(
+def test_a_killed_nodemanager_costs_only_training_in_its_containers(
     machine: Machine, yarn: str, hdfs: str, tmp_path: Path, undisturbed: Study
 ) -> None:
     store = f"{hdfs}/{tmp_path.name}"

@@ -73,7 +73,7 @@ def test_a_scheduler_with_a_fault_is_refused_in_words_that_name_it(scheduler: Sc
     ],
     ids=str,
 )
-def test_a_scheduler_whose_dear_decisions_come_at_equal_distances_is_not_said_to_grow(scheduler: Scheduler) -> None:
+def test_evenly_spaced_slow_decisions_do_not_count_as_growth(scheduler: Scheduler) -> None:
     class Suite(SchedulerConformance):
         def make(self) -> Scheduler:
             return scheduler

@@ -110,7 +110,7 @@ def test_unlimited_descriptors_are_enough() -> None:
     assert unsound(of_machine(msgspec.structs.replace(MACHINE, descriptors=-1))) == []
 
 
-def test_a_store_that_fails_is_a_fault_with_the_step_and_the_words_of_the_error() -> None:
+def test_a_failing_store_is_a_fault_with_the_step_and_the_errors_words() -> None:
     facts = StoreFacts(shown="/shared", failed_step="write a journal", failure="No space left. Free some.")
     assert only(of_store(facts)) == (
         Severity.FAULT,
@@ -196,7 +196,7 @@ def test_a_store_that_executors_see_elsewhere_is_a_fault_with_their_names() -> N
     assert "on host-0, host-1, host-2 and 2 more it is not there => name a place that all machines see" in text
 
 
-def test_a_store_that_executors_cannot_use_is_a_fault_with_the_remedy_of_its_error() -> None:
+def test_a_store_closed_to_executors_is_a_fault_with_its_errors_remedy() -> None:
     words = "StoreError: A package is missing. Install 'asyncsearch[hdfs]' with pip."
     severity, text = only(of_executors_store("hdfs:///data", [VIEW, StoreView(host="host-2", wrong=words)]))
     assert severity is Severity.FAULT
@@ -225,7 +225,7 @@ def test_an_examination_is_true_if_a_search_can_run() -> None:
     ]
 
 
-def test_two_frameworks_that_abort_in_one_process_are_a_warning_which_names_the_error() -> None:
+def test_frameworks_that_abort_together_are_a_warning_naming_the_error() -> None:
     clashing = "tensorflow-cpu 2.20.0", "torch 2.12.1", "triton 3.7.1"
     [found] = of_machine(msgspec.structs.replace(MACHINE, clashing=clashing))[len(of_machine(MACHINE)) :]
     assert found.severity is Severity.WARNING

@@ -109,7 +109,7 @@ def test_where_rank_0_has_failed_the_others_are_ended_at_once() -> None:
     assert side.told() == [(1, Refused)]
 
 
-def test_where_another_rank_has_failed_all_are_ended_at_once_and_the_error_names_the_rank() -> None:
+def test_a_failed_rank_ends_all_ranks_at_once_and_the_error_names_it() -> None:
     side = begun()
     failed = RankFailed(side.lease, "ValueError: x", "")
     end = side.gangs.end_of(SECOND, failed, side.state.attempt(side.lease))
@@ -134,7 +134,7 @@ def test_where_a_rank_is_lost_the_one_that_is_left_is_ended_at_once(lost: int, l
     assert side.told() == [(left, Refused)]
 
 
-def test_a_rank_that_is_lost_before_the_work_is_durable_leaves_nobody_waiting_for_it() -> None:
+def test_a_rank_lost_before_its_work_is_durable_leaves_nobody_waiting() -> None:
     side = Side()
     decided = side.last
     side.tell(WorkerLost(WorkerId(1), 1, "killed"))
@@ -143,7 +143,7 @@ def test_a_rank_that_is_lost_before_the_work_is_durable_leaves_nobody_waiting_fo
     assert side.told() == [(0, Refused)]
 
 
-def test_lines_of_a_rank_have_their_place_while_it_trains_however_many_gangs_come_and_go() -> None:
+def test_a_ranks_log_lines_keep_their_place_as_gangs_come_and_go() -> None:
     side = Side(workers=4)
     for _ in range(40):
         side.end(lease=lease_of(side.last))
@@ -167,7 +167,7 @@ def test_last_lines_of_a_rank_may_follow_its_end_and_are_forgotten_at_last() -> 
     assert side.gangs.log_of(side.lease, SECOND) is None
 
 
-def test_a_driver_that_hears_of_an_attachment_and_of_a_loss_at_once_lets_no_rank_wait_for_the_other(
+def test_an_attachment_and_a_loss_at_once_leave_no_rank_waiting(
     tmp_path: Path,
 ) -> None:
     state, store = make_state(FIFO(max_resource=UNITS)), open_store(tmp_path / "study")

@@ -107,7 +107,7 @@ def test_a_lane_that_joined_has_a_time_limit_of_its_own(store: Store) -> None:
     packs.harness.driver.close()
 
 
-def test_the_end_of_those_that_came_with_a_lease_leaves_the_others_their_limit(store: Store) -> None:
+def test_when_lanes_of_the_lease_end_the_others_keep_their_time_limit(store: Store) -> None:
     packs = Packs(store, trial_timeout_s=0.5)
     packs.fail(3)
     lane = packs.joined().lane
@@ -118,7 +118,7 @@ def test_the_end_of_those_that_came_with_a_lease_leaves_the_others_their_limit(s
     packs.harness.driver.close()
 
 
-def test_the_end_of_a_lane_that_joined_leaves_those_that_came_with_the_lease_their_limit(store: Store) -> None:
+def test_when_a_joined_lane_ends_lanes_of_the_lease_keep_their_limit(store: Store) -> None:
     packs = Packs(store, trial_timeout_s=0.5)
     packs.fail(3)
     packs.fail(packs.joined().lane)
@@ -164,7 +164,7 @@ def deletions() -> Iterator[Deletions]:
     made.tested.close()
 
 
-def test_a_lane_whose_node_is_deleted_from_waits_with_its_stop_and_holds_up_nobody(deletions: Deletions) -> None:
+def test_a_lane_whose_node_is_being_deleted_waits_with_its_stop_alone(deletions: Deletions) -> None:
     (first,) = only(deletions.player.last, AddLane)
     deletions.delete(first)
     deletions.tested.admit(first)
@@ -176,7 +176,7 @@ def test_a_lane_whose_node_is_deleted_from_waits_with_its_stop_and_holds_up_nobo
     assert deletions.sent == [other]
 
 
-def test_a_lane_that_waited_is_sent_with_its_stop_when_the_deletion_is_done(deletions: Deletions) -> None:
+def test_a_lane_that_waited_is_sent_with_its_stop_after_the_deletion(deletions: Deletions) -> None:
     (first,) = only(deletions.player.last, AddLane)
     deletions.delete(first)
     deletions.tested.admit(first)
@@ -187,7 +187,7 @@ def test_a_lane_that_waited_is_sent_with_its_stop_when_the_deletion_is_done(dele
     assert not deletions.tested.delay(stop)
 
 
-def test_a_lane_that_waited_is_not_sent_to_a_worker_that_was_lost_meanwhile(deletions: Deletions) -> None:
+def test_a_lane_that_waited_is_not_sent_to_a_worker_lost_meanwhile(deletions: Deletions) -> None:
     (first,) = only(deletions.player.last, AddLane)
     deletions.delete(first)
     deletions.tested.admit(first)

@@ -13,7 +13,7 @@ def test_without_a_limit_each_launch_begins_at_once() -> None:
     assert [order.request(one) for one in (FIRST, SECOND)] == [[FIRST], [SECOND]]
 
 
-def test_launches_beyond_the_limit_begin_in_order_once_a_worker_has_attached() -> None:
+def test_launches_beyond_the_limit_begin_in_order_as_workers_attach() -> None:
     order = LaunchOrder(1)
     assert [order.request(one) for one in (FIRST, SECOND, THIRD)] == [[FIRST], [], []]
     assert order.attached() == [SECOND, THIRD]

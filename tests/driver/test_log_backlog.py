@@ -36,7 +36,7 @@ def own(lines: Sequence[str]) -> list[str]:
     st.sampled_from([LogBounds(), LogBounds(waiting=2_000), LogBounds(trial=1_500), LogBounds(study=3_000)]),
     st.integers(1, 2_000),
 )
-def test_each_line_is_written_in_its_order_or_counted_where_it_was_left_out(
+def test_each_line_is_written_in_order_or_counted_where_left_out(
     batches: list[tuple[str, int, int]], bounds: LogBounds, most_bytes: int
 ) -> None:
     backlog = LogBacklog(bounds)

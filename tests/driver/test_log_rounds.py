@@ -12,7 +12,7 @@ TRIALS, SECONDS = 200, 300
 
 
 @pytest.mark.parametrize("kind", ["hidden", "whole"])
-def test_two_hundred_trials_that_print_each_second_take_at_most_one_call_a_second_and_no_round_waits(kind: str) -> None:
+def test_logs_of_200_chatty_trials_take_one_call_a_second_without_waits(kind: str) -> None:
     logs = VirtualLogs(kind)
     for second in range(SECONDS):
         for trial in range(TRIALS):
@@ -37,9 +37,7 @@ def test_many_short_trials_take_no_call_each() -> None:
 
 
 @pytest.mark.parametrize("kind", ["shown", "hidden", "whole"])
-def test_a_store_that_takes_longer_than_the_interval_gets_one_round_after_the_other(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_slower_than_the_interval_gets_one_round_at_a_time(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.store.log_worlds.CALL_S", 20.0)
     logs = VirtualLogs(kind)
     for second in range(600):
@@ -50,7 +48,7 @@ def test_a_store_that_takes_longer_than_the_interval_gets_one_round_after_the_ot
     assert len(list(LogReader(logs.world, "trial-0").lines())) == 600
 
 
-def test_lines_that_could_not_be_written_come_once_the_store_is_back_and_in_their_order() -> None:
+def test_unwritten_lines_come_in_order_once_the_store_is_back() -> None:
     logs = VirtualLogs("hidden")
     for second in range(200):
         logs.prints(0, f"epoch {second}")
@@ -61,7 +59,7 @@ def test_lines_that_could_not_be_written_come_once_the_store_is_back_and_in_thei
     assert [line.split(" O ")[1] for line in lines] == [f"epoch {second}" for second in range(200)]
 
 
-def test_a_store_that_stays_away_costs_bounded_memory_and_the_log_says_what_is_missing() -> None:
+def test_a_store_away_for_long_costs_bounded_memory_and_the_gap_is_named() -> None:
     logs = VirtualLogs("hidden", LogBounds(waiting=50_000))
     for second in range(2_000):
         logs.prints(0, f"epoch {second}")

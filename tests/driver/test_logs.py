@@ -89,7 +89,7 @@ def test_a_line_is_one_line(bench: Bench) -> None:
     assert [line.text for _, line in bench.sink.shown] == ["one 1.000 O forged two"]
 
 
-def test_lines_that_came_just_before_the_end_are_written_and_nothing_is_after_it(bench: Bench) -> None:
+def test_lines_just_before_the_end_are_written_and_none_follow(bench: Bench) -> None:
     bench.take("last")
     bench.close()
     bench.turn()

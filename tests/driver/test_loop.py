@@ -181,9 +181,7 @@ def test_a_launch_is_not_held_back_for_ever(store: Store, monkeypatch: pytest.Mo
         assert made.launched.get(timeout=PATIENCE_S) == (1, 1)
 
 
-def test_a_launch_that_was_held_back_until_the_end_of_the_run_never_begins_and_is_not_killed(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_launch_held_back_until_the_run_ends_never_begins(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with two_launches(store, monkeypatch) as made:
         made.driver.post(StopRequested("enough"))
         assert made.driver.ended.wait(PATIENCE_S)
@@ -220,7 +218,7 @@ def test_parameters_that_fit_into_no_message_cost_their_trial_only(harness: Harn
     assert ended[-1].error_kind == "MessageTooLargeError"
 
 
-def test_a_killed_process_is_announced_with_its_costs_and_its_trial_is_assigned_again(harness: Harness) -> None:
+def test_a_killed_process_is_announced_with_costs_and_its_trial_reassigned(harness: Harness) -> None:
     lease = harness.begin(1).work.lease
     harness.say(1, Reported(lease, 1, {"loss": 0.5}))
     harness.say(2, TrainingEnded(lease, Outcome.FAILED, 1, None, "its process was killed by SIGKILL", KILLED))
@@ -248,7 +246,7 @@ def test_messages_that_wait_together_share_one_sync(harness: Harness) -> None:
     assert [lines.count(b"\n") for lines in appended] == [3]
 
 
-def test_a_journal_that_cannot_be_written_stops_the_run_and_acknowledges_nothing(store: Store) -> None:
+def test_an_unwritable_journal_stops_the_run_and_acknowledges_nothing(store: Store) -> None:
     harness = Harness(store, make_state(FIFO(max_resource=3)), store_timeout_s=0.0)
     lease = harness.begin(1).work.lease
 
@@ -322,7 +320,7 @@ def test_a_launch_that_is_over_may_not_attach(harness: Harness) -> None:
         harness.on_loop(lambda: harness.driver.attached(Hello(W0, 2, "other"), "peer"))
 
 
-def test_a_worker_that_is_silent_too_long_is_lost_killed_and_launched_again(store: Store) -> None:
+def test_a_worker_silent_too_long_is_lost_killed_and_relaunched(store: Store) -> None:
     harness = Harness(store, make_state(FIFO(max_resource=3)), lease_timeout_s=0.05)
     harness.begin(1)
     assert harness.killed.get(timeout=PATIENCE_S) == (0, 1)
@@ -456,7 +454,7 @@ def test_work_that_waits_for_a_deletion_is_not_overtaken_by_its_own_stop(
     harness.driver.close()
 
 
-def test_a_clock_that_is_set_takes_no_worker_for_lost_and_no_trial_for_late(store: Store) -> None:
+def test_a_clock_change_makes_no_worker_lost_and_no_trial_late(store: Store) -> None:
     seconds = itertools.count(1.0e9, 3_600.0)
     harness = Harness(store, make_state(FIFO(max_resource=3)), clock=lambda: next(seconds), trial_timeout_s=1_800.0)
     lease = harness.begin(1).work.lease
@@ -485,7 +483,7 @@ def test_a_snapshot_that_cannot_be_saved_costs_nothing_but_time(
     assert [record.event for record in read_records(store)][-1] == Reported(lease, 1, {"loss": 0.5})
 
 
-def test_a_launch_that_ends_before_there_is_a_transport_is_refused_once_there_is_one(store: Store) -> None:
+def test_a_launch_that_ends_before_there_is_a_transport_is_refused_later(store: Store) -> None:
     harness = Harness(store, make_state(FIFO(max_resource=3)), is_connected=False)
     harness.driver.post(DriverStarted("test"))
     harness.driver.post(RunRequested(1, 1))
@@ -529,7 +527,7 @@ def test_no_decision_waits_for_a_snapshot_and_the_end_says_that_it_does(
     assert saved[-1] == harness.driver._journal.last
 
 
-def test_the_end_says_that_it_waits_for_the_logs_and_waits_for_them_only_so_long(
+def test_the_end_says_that_it_waits_for_logs_and_waits_a_bounded_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncsearch.driver.logs._NOTE_AFTER_S", 0.0)

@@ -45,7 +45,7 @@ def lost(player: Player, reason: str = "its process 12 was killed by SIGKILL\nTr
     return sentence(player.state, WorkerLost(W0, 1, reason))
 
 
-def test_a_lost_worker_names_its_trial_and_the_units_that_are_trained_again() -> None:
+def test_a_lost_worker_names_its_trial_and_the_units_to_retrain() -> None:
     assert lost(trained(5, 2)) == (
         "worker-0 was lost: its process 12 was killed by SIGKILL. trial-0 goes on from its checkpoint at 2 units; 3 "
         "units are trained again."

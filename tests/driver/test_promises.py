@@ -183,7 +183,7 @@ def gives_back(watched: Watched, worker: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["store", "stopped"])
-def test_a_worker_that_gives_back_all_its_work_is_lost_and_the_others_go_on(watched: Watched, kind: str) -> None:
+def test_a_worker_that_returns_all_its_work_is_lost_and_others_continue(watched: Watched, kind: str) -> None:
     for _ in range(4):
         assert watched.posted == []
         gives_back(watched, 0, kind)

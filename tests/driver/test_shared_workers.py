@@ -43,7 +43,7 @@ class Side:
         return event.workers
 
 
-def test_a_study_alone_has_all_and_gives_half_to_the_next_one_once_its_workers_have_ended() -> None:
+def test_a_lone_study_has_all_and_gives_half_once_its_workers_end() -> None:
     workers = SharedWorkers(4)
     first = Side(workers, "first")
     assert first.take() == 4

@@ -90,14 +90,14 @@ def test_a_driver_that_was_stopped_loses_no_worker_for_it(stopped_s: float) -> N
     assert watched.events == []
 
 
-def test_a_worker_that_died_while_the_driver_was_stopped_is_lost_a_lease_later() -> None:
+def test_a_worker_dead_while_the_driver_was_stopped_is_lost_a_lease_later() -> None:
     watched = Watched()
     watched.loop.go_to(4000.0)
     watched.loop.go_to(4030.1)
     assert watched.events == [WorkerLost(*W0, "it was silent for 30 s")]
 
 
-def test_an_attempt_that_may_have_ended_while_the_driver_was_stopped_is_not_failed_at_once() -> None:
+def test_an_attempt_overdue_while_the_driver_was_stopped_is_not_failed() -> None:
     watched = Watched(trial_timeout_s=10.0)
     watched.timeouts.begin_attempt(LEASE)
     watched.loop.go_to(4000.0)

@@ -110,9 +110,7 @@ def fail_one_append(store: FullStore, harness: Harness, written: Callable[[bytes
         pytest.param(lambda data: data, id="all"),
     ],
 )
-def test_a_failed_write_is_repeated_in_a_new_segment_whatever_was_written_of_it(
-    store: FullStore, written: Callable[[bytes], bytes]
-) -> None:
+def test_a_failed_write_is_repeated_whole_in_a_new_segment(store: FullStore, written: Callable[[bytes], bytes]) -> None:
     harness = make_harness(store)
     lease = fail_one_append(store, harness, written)
     assert harness.wire.acknowledged.get(timeout=PATIENCE_S) == 1
@@ -127,7 +125,7 @@ def test_a_failed_write_is_repeated_in_a_new_segment_whatever_was_written_of_it(
     harness.driver.close()
 
 
-def test_the_user_is_told_once_when_the_journal_waits_and_once_when_it_does_not(store: FullStore) -> None:
+def test_the_user_learns_once_that_the_journal_waits_and_once_of_its_end(store: FullStore) -> None:
     harness = make_harness(store)
     fail_one_append(store, harness, lambda data: b"")
     assert harness.wire.acknowledged.get(timeout=PATIENCE_S) == 1
@@ -138,7 +136,7 @@ def test_the_user_is_told_once_when_the_journal_waits_and_once_when_it_does_not(
     harness.driver.close()
 
 
-def test_a_journal_that_was_waited_for_in_vain_stops_the_workers_and_ends_the_run(store: FullStore) -> None:
+def test_waiting_for_a_journal_in_vain_stops_workers_and_ends_the_run(store: FullStore) -> None:
     harness = make_harness(store, store_timeout_s=0.05)
     lease = harness.begin(1).work.lease
     store.error = StoreError("no space left.")
@@ -230,7 +228,7 @@ def test_a_requested_stop_ends_the_wait_for_the_journal(store: FullStore) -> Non
     harness.driver.close()
 
 
-def test_a_run_that_is_broken_off_while_its_journal_waits_does_not_end_well(store: FullStore) -> None:
+def test_a_run_broken_off_while_its_journal_waits_does_not_end_well(store: FullStore) -> None:
     harness = make_harness(store)
     lease = harness.begin(1).work.lease
     store.error = StoreError("no space left")

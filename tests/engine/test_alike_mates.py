@@ -68,7 +68,7 @@ def test_a_searcher_that_learns_proposes_no_more_than_a_pack_has_lanes() -> None
 
 
 @pytest.mark.parametrize("strategy", ["random", "nearest"])
-def test_a_strategy_that_takes_unlike_ones_has_no_more_created_than_it_takes(strategy: str) -> None:
+def test_a_strategy_for_unlike_trials_has_no_more_created_than_it_takes(strategy: str) -> None:
     player, widths = first_widths(strategy=strategy)
     assert len(widths) == PACK == len(player.state.trials)
 
@@ -87,7 +87,7 @@ SCHEDULERS = [
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_trials_created_for_packs_are_counted_exactly_end_and_replay_to_the_byte(scheduler: Scheduler) -> None:
+def test_trials_created_for_packs_are_counted_and_replay_to_the_byte(scheduler: Scheduler) -> None:
     def fresh() -> StudyState:
         return packed_state(scheduler, PACK, WIDTHS)
 
@@ -109,7 +109,7 @@ class LongAfterTheFirst(FIFOState):
         return 2 if trial else 1
 
 
-def test_a_trial_that_longer_ones_always_precede_is_overtaken_by_a_bounded_number() -> None:
+def test_a_trial_preceded_by_longer_ones_is_overtaken_a_bounded_number() -> None:
     player = Player(packed_state(FIFO(max_resource=2), 2, Space.of({"x": choice(*range(999)), "width": choice(8, 9)})))
     player.state.scheduler = LongAfterTheFirst(2)
     assert player.state.plan.is_shared
@@ -125,7 +125,7 @@ def test_a_trial_that_longer_ones_always_precede_is_overtaken_by_a_bounded_numbe
 
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 99), pack=st.integers(2, 4))
-def test_where_trials_share_nothing_each_pack_has_the_oldest_one_that_waits(seed: int, pack: int) -> None:
+def test_where_trials_share_nothing_a_pack_has_the_oldest_waiting_trial(seed: int, pack: int) -> None:
     state = packed_state(FIFO(max_resource=2), pack, WIDTHS, seed=seed, share=False)
     state.packing = Packing(pack, takes_joiners=False)
     waiting: list[TrialId] = []

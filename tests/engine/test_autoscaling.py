@@ -77,7 +77,7 @@ def scaled(scheduler: Scheduler, scale: Autoscale, size: int = 1) -> StudyState:
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS[:-1])
-def test_a_search_is_shorter_and_takes_at_most_one_over_the_efficiency_of_worker_seconds(scheduler: Scheduler) -> None:
+def test_a_search_is_shorter_and_its_worker_seconds_keep_the_efficiency(scheduler: Scheduler) -> None:
     alone, together = search(scheduler, None), search(scheduler, Autoscale(0.75))
     assert together.is_complete
     assert together.wall_s < alone.wall_s
@@ -87,7 +87,7 @@ def test_a_search_is_shorter_and_takes_at_most_one_over_the_efficiency_of_worker
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_no_search_of_short_units_and_slow_starts_is_longer_with_autoscaling(scheduler: Scheduler) -> None:
+def test_short_units_and_slow_starts_make_no_autoscaled_search_longer(scheduler: Scheduler) -> None:
     slow = msgspec.structs.replace(DELAYS, start_s=20.0, setup_s=10.0)
     for unit_s in (0.5, 1.0, 3.0):
         alone, together = (search(scheduler, scale, unit_s=unit_s, delays=slow) for scale in (None, Autoscale(0.75)))
@@ -240,7 +240,7 @@ def test_lost_workers_of_large_gangs_cost_no_trial() -> None:
     assert [(t.id, t.state, t.value) for t in found.trials] == [(t.id, t.state, t.value) for t in quiet.trials]
 
 
-def test_the_journal_tells_what_a_unit_takes_on_one_worker_and_what_more_gain() -> None:
+def test_the_journal_tells_unit_time_on_one_worker_and_the_gain_of_more() -> None:
     recorded = played(scaled(ASHA(max_resource=27), Autoscale(0.3)), 40, 8)
     units = recorded_units(list(SegmentReader().read("000001.jsonl", recorded.lines)))
     assert len(units.gang_speedup) > 2
@@ -339,7 +339,7 @@ class Dearer:
 
 @pytest.mark.parametrize("true_efficiency", [0.5, 0.75, 0.9])
 @pytest.mark.parametrize("scheduler", [SHA(max_resource=27), ASHA(max_resource=27)], ids=["sha", "asha"])
-def test_the_efficiency_of_trials_that_cost_more_than_others_is_believed_as_it_is(
+def test_the_efficiency_of_trials_that_cost_more_is_taken_as_it_is(
     scheduler: Scheduler, true_efficiency: float
 ) -> None:
     curve = {1: 1.0, 2: 2 * true_efficiency, 4: 4 * true_efficiency}

@@ -58,7 +58,7 @@ def branches(recorded: Recorded) -> list[Branch]:
 @pytest.mark.parametrize("workers", [1, 4, 12])
 @pytest.mark.parametrize("space", [SPACE, CHANGING], ids=["constants", "sequences"])
 @pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
-def test_a_branch_loads_what_the_donor_saved_and_both_have_the_same_way_up_to_there(
+def test_a_branch_loads_the_donors_checkpoint_and_shares_its_path_to_there(
     scheduler: PBT, space: Space, workers: int
 ) -> None:
     recorded = searched(scheduler, workers, space, delays=Delays(commit_s=0.3, message_s=0.1))
@@ -90,7 +90,7 @@ def test_a_branch_loads_what_the_donor_saved_and_both_have_the_same_way_up_to_th
 @pytest.mark.parametrize("workers", [1, 4, 12])
 @pytest.mark.parametrize("space", [SPACE, CHANGING], ids=["constants", "sequences"])
 @pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
-def test_where_nothing_is_shared_a_branch_loads_what_the_donor_saved_and_goes_on_in_a_node_of_its_own(
+def test_an_unshared_branch_loads_the_donors_checkpoint_into_its_own_node(
     scheduler: PBT, space: Space, workers: int
 ) -> None:
     recorded = searched(scheduler, workers, space, share=False, delays=Delays(commit_s=0.3, message_s=0.1))
@@ -124,7 +124,7 @@ def test_where_nothing_is_shared_a_branch_loads_what_the_donor_saved_and_goes_on
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("space", [SPACE, CHANGING], ids=["constants", "sequences"])
 @pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
-def test_the_schedule_that_was_found_trained_as_a_sequence_gives_the_same_to_the_bit(
+def test_the_found_schedule_trained_as_a_sequence_is_equal_to_the_bit(
     scheduler: PBT, space: Space, seed: int, share: bool
 ) -> None:
     recorded = searched(
@@ -200,9 +200,7 @@ def states_of(recorded: Recorded, scheduler: PBT, **config: Any) -> None:
 
 @BOTH
 @pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
-def test_every_prefix_of_the_journal_and_every_snapshot_give_the_state_that_was_there(
-    scheduler: PBT, share: bool
-) -> None:
+def test_every_journal_prefix_and_snapshot_give_the_state_of_then(scheduler: PBT, share: bool) -> None:
     options: dict[str, Any] = {
         "faults": Faults(losses=[Loss(WorkerId(0), 7.0, 2.0)], failures={TrialId(2): 5, TrialId(4): 2})
     }
@@ -221,9 +219,7 @@ def test_deciding_again_gives_the_recorded_decisions(share: bool) -> None:
 
 @BOTH
 @pytest.mark.parametrize("workers", [1, 3])
-def test_every_prefix_of_the_journal_resumes_to_the_results_of_the_undisturbed_run_in_step(
-    workers: int, share: bool
-) -> None:
+def test_every_journal_prefix_resumes_to_the_undisturbed_results_in_step(workers: int, share: bool) -> None:
     scheduler = PBT(max_resource=5, perturbation_interval=2, synchronous=True, quantile=0.4)
     whole = record(fresh(scheduler, share=share), 7, workers, workload=HISTORIES)
     assert branches(whole)
@@ -281,7 +277,7 @@ def test_a_donor_without_a_checkpoint_that_is_as_far_is_not_taken_over() -> None
         Offspring({}, 6, "no way at all"),
     ],
 )
-def test_an_answer_that_does_not_lead_through_the_donors_checkpoint_is_a_bug(answer: Offspring) -> None:
+def test_an_answer_that_avoids_the_donors_checkpoint_is_a_bug(answer: Offspring) -> None:
     recorded = searched(workers=1)
     (first, *_) = branches(recorded)
     cut = next(n for n, (_, _, actions) in enumerate(recorded.steps, 1) if first in actions)
@@ -297,7 +293,7 @@ def test_an_answer_that_does_not_lead_through_the_donors_checkpoint_is_a_bug(ans
         promoted(state, promotion)
 
 
-def test_a_donor_that_was_trained_anew_is_taken_over_in_the_node_in_which_that_was_done() -> None:
+def test_a_retrained_donor_is_taken_over_in_the_node_of_its_retraining() -> None:
     """What a trial goes on from may be lost; then all of its way is trained in its own node, and saved there."""
     recorded = searched(workers=3, share=False)
     state = replayed(fresh(share=False), recorded.lines)
@@ -313,7 +309,7 @@ def test_a_donor_that_was_trained_anew_is_taken_over_in_the_node_in_which_that_w
 
 
 @BOTH
-def test_a_donor_that_fails_afterwards_takes_nothing_from_those_who_took_over_from_it(share: bool) -> None:
+def test_a_donor_that_fails_later_takes_nothing_from_its_branches(share: bool) -> None:
     whole = searched(workers=3, share=share)
     first = branches(whole)[0]
     recorded = searched(workers=3, share=share, faults=Faults(failures={first.donor: first.resource + 2}))
@@ -323,7 +319,7 @@ def test_a_donor_that_fails_afterwards_takes_nothing_from_those_who_took_over_fr
 
 
 @BOTH
-def test_what_a_trial_leaves_is_deleted_and_what_it_takes_over_is_kept_as_long_as_it_needs_it(share: bool) -> None:
+def test_what_a_branch_leaves_is_deleted_and_what_it_takes_is_kept_in_need(share: bool) -> None:
     recorded = searched(workers=3, share=share)
     stored: set[CheckpointRef] = set()
     for _, event, actions in recorded.steps:
@@ -337,7 +333,7 @@ def test_what_a_trial_leaves_is_deleted_and_what_it_takes_over_is_kept_as_long_a
     assert len(stored) == 1, "that of the best"
 
 
-def test_a_trial_keeps_its_best_value_and_its_last_one_until_it_reports_again() -> None:
+def test_a_trial_keeps_best_and_last_values_until_it_reports_again() -> None:
     recorded = searched(workers=3)
     (first, *_) = branches(recorded)
     cut = next(n for n, (_, _, actions) in enumerate(recorded.steps, 1) if first in actions)
@@ -366,7 +362,7 @@ def test_a_trial_that_takes_over_from_one_that_is_further_stands_there(share: bo
     assert jumps
 
 
-def test_neither_what_was_left_nor_what_the_donor_trains_again_is_among_the_reports_of_a_trial() -> None:
+def test_reports_of_a_branch_exclude_those_it_left_and_the_donors_new_ones() -> None:
     a, b, x = NodeKey("a"), NodeKey("b"), NodeKey("x")
     lease, other = Lease(0, WorkerId(0), 1), Lease(1, WorkerId(1), 1)
     stage = Stage(a, {}, (TrialId(0), TrialId(1)), 0, 0, 6, 12)
@@ -438,7 +434,7 @@ SPACES = [
 @pytest.mark.parametrize("scheduler", WORLDS)
 @settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 300), save_every=st.sampled_from([None, 2]))
-def test_whatever_happens_trials_have_the_values_of_their_schedules_and_the_run_ends(
+def test_whatever_happens_trials_have_their_schedules_values_and_runs_end(
     scheduler: PBT, space: Space, own_ends: float, share: bool, seed: int, steps: int, save_every: int | None
 ) -> None:
     def make() -> StudyState:
@@ -471,7 +467,7 @@ class UnevenWorld(World):
 @pytest.mark.parametrize("scheduler", WORLDS)
 @settings(max_examples=examples(10), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 300), save_every=st.sampled_from([None, 2]))
-def test_what_units_cost_orders_batches_alike_in_what_was_restored_and_in_what_was_not(
+def test_restored_and_unrestored_states_order_batches_alike_by_unit_cost(
     scheduler: PBT, space: Space, seed: int, steps: int, save_every: int | None
 ) -> None:
     world = UnevenWorld(

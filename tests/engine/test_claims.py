@@ -63,7 +63,7 @@ def test_the_only_worker_is_believed(kind: str) -> None:
     raise AssertionError("it went on")
 
 
-def test_where_one_worker_had_all_trials_without_the_metric_the_end_says_so_all_the_same() -> None:
+def test_the_end_says_that_all_trials_lacked_the_metric_even_on_one_worker() -> None:
     player = searching(2, trials=3)
     for _ in range(2):
         player.tell(CLAIMS["MetricNotReportedError"](lease_of(player, 0)))
@@ -85,7 +85,7 @@ def test_a_worker_that_alone_finds_checkpoints_damaged_is_dismissed() -> None:
 
 
 @pytest.mark.parametrize("end", ["in words", "at its target"])
-def test_where_one_worker_had_all_trials_that_cannot_pause_the_end_says_so_all_the_same(end: str) -> None:
+def test_the_end_says_that_no_trial_can_pause_even_on_one_worker(end: str) -> None:
     player = Player(make_state(ASHA(max_resource=9)))
     player.begin(1, 2)
     lease = lease_of(player, 0)
@@ -100,7 +100,7 @@ def test_where_one_worker_had_all_trials_that_cannot_pause_the_end_says_so_all_t
     assert "save=" in stop.reason
 
 
-def test_a_claim_of_one_worker_does_not_end_as_a_failure_a_search_that_has_results() -> None:
+def test_one_workers_claim_does_not_fail_a_search_that_has_results() -> None:
     player = searching(2, trials=2)
     words = "asyncsearch.errors.CannotPauseError: trial-0 had to pause at 1"
     player.tell(TrainingEnded(lease_of(player, 0), Outcome.FAILED, 0, error=words, error_kind="cannot_pause"))
@@ -132,7 +132,7 @@ def test_a_stop_that_nobody_asked_for_is_no_work_done(lost: int, *, is_asked: bo
 
 
 @pytest.mark.parametrize(("error_kind", "lost"), [("store", 2), ("", 0)])
-def test_a_worker_is_of_use_that_finds_the_trial_at_fault_and_not_the_store(error_kind: str, lost: int) -> None:
+def test_a_worker_that_blames_the_trial_and_not_the_store_is_of_use(error_kind: str, lost: int) -> None:
     player = searching(2)
     slot = player.state.pool.slots[WorkerId(0)]
     slot.fruitless = 2

@@ -38,9 +38,7 @@ def resumed(scheduler: Scheduler, lines: list[bytes], workers: int, **options: A
 
 
 @pytest.mark.parametrize(("scheduler", "workers"), ORDER_CANNOT_MATTER)
-def test_every_prefix_of_the_journal_resumes_to_the_results_of_the_undisturbed_run(
-    scheduler: Scheduler, workers: int
-) -> None:
+def test_every_journal_prefix_resumes_to_the_undisturbed_results(scheduler: Scheduler, workers: int) -> None:
     whole = record(make_state(scheduler, max_failures=1), TRIALS, workers)
     for cut in range(1, len(whole.lines) + 1):
         again = resumed(scheduler, whole.lines[:cut], workers)
@@ -82,7 +80,7 @@ def test_deciding_again_gives_the_recorded_decisions() -> None:
         assert handle(state, entry.event, entry.t) == list(entry.actions)
 
 
-def test_asha_on_several_workers_obeys_its_rule_over_the_whole_journal_wherever_it_is_cut() -> None:
+def test_asha_on_several_workers_obeys_its_rule_wherever_a_journal_is_cut() -> None:
     scheduler = ASHA(max_resource=9)
     losses = [Loss(WorkerId(1), 6.0, 3.0)]
     whole = record(make_state(scheduler, max_failures=1), TRIALS, 4, faults=Faults(losses=losses))
@@ -118,7 +116,7 @@ def require_nothing_repeated(steps: Sequence[Any]) -> None:
                 assert stage.start == durable.get(stage.node, 0)
 
 
-def test_a_driver_may_die_at_any_record_while_trainings_change_their_numbers_of_workers() -> None:
+def test_a_driver_may_die_at_any_record_while_trainings_resize() -> None:
     options: dict[str, Any] = {
         "workload": Curves(seed=1, unit_s=10.0),
         "training": TrainingModel(gang_speedup={1: 1.0, 4: 3.4}),

@@ -144,7 +144,7 @@ def test_a_failed_one_counts_as_a_failure_of_the_trial_and_is_tried_again() -> N
     assert (trial.state, trial.reason) == (TrialState.FAILED, "ValueError: x")
 
 
-def test_one_that_says_nothing_of_the_metric_has_failed_and_is_not_tried_for_ever() -> None:
+def test_an_evaluation_without_the_metric_has_failed_and_is_not_repeated() -> None:
     player = play(max_failures=1)
     player.report(training(player), 2, 0.7)
     pause_in_silence(player)

@@ -15,7 +15,7 @@ def test_each_kind_of_event_is_learned_and_asked_whether_it_is_stale() -> None:
     assert set(learning._BY_KIND) == KINDS == set(staleness._BY_KIND)
 
 
-def test_only_a_report_an_attached_worker_a_freed_node_and_what_was_measured_have_no_response_of_their_own() -> None:
+def test_only_four_kinds_of_events_have_no_response_of_their_own() -> None:
     without = {Reported, WorkerAttached, NodeFreed, PackMeasured, PacksTimed, VolumeMeasured}
     assert set(deciding._BY_KIND) == KINDS - without
 

@@ -33,7 +33,7 @@ def lose(player: Player, worker: WorkerId) -> None:
 
 
 @pytest.mark.parametrize("worker", [WorkerId(0), WorkerId(1)], ids=["rank 0", "rank 1"])
-def test_a_worker_that_is_lost_after_each_trial_is_launched_again_whatever_its_rank(worker: WorkerId) -> None:
+def test_a_worker_lost_after_each_trial_is_relaunched_whatever_its_rank(worker: WorkerId) -> None:
     player = gangs_of_two()
     for _ in range(TIMES):
         player.reach(lease_of(player.last), UNITS)
@@ -50,7 +50,7 @@ def test_a_worker_that_is_only_lost_is_given_up_whatever_its_rank(worker: Worker
 
 
 @pytest.mark.parametrize("worker", [WorkerId(0), WorkerId(1)], ids=["rank 0", "rank 1"])
-def test_a_trial_that_loses_its_workers_time_and_again_is_to_blame_and_not_the_worker(worker: WorkerId) -> None:
+def test_a_trial_that_keeps_losing_workers_is_to_blame_not_the_worker(worker: WorkerId) -> None:
     player = gangs_of_two(max_losses=1)
     for _ in range(2 * TIMES):
         lose(player, worker)

@@ -31,14 +31,12 @@ def with_hosts(hosts: Sequence[str], size: int) -> Player:
     ("hosts", "leader", "expected"),
     [("aabb", 0, [0, 1, 2]), ("abab", 0, [0, 2, 1]), ("abab", 1, [1, 3, 0]), ("abcd", 3, [3, 0, 1])],
 )
-def test_those_of_the_leaders_host_come_first_and_then_those_of_low_numbers(
-    hosts: str, leader: int, expected: list[int]
-) -> None:
+def test_workers_of_the_leaders_host_come_first_then_low_numbers(hosts: str, leader: int, expected: list[int]) -> None:
     player = with_hosts(hosts, 5)
     assert [member.worker for member in members(player.state, WorkerId(leader), 3)] == expected
 
 
-def test_idle_workers_that_are_too_few_wait_in_vain_unless_another_one_starts() -> None:
+def test_too_few_idle_workers_wait_in_vain_unless_another_starts() -> None:
     player = with_hosts("aa", 3)
     assert not is_waiting_in_vain(player.state), "the third one starts"
     player.tell(WorkerLost(WorkerId(2), 1, "killed"))

@@ -68,7 +68,7 @@ def test_its_demand_counts_whole_gangs() -> None:
     assert demand(player.state, 3) == 3
 
 
-def test_trials_with_more_workers_than_others_count_as_many_as_the_others_have() -> None:
+def test_trials_with_more_workers_than_others_count_by_the_others_number() -> None:
     player = larger()
     assert [slot.lease for slot in player.state.pool.alive()] == [1, 1, 1]
     assert demand(player.state, 6) == 1
@@ -89,7 +89,7 @@ def larger() -> Player:
     return player
 
 
-def test_a_gang_is_given_back_whole_when_its_stage_ends_and_nothing_is_stopped() -> None:
+def test_a_gang_is_returned_whole_when_its_stage_ends_without_a_stop() -> None:
     player = sharing(Gang(3), ASHA(max_resource=9))
     lease = lease_of(granted(player, 3))
     assert player.tell(ShareChanged(0)) == []
@@ -133,7 +133,7 @@ def test_a_slot_whose_workers_are_lost_in_vain_is_replaced_by_another_one() -> N
     assert end.reason == ("a trial needs 2 workers, and only 1 are left: the others were lost too many times in a row")
 
 
-def test_a_larger_training_goes_on_with_fewer_workers_after_its_unit_when_the_share_falls() -> None:
+def test_when_the_share_falls_a_larger_training_shrinks_after_its_unit() -> None:
     player = larger()
     (lease,) = {attempt.lease for attempt in player.state.attempts.values()}
     (cut,) = only(player.tell(ShareChanged(1)), CutWork)

@@ -36,7 +36,7 @@ def begun() -> tuple[Player, Imported]:
     return player, event
 
 
-def test_a_trial_created_later_reads_what_was_taken_over_and_goes_on_from_its_checkpoint() -> None:
+def test_a_trial_created_later_reads_what_was_imported_and_resumes_from_it() -> None:
     player, event = begun()
     player.begin(1, 1)
     assert [type(action) for action in player.last] == [CreateTrial, Inherit, Inherit, Assign]
@@ -45,7 +45,7 @@ def test_a_trial_created_later_reads_what_was_taken_over_and_goes_on_from_its_ch
     assert (player.state.trials[0].value, player.state.trials[0].resource) == (2.0, 4)
 
 
-def test_a_checkpoint_that_was_taken_over_goes_when_its_trial_has_gone_beyond_it() -> None:
+def test_an_imported_checkpoint_goes_once_its_trial_has_passed_it() -> None:
     player, event = begun()
     player.begin(1, 1)
     assert not player.state.imported
@@ -60,7 +60,7 @@ def test_an_import_told_twice_changes_nothing() -> None:
     assert snapshot.encode(player.state, 1) == once
 
 
-def test_a_snapshot_taken_before_there_is_a_trial_keeps_what_was_taken_over() -> None:
+def test_a_snapshot_before_any_trial_keeps_what_was_imported() -> None:
     player, event = begun()
     data = snapshot.encode(player.state, 1)
     restored, saved = fresh(), snapshot.decode(data)

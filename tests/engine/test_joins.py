@@ -73,7 +73,7 @@ def test_a_new_trial_joins_the_pack_that_a_member_has_left() -> None:
     assert player.state.next_lease == 5
 
 
-def test_a_strategy_that_fails_when_others_may_join_ends_the_run_and_nothing_joins() -> None:
+def test_a_strategy_that_fails_when_asked_to_join_ends_the_run() -> None:
     def fails(_choice: Any) -> Any:
         raise KeyError("width")
 
@@ -101,7 +101,7 @@ def test_no_more_trials_are_created_for_packs_than_asked_for() -> None:
     assert len(player.state.trials) == 4
 
 
-def test_a_promotion_joins_a_pack_that_trains_something_else_from_another_unit() -> None:
+def test_a_promotion_joins_no_pack_of_other_work_at_another_unit() -> None:
     player = Player(packed_state(ASHA(max_resource=9), pack=4))
     player.begin(4, 1)
     lease = Lease(0, W0, 1)
@@ -166,14 +166,14 @@ def test_refused_work_takes_the_lane_that_was_to_join_it_along() -> None:
     assert player.works() == [4]
 
 
-def test_a_lane_that_is_stopped_before_it_begins_leaves_the_others_training() -> None:
+def test_a_lane_stopped_before_it_begins_leaves_the_others_training() -> None:
     player = played()
     player.tell(TrainingEnded(player.lease, Outcome.STOPPED, 0, lane=4))
     assert [trial.state for trial in player.state.trials[:3]] == [TrialState.RUNNING] * 3
     assert [number for number, _ in joined(player)] == [5]
 
 
-def test_the_loss_of_the_worker_costs_a_lane_that_was_to_join_its_attempt_once() -> None:
+def test_losing_the_worker_costs_a_lane_about_to_join_one_attempt() -> None:
     player = played()
     player.tell(WorkerLost(W0, 1, "gone"))
     assert player.losses() == [1, 1, 1, 0, 1]
@@ -189,7 +189,7 @@ def test_nothing_joins_a_process_that_ends() -> None:
     assert player.works() == [4]
 
 
-def test_a_time_limit_of_a_lease_does_not_concern_the_lanes_that_joined_it_later() -> None:
+def test_a_leases_time_limit_does_not_concern_lanes_that_joined_later() -> None:
     player = played()
     player.tell(TrialTimedOut(player.lease))
     assert player.states()[:3] == [TrialState.WAITING] * 3
@@ -251,7 +251,7 @@ def test_trials_that_lost_attempts_repeatedly_join_no_pack() -> None:
     assert len(player.state.attempts) == 1
 
 
-def test_a_trial_that_lost_attempts_repeatedly_joins_none_of_the_others_either() -> None:
+def test_a_trial_that_lost_attempts_repeatedly_joins_no_pack() -> None:
     player = Player(packed_state(FIFO(max_resource=9), pack=2))
     player.begin(8, 2)
     other = WorkerId(1)
@@ -315,7 +315,7 @@ def test_a_due_promotion_begins_within_a_unit_of_any_pack_with_room(
 
 @pytest.mark.parametrize("pack", [2, 4, 16])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_promotions_get_lanes_before_new_trials_in_new_packs_and_in_full_ones(pack: int, workers: int) -> None:
+def test_promotions_get_lanes_before_new_trials_in_new_and_full_packs(pack: int, workers: int) -> None:
     state = packed_state(ASHA(max_resource=27), pack=pack)
     given = 0
 

@@ -41,7 +41,7 @@ def charged(state: StudyState) -> list[tuple[int, int]]:
     return [(trial.failures, trial.losses) for trial in state.trials]
 
 
-def test_a_killed_process_is_a_loss_and_no_failure_and_its_trial_goes_on_from_its_checkpoint() -> None:
+def test_a_killed_process_is_a_loss_and_its_trial_resumes_its_checkpoint() -> None:
     player = begun(save_every=1)
     lease, trial = lease_of(player.last), player.state.trials[0]
     player.report(lease, 1)
@@ -63,7 +63,7 @@ def test_a_sentence_that_says_why_goes_on_with_where() -> None:
     assert moves[0].reason == "Its process ended, on worker-0"
 
 
-def test_a_trial_whose_process_is_killed_too_often_fails_in_the_words_of_lost_workers() -> None:
+def test_a_trial_killed_too_often_fails_in_the_words_of_lost_workers() -> None:
     player = begun(max_losses=2)
     for _ in range(3):
         assert player.state.trials[0].state is TrialState.RUNNING
@@ -121,7 +121,7 @@ def test_a_kill_while_the_run_is_stopped_counts_as_nothing() -> None:
     assert player.state.trials[lease.number].state is TrialState.WAITING
 
 
-def test_a_worker_that_stores_checkpoints_is_replaced_however_often_it_is_lost() -> None:
+def test_a_worker_that_stores_checkpoints_is_replaced_at_every_loss() -> None:
     player = begun(max_relaunches=1, max_losses=9, save_every=1)
     trial = player.state.trials[0]
     for epoch in range(1, 6):

@@ -88,7 +88,7 @@ def test_a_late_metric_is_waited_for_or_the_run_says_where_it_was_missing(
 
 @pytest.mark.parametrize("pack", [None, 4], ids=["alone", "packed"])
 @pytest.mark.parametrize("scheduler", STOPPING, ids=["asha", "median"])
-def test_a_value_that_is_not_finite_is_still_the_worst_beside_metrics_that_are_late(
+def test_a_value_that_is_not_finite_is_still_the_worst_beside_late_metrics(
     scheduler: Scheduler, pack: int | None
 ) -> None:
     state, end, recorded = search(scheduler, 3, pack, diverged=(3, 5, 7))
@@ -102,7 +102,7 @@ def test_a_value_that_is_not_finite_is_still_the_worst_beside_metrics_that_are_l
     assert [t.reason for t in again.trials] == [t.reason for t in state.trials]
 
 
-def test_a_rung_below_the_first_metric_of_any_trial_ends_the_run_although_other_brackets_report_it() -> None:
+def test_a_rung_below_every_first_metric_ends_a_run_with_other_brackets() -> None:
     """Else each trial of the first bracket would fail by itself, as if it alone were at fault."""
     _, end, _ = search(Hyperband(max_resource=9, variant="rounds", brackets=(3, 2)), every=3)
     assert end.error_kind == "MetricNotReportedError"
@@ -128,7 +128,7 @@ class Listening(StudyListener):
         pass
 
 
-def test_schedulers_and_searchers_of_users_hear_of_no_report_before_the_first_value() -> None:
+def test_own_schedulers_and_searchers_see_no_report_before_the_first_value() -> None:
     state = packed_state(FIFO(max_resource=9), None)
     listening = Listening()
     state.listeners = (*state.listeners, listening)

@@ -50,7 +50,7 @@ def lanes_of(steps: Any) -> list[int]:
     return [len(a.work.lanes) for _, _, actions in steps for a in actions if hasattr(a, "work")]
 
 
-def test_the_number_doubles_while_throughput_rises_and_stays_where_it_falls() -> None:
+def test_the_number_doubles_while_throughput_rises_and_stays_at_the_fall() -> None:
     assert most(KnownPacks(), AUTO) == 18
     assert KnownPacks().to_measure(AUTO, 18) == (1, 2, 4, 8)
     assert most(known({2: 1.9, 4: 3.5, 8: 6.0}), AUTO) == 24
@@ -79,7 +79,7 @@ def test_of_a_number_that_was_measured_twice_the_least_time_counts() -> None:
     assert packs.best == 2
 
 
-def test_auto_finds_the_fastest_number_and_is_as_fast_as_if_it_had_been_named() -> None:
+def test_auto_finds_the_fastest_number_and_is_as_fast_as_when_named() -> None:
     def wall_s(pack: int | str | None) -> float:
         training = TrainingModel(pack_speedup=RISING)
         found = simulate(Curves(seed=1), scheduler=FIFO(max_resource=9), num_trials=256, pack=pack, training=training)
@@ -90,7 +90,7 @@ def test_auto_finds_the_fastest_number_and_is_as_fast_as_if_it_had_been_named() 
     assert wall_s("auto") < wall_s(None) / 6
 
 
-def test_auto_costs_no_more_than_a_unit_of_a_few_trials_where_packing_gains_nothing() -> None:
+def test_where_packing_gains_nothing_auto_costs_a_unit_of_few_trials() -> None:
     def wall_s(pack: int | str | None) -> float:
         training = TrainingModel(pack_speedup={2: 0.9, 4: 0.8, 8: 0.7})
         found = simulate(Curves(seed=1), scheduler=FIFO(max_resource=9), num_trials=64, pack=pack, training=training)
@@ -99,7 +99,7 @@ def test_auto_costs_no_more_than_a_unit_of_a_few_trials_where_packing_gains_noth
     assert wall_s("auto") <= wall_s(None) + 2 / 0.9 - 2 + 4 / 0.8 - 4 + 1e-9
 
 
-def test_slow_units_are_not_timed_together_where_that_might_cost_more_than_1_percent_of_the_search() -> None:
+def test_slow_units_are_not_timed_together_at_over_1_percent_of_the_search() -> None:
     slow = KnownPacks({1: 60.0})
     assert most(slow, AUTO, units_left=199) == 1
     assert most(slow, AUTO, units_left=201) == 3
@@ -107,7 +107,7 @@ def test_slow_units_are_not_timed_together_where_that_might_cost_more_than_1_per
     assert most(KnownPacks({1: 1.0}), AUTO, units_left=0) == 3, "2 s are always allowed"
 
 
-def test_two_that_train_slower_than_one_alone_do_not_keep_four_from_being_timed() -> None:
+def test_a_slower_two_does_not_keep_four_from_being_timed() -> None:
     """As models that go through ``vmap`` do."""
     training = TrainingModel(pack_speedup={2: 0.76, 4: 1.5, 8: 3.0})
     found = simulate(Curves(unit_s=0.1), scheduler=FIFO(max_resource=9), num_trials=64, pack="auto", training=training)
@@ -184,7 +184,7 @@ def test_too_little_memory_halves_the_packs_of_one_structure_only() -> None:
     assert [packs.memory for packs in state.packs.values()] == [lanes // 2]
 
 
-def test_a_search_whose_packs_have_too_little_memory_ends_with_smaller_ones_and_no_failure() -> None:
+def test_packs_with_too_little_memory_shrink_and_the_search_ends_unfailed() -> None:
     state = packed_state(FIFO(max_resource=3), pack=8)
     recorded = record(state, 24, 1, training=TrainingModel(pack_memory=3))
     assert {trial.state for trial in state.trials} == {TrialState.COMPLETED}
@@ -202,7 +202,7 @@ def test_no_pack_has_more_lanes_than_are_predicted_to_fit(fits: int, best: int, 
 
 
 @pytest.mark.parametrize(("limit", "lanes"), [(300, 4), (200, 2), (90, 1)])
-def test_memory_that_a_runner_has_measured_bounds_the_next_packs_of_its_structure(limit: int, lanes: int) -> None:
+def test_memory_measured_by_a_runner_bounds_the_next_packs_of_a_structure(limit: int, lanes: int) -> None:
     player = PackPlayer(trials=12, joins=False)
     player.tell(PackMeasured(player.lease, memory=PackMemory(100, 50, limit, "its cgroup")))
     for lane in range(4):
@@ -216,9 +216,7 @@ def timed_by_another(group: str, curve: Mapping[int, float]) -> PacksTimed:
 
 
 @pytest.mark.parametrize(("curve", "lanes"), [({2: 1.9, 4: 3.5, 8: 3.6}, 4), ({2: 0.5, 4: 0.4, 8: 0.3}, 1)])
-def test_a_study_packs_as_many_as_another_has_found_to_train_fastest_and_times_none(
-    curve: dict[int, float], lanes: int
-) -> None:
+def test_a_study_packs_the_fastest_number_of_another_and_times_none(curve: dict[int, float], lanes: int) -> None:
     state = auto_state(FIFO(max_resource=3))
     player = Player(state)
     player.tell(timed_by_another("{}", curve))
@@ -228,7 +226,7 @@ def test_a_study_packs_as_many_as_another_has_found_to_train_fastest_and_times_n
     assert not isinstance(work.measured, tuple)
 
 
-def test_no_more_are_packed_than_had_memory_enough_in_the_study_that_timed_them() -> None:
+def test_no_pack_exceeds_the_memory_of_the_study_that_timed_it() -> None:
     player = Player(auto_state(FIFO(max_resource=3)))
     player.tell(msgspec.structs.replace(timed_by_another("{}", RISING), fits=3))
     player.begin(20, 1)

@@ -54,9 +54,7 @@ def beside(scheduler: Scheduler, seed: int, losses: bool = False) -> tuple[Besid
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: scheduler.describe())
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_others_have_trained_each_trial_sees_what_it_would_have_seen_alone(
-    scheduler: Scheduler, seed: int
-) -> None:
+def test_whatever_others_trained_each_trial_sees_what_it_would_see_alone(scheduler: Scheduler, seed: int) -> None:
     simulation, recorded = beside(scheduler, seed)
     alone, _ = search(SPACE, scheduler, workers=2, share=False)
     assert seen(simulation.state) == seen(alone.state)
@@ -104,7 +102,7 @@ def test_news_is_news_once() -> None:
     assert is_stale(player.state, facts.upto(node, 9))
 
 
-def test_the_keys_of_a_shared_study_do_not_know_its_name_and_know_its_version() -> None:
+def test_keys_of_a_shared_study_know_its_version_and_not_its_name() -> None:
     def key(**options: object) -> str:
         player = Player(make_state(FIFO(max_resource=9), GridSearch(), SPACE, **(SHARED | options)))
         player.begin(1, 1)
@@ -126,7 +124,7 @@ def test_a_declared_default_stands_for_a_parameter_that_the_space_lacks() -> Non
     assert declared != nodes(Space(lr))
 
 
-def test_what_a_worker_says_beyond_a_cut_is_not_taken_for_a_unit_of_the_node_before() -> None:
+def test_a_report_beyond_a_cut_is_no_unit_of_the_node_before() -> None:
     before, after = NodeKey("a" * 32), NodeKey("b" * 32)
     stages = (PlannedStage(before, 0, 4, (TrialId(0),)), PlannedStage(after, 4, 9, (TrialId(1),)))
     state = make_state(FIFO(max_resource=9), GridSearch(), SPACE, **SHARED)

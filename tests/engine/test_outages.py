@@ -56,7 +56,7 @@ def test_a_checkpoint_that_the_store_refuses_blames_no_trial(asha: Player) -> No
     assert (trial.state, trial.failures, trial.losses) == (TrialState.WAITING, 0, 0)
 
 
-def test_a_trial_whose_checkpoint_the_store_refused_goes_on_in_the_same_run(asha: Player) -> None:
+def test_a_trial_whose_checkpoint_the_store_refused_resumes_in_this_run(asha: Player) -> None:
     asha.begin(1, 1)
     lease, trial = lease_of(asha.last), asha.state.trials[0]
     asha.report(lease, 1)
@@ -66,7 +66,7 @@ def test_a_trial_whose_checkpoint_the_store_refused_goes_on_in_the_same_run(asha
     assert lease_of(asha.last) != lease
 
 
-def test_a_store_that_damages_one_checkpoint_after_the_other_ends_the_run_and_blames_no_trial() -> None:
+def test_a_store_that_damages_checkpoints_ends_the_run_and_blames_no_trial() -> None:
     player = Player(make_state(ASHA(max_resource=9), max_losses=1))
     player.begin(3, 1)
     actions = player.last

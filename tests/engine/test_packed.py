@@ -91,7 +91,7 @@ def test_a_trial_looks_the_same_whether_its_params_are_packed_or_not() -> None:
     assert repr(trial) == shown
 
 
-def test_params_that_cannot_be_packed_stay_as_they_are_and_their_study_can_be_read() -> None:
+def test_params_that_cannot_be_packed_stay_and_their_study_is_readable() -> None:
     def fresh() -> StudyState:
         return make_state(FIFO(max_resource=2), Own())
 
@@ -130,7 +130,7 @@ def test_a_snapshot_is_the_same_whether_params_are_packed_or_not(scheduler: Sche
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_finished_trials_and_no_others_are_packed_in_a_search_a_replay_and_what_was_restored(
+def test_only_finished_trials_are_packed_in_search_replay_and_restore(
     scheduler: Scheduler,
 ) -> None:
     recorded, finished = searched(scheduler), [False]

@@ -90,9 +90,7 @@ def decisions(actions: Sequence[AnyAction]) -> list[AnyAction]:
         pytest.param(Hyperband(max_resource=27), id="hyperband"),
     ],
 )
-def test_a_packed_search_decides_as_an_unpacked_one_with_the_same_order_of_events(
-    scheduler: Scheduler, commit_s: float
-) -> None:
+def test_a_packed_search_decides_as_an_unpacked_one_of_equal_event_order(scheduler: Scheduler, commit_s: float) -> None:
     packed = record(packed_state(scheduler, LANES), TRIALS, WORKERS, delays=Delays(commit_s=commit_s))
     alone = Alone(packed_state(scheduler, None))
     for now, event, actions in packed.steps:

@@ -84,7 +84,7 @@ def test_failures_beyond_a_rung_that_others_have_passed_fail_no_search() -> None
     assert not end.error_kind
 
 
-def test_a_search_in_which_some_fail_and_others_are_complete_has_not_failed() -> None:
+def test_a_search_with_failed_and_complete_trials_has_not_failed() -> None:
     _, end = search(FIFO(max_resource=3), 1, sound=(4,))
     assert not end.error_kind
 

@@ -75,7 +75,7 @@ def require_within(state: StudyState, actions: Sequence[AnyAction]) -> None:
 @pytest.mark.parametrize("is_shared", [False, True], ids=["alone", "shared"])
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 200))
-def test_whatever_happens_only_finished_trials_but_the_best_give_up_checkpoints(
+def test_whatever_happens_only_finished_trials_below_the_best_lose_theirs(
     scheduler: Scheduler, is_shared: bool, seed: int, steps: int
 ) -> None:
     options: dict[str, Any] = {"keep_checkpoints": 5, "quota_bytes": QUOTA, "save_every": 2}
@@ -121,9 +121,7 @@ def size_at_end() -> int:
 
 @pytest.mark.parametrize("quota", [None, 1, 10**9])
 @pytest.mark.parametrize("keep", [1, 5, 50])
-def test_what_was_given_up_stays_given_up_under_whatever_settings_the_journal_is_read(
-    quota: int | None, keep: int
-) -> None:
+def test_what_was_given_up_stays_so_under_any_settings_of_the_reader(quota: int | None, keep: int) -> None:
     state, lines = finished(quota=2 * size_at_end())
     again, _ = finished(quota, lines, keep)
     assert set(again.references) | set(again.unreachable) <= set(state.references)

@@ -40,7 +40,7 @@ SCHEDULERS = [
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 200), save_every=st.sampled_from([None, 1, 2]))
-def test_whatever_happens_in_whatever_order_the_state_is_whole_and_the_run_ends(
+def test_whatever_order_of_events_the_state_is_whole_and_the_run_ends(
     scheduler: Scheduler, seed: int, steps: int, save_every: int | None
 ) -> None:
     def make() -> StudyState:
@@ -102,7 +102,7 @@ def require_the_truth(trial: Trial, config: EngineConfig, silences: float = 0.0)
 @pytest.mark.parametrize(("space", "searcher"), SEARCHES)
 @settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 250), save_every=st.sampled_from([None, 2]))
-def test_whatever_happens_trials_that_share_have_the_values_that_each_would_have_alone(
+def test_whatever_happens_sharing_trials_have_the_values_of_trials_alone(
     space: Space,
     searcher: Searcher,
     scheduler: Scheduler,
@@ -131,7 +131,7 @@ def test_whatever_happens_trials_that_share_have_the_values_that_each_would_have
 @pytest.mark.parametrize(("space", "searcher"), SEARCHES)
 @settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 250), save_every=st.sampled_from([None, 2]))
-def test_whatever_happens_a_target_at_which_nothing_was_reported_is_evaluated(
+def test_whatever_happens_a_target_without_a_report_is_evaluated(
     space: Space, searcher: Searcher, scheduler: Scheduler, share: bool, seed: int, steps: int, save_every: int | None
 ) -> None:
     config = {"max_failures": seed % 3, "save_every": save_every, "look_ahead": 1_000 if share else 0, "share": share}

@@ -107,7 +107,7 @@ def test_whatever_happens_to_packs_the_state_is_whole_and_the_run_ends(
 @pytest.mark.parametrize(("space", "searcher"), SEARCHES)
 @settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 250), save_every=st.sampled_from([None, 2]))
-def test_whatever_happens_packed_trials_have_the_values_that_each_would_have_alone(
+def test_whatever_happens_packed_trials_have_the_values_of_trials_alone(
     space: Space, searcher: Searcher, scheduler: Scheduler, seed: int, steps: int, save_every: int | None
 ) -> None:
     is_forking = isinstance(scheduler, PBT)

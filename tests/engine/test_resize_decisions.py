@@ -81,7 +81,7 @@ def on(workers: int) -> str:
     return f"it goes on with {workers} workers"
 
 
-def test_the_training_that_gains_most_grows_first_and_the_next_one_by_what_is_left() -> None:
+def test_the_training_that_gains_most_grows_first_the_next_by_the_rest() -> None:
     player = Resized(trials=2)
     player.left(10, 20)
     assert player.grown(3) == [(1, on(4))]

@@ -45,7 +45,7 @@ def test_a_run_that_has_nothing_to_do_changes_no_time() -> None:
     assert (state.times.ended_s, state.times.total_s, state.times.runs) == before
 
 
-def test_runs_add_up_and_a_run_whose_driver_died_has_lasted_until_its_last_record() -> None:
+def test_runs_add_up_and_one_whose_driver_died_lasted_to_its_last_record() -> None:
     state = new_state()
     began: list[AnyEvent] = [DriverStarted("1"), RunRequested(4, 1)]
     for number, event in enumerate(began):

@@ -41,7 +41,7 @@ def test_times_that_a_pack_measured_count_before_those_that_were_observed() -> N
     assert known.saved_s == pytest.approx(10.0)
 
 
-def test_a_structure_that_only_trained_alone_counts_as_none_that_was_packed() -> None:
+def test_a_structure_that_only_trained_alone_counts_as_none_packed() -> None:
     known = KnownPacks()
     known.observe(1, 2.0, 3)
     assert (known.saved_s, known.has_been_packed) == (None, False)

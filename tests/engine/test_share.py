@@ -106,7 +106,7 @@ def test_a_worker_that_is_being_launched_is_given_back_before_a_busy_one() -> No
     assert player.state.pool.slots[W0].state is SlotState.BUSY
 
 
-def test_a_batch_of_stages_ends_at_the_next_boundary_and_the_rest_is_planned_anew() -> None:
+def test_a_batch_ends_at_the_next_boundary_and_the_rest_is_replanned() -> None:
     state = make_state(FIFO(max_resource=9), space=STEPS, searcher=GridSearch(), share=True, look_ahead=9)
     player = Player(state)
     player.tell(DriverStarted("test"))
@@ -232,7 +232,7 @@ class SharingWorld(World):
 )
 @settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 200))
-def test_whatever_the_share_is_the_state_is_whole_and_the_run_ends_once_it_has_its_demand(
+def test_whatever_the_share_states_are_whole_and_met_demands_end_the_run(
     scheduler: Scheduler, seed: int, steps: int
 ) -> None:
     world = SharingWorld(lambda: make_state(scheduler, can_save=seed % 2 == 0), random.Random(seed))

@@ -108,7 +108,7 @@ def test_trials_that_share_see_what_they_would_have_seen_alone(workers: int) -> 
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS[1:], ids=lambda scheduler: scheduler.describe())
-def test_on_one_worker_sharing_changes_no_decision_but_those_that_the_order_of_arrival_makes(
+def test_on_one_worker_sharing_changes_only_decisions_by_order_of_arrival(
     scheduler: Scheduler,
 ) -> None:
     together, units = search(SPACE, scheduler, workers=1)
@@ -126,14 +126,12 @@ def test_on_one_worker_sharing_changes_no_decision_but_those_that_the_order_of_a
     ids=lambda scheduler: scheduler.describe(),
 )
 @pytest.mark.parametrize("workers", [1, 3])
-def test_what_waits_for_all_results_chooses_the_same_trials_with_sharing_and_without(
-    scheduler: Scheduler, workers: int
-) -> None:
+def test_schedulers_that_wait_for_all_choose_alike_with_or_without_sharing(scheduler: Scheduler, workers: int) -> None:
     together, alone = (search(SPACE, scheduler, workers=workers, share=share)[0].state for share in (True, False))
     assert seen(together) == seen(alone)
 
 
-def test_what_never_waits_may_choose_others_with_sharing_but_what_is_proposed_and_reported_stays_equal() -> None:
+def test_schedulers_that_never_wait_may_differ_but_proposals_do_not() -> None:
     stopping = ASHA(max_resource=9, variant="stopping")
     together, alone = (search(SPACE, stopping, workers=3, share=share)[0].state for share in (True, False))
     pairs = list(zip(together.trials, alone.trials, strict=True))
@@ -181,9 +179,7 @@ def test_equal_trials_are_one_training() -> None:
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: scheduler.describe())
 @pytest.mark.parametrize("workers", [1, 3])
-def test_every_prefix_of_a_journal_of_stages_replays_to_the_byte_and_resumes(
-    scheduler: Scheduler, workers: int
-) -> None:
+def test_every_prefix_of_a_journal_of_stages_replays_and_resumes(scheduler: Scheduler, workers: int) -> None:
     def fresh() -> StudyState:
         return make_state(scheduler, GridSearch(), SPACE, look_ahead=1_000)
 
@@ -223,7 +219,7 @@ def test_endless_search_ends_where_all_that_it_proposes_is_trained_already(look_
     assert all(trial.state is TrialState.COMPLETED for trial in state.trials)
 
 
-def test_a_grid_comes_to_its_end_however_many_of_its_points_in_a_row_are_trained_already() -> None:
+def test_a_grid_ends_however_many_points_in_a_row_are_already_trained() -> None:
     never = values([0.1, 0.01], milestones=[choice(*range(10, 1_110))])
     space = Space({"width": choice(16, 8), "lr": never})
     state = make_state(FIFO(max_resource=3), GridSearch(), space, share=True, look_ahead=0)
@@ -251,7 +247,7 @@ def test_a_searcher_that_has_nothing_to_propose_ends_the_search_at_once(look_ahe
     assert not state.trials
 
 
-def test_what_was_reported_is_forgotten_when_nobody_can_come_who_would_read_it() -> None:
+def test_reports_are_forgotten_once_nobody_can_come_to_read_them() -> None:
     simulation, _ = search(SPACE, SHA(max_resource=9), workers=3)
     state = simulation.state
     assert state.is_exhausted

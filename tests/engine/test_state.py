@@ -82,7 +82,7 @@ def test_a_trial_is_paused_only_when_its_checkpoint_is_durable(asha: Player) -> 
     assert asha.states()[0] is TrialState.PAUSED
 
 
-def test_a_checkpoint_that_is_durable_before_the_end_is_heard_of_counts_too(asha: Player) -> None:
+def test_a_checkpoint_durable_before_the_end_is_known_counts_too(asha: Player) -> None:
     asha.begin(9, 1)
     lease = lease_of(asha.last)
     asha.report(lease, 1)
@@ -116,7 +116,7 @@ def test_a_lost_promoted_attempt_is_issued_again_not_decided_again(asha: Player)
     assert (lane.stages[0].trials, lane.stages[0].start, lane.stages[0].stop) == ((2,), 1, 3)
 
 
-def test_a_lost_worker_is_launched_again_under_a_new_epoch_and_its_old_lease_is_stale(fifo: Player) -> None:
+def test_a_lost_worker_is_relaunched_in_a_new_epoch_and_its_lease_is_stale(fifo: Player) -> None:
     fifo.begin(2, 1)
     lease = lease_of(fifo.last)
     actions = fifo.tell(WorkerLost(W0, 1, "killed"))
@@ -140,7 +140,7 @@ def test_what_arrives_twice_or_late_changes_nothing(fifo: Player) -> None:
     assert fifo.tell(end) == []
 
 
-def test_a_failed_attempt_is_tried_again_as_often_as_allowed_and_then_fails_that_trial_only() -> None:
+def test_a_failed_attempt_is_retried_as_allowed_then_fails_its_trial_only() -> None:
     player = Player(make_state(FIFO(max_resource=3), max_failures=1))
     player.begin(2, 1)
     actions = player.tell(TrainingEnded(lease_of(player.last), Outcome.FAILED, 0, None, "Traceback\nValueError: no"))
@@ -173,7 +173,7 @@ def test_workers_that_are_lost_again_and_again_end_the_run_with_an_error() -> No
     assert "no such file" in end.reason
 
 
-def test_a_metric_that_no_trial_ever_reports_ends_the_run_and_names_what_was_reported(fifo: Player) -> None:
+def test_a_metric_never_reported_ends_the_run_and_names_what_was_reported(fifo: Player) -> None:
     fifo.begin(3, 1)
     lease = lease_of(fifo.last)
     fifo.tell(Reported(lease, 1, {"acc": 0.5}))
@@ -221,7 +221,7 @@ def test_mode_max_promotes_the_highest(asha: Player) -> None:
     assert only(actions, Promote)[0].trial == 1
 
 
-def test_the_stopping_variant_stops_a_running_trial_and_waits_for_its_worker() -> None:
+def test_the_stopping_variant_stops_a_trial_and_waits_for_its_worker() -> None:
     player = Player(make_state(ASHA(max_resource=9, variant="stopping")))
     player.begin(2, 2)
     first, second = player.state.open_attempts[TrialId(0)], player.state.open_attempts[TrialId(1)]
@@ -256,7 +256,7 @@ def test_a_checkpoint_that_cannot_be_stored_costs_an_attempt(asha: Player) -> No
     assert "disk full" in asha.state.trials[0].reason
 
 
-def test_a_checkpoint_that_cannot_be_read_starts_the_trial_from_the_beginning(asha: Player) -> None:
+def test_a_checkpoint_that_cannot_be_read_restarts_the_trial(asha: Player) -> None:
     asha.begin(3, 1)
     actions = asha.last
     for loss in (0.3, 0.2, 0.1):
@@ -347,7 +347,7 @@ def test_every_state_but_the_finished_ones_can_be_left() -> None:
     assert left == {state for state in TrialState if not state.is_finished}
 
 
-def test_a_checkpoint_that_failed_counts_although_a_later_one_failed_before(asha: Player) -> None:
+def test_a_checkpoint_after_a_failed_one_counts_if_a_later_one_fails(asha: Player) -> None:
     asha.begin(1, 1)
     lease, trial = lease_of(asha.last), asha.state.trials[0]
     asha.state.attempts[0].settled = 5  # the runner could not write that one, while this one was on its way
@@ -376,7 +376,7 @@ def test_a_run_in_which_trials_wait_for_nothing_says_so(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("share", [True, False])
-def test_what_was_saved_before_a_stop_counts_when_it_is_durable_after_the_end(share: bool) -> None:
+def test_what_was_saved_before_a_stop_counts_though_durable_after_the_end(share: bool) -> None:
     player = Player(make_state(FIFO(max_resource=3), save_every=1, share=share))
     player.begin(2, 1)
     lease = player.state.attempts[0].lease

@@ -28,7 +28,7 @@ def join(broker: WorkerBroker, study: str, needs: int, now: float = 1.0) -> list
     return broker.handle(WorkersNeeded(study, needs, 0, 0), now)
 
 
-def test_no_more_are_asked_back_than_others_wait_for_however_often_it_is_decided() -> None:
+def test_no_more_are_asked_back_than_others_wait_for_however_often() -> None:
     broker = having(4, a=2, b=2)
     for study in ("a", "b"):
         assert broker.handle(WorkersNeeded(study, 1, 2, 2), 0.0) == [], "nobody waits"
@@ -39,7 +39,7 @@ def test_no_more_are_asked_back_than_others_wait_for_however_often_it_is_decided
     assert broker.handle(WorkersNeeded(asked[0].study, 1, 1, 1), 4.0) == [SetShare("c", 1)]
 
 
-def test_a_worker_that_was_asked_for_in_vain_stays_with_the_study_that_still_has_it() -> None:
+def test_a_worker_asked_for_in_vain_stays_with_the_study_that_has_it() -> None:
     broker = having(2, a=2)
     assert join(broker, "b", 2) == [SetShare("a", 1)]
     assert broker.handle(WorkersNeeded("a", 2, 2, 1), 2.0) == []
@@ -55,7 +55,7 @@ def test_a_turn_does_not_end_before_its_worker_has_attached() -> None:
 
 
 @pytest.mark.parametrize(("terms", "shares"), [({"weight": 3.0}, {"a": 1, "b": 2}), ({"priority": 1}, {"b": 3})])
-def test_the_first_workers_that_come_back_go_to_who_comes_first_or_has_least_for_its_weight(
+def test_first_returned_workers_go_by_priority_then_by_least_for_weight(
     terms: dict[str, Any], shares: dict[str, int]
 ) -> None:
     broker = having(8, old=8)

@@ -21,7 +21,7 @@ def test_three_weights_on_sixty_workers_have_ten_twenty_and_thirty() -> None:
     assert world.held() == {"a": 10, "b": 20, "c": 30}
 
 
-def test_on_two_workers_they_take_turns_in_proportion_and_each_turn_is_long() -> None:
+def test_on_two_workers_studies_take_long_turns_in_proportion() -> None:
     world = World(2, turn_s=30.0)
     for study, weight in (("a", 1), ("b", 2), ("c", 3)):
         world.join(study, 9, weight)
@@ -50,7 +50,7 @@ def test_a_newcomer_has_its_share_within_one_stage() -> None:
     assert world.held() == {"a": 30, "b": 30}
 
 
-def test_a_study_that_needs_fewer_gives_to_others_and_one_that_waits_holds_none() -> None:
+def test_a_study_that_needs_fewer_gives_to_others_and_a_waiting_one_has_0() -> None:
     world = World(12)
     for study in ("a", "b"):
         world.join(study, 12)
@@ -87,7 +87,7 @@ def test_workers_that_nobody_else_needs_are_not_asked_back() -> None:
     assert world.broker.share_of("a") == 4
 
 
-def test_where_others_use_the_cluster_besides_a_study_gives_back_what_it_has_not_needed_for_long() -> None:
+def test_where_others_use_the_cluster_long_unused_workers_are_returned() -> None:
     world = World(4, spare_s=10.0)
     world.join("a", 4)
     world.pass_time(10.0)
@@ -103,7 +103,7 @@ def test_where_others_use_the_cluster_besides_a_study_gives_back_what_it_has_not
     assert world.held() == {"a": 3}
 
 
-def test_what_is_not_given_back_at_a_boundary_is_asked_for_at_the_end_of_the_unit() -> None:
+def test_workers_not_returned_at_a_boundary_are_asked_for_after_the_unit() -> None:
     world = World(2, stage_s=10_000.0, patience_s=60.0)
     world.join("a", 2)
     world.pass_time(1.0)

@@ -103,7 +103,7 @@ def test_who_lags_most_has_its_gang_if_the_workers_of_its_priority_suffice(asked
             assert shares(asked, workers, lags=lags)[one.study] >= part.rate
 
 
-def test_the_turn_of_a_gang_takes_workers_of_those_that_have_most_for_their_weight() -> None:
+def test_a_gangs_turn_takes_workers_of_those_with_most_for_their_weight() -> None:
     asked = [Demand("one", 8), Demand("two", 8, 2.0), Demand("gang", 4, sizes=GangSizes(4))]
     assert shares(asked, 8, lags={"gang": 100.0}) == {"one": 1, "two": 3, "gang": 4}
 
@@ -125,7 +125,7 @@ def test_over_hours_worker_seconds_are_in_proportion_to_weights(workers: int, st
     assert jain(served(workers, **studies).values()) >= 0.99
 
 
-def test_a_gang_beside_more_plain_studies_than_workers_has_its_part_of_the_time() -> None:
+def test_a_gang_beside_many_plain_studies_has_its_part_of_the_time() -> None:
     plain = {f"plain{number}": (9, 1.0, GangSizes()) for number in range(8)}
     found = served(4, gang=(8, 1.0, GangSizes(4)), **plain)
     assert jain(found.values()) >= 0.98
@@ -141,7 +141,7 @@ def test_workers_that_a_gang_cannot_use_now_are_used_by_others() -> None:
     assert world.served["gang"] == pytest.approx(world.served["plain"], rel=0.02)
 
 
-def test_a_gang_has_its_workers_within_the_longest_stage_of_those_that_it_waits_for() -> None:
+def test_a_gang_has_its_workers_within_the_longest_stage_it_waits_for() -> None:
     world = World(6, stage_s=20.0)
     world.join("plain", 6)
     world.pass_time(30.0)
@@ -150,7 +150,7 @@ def test_a_gang_has_its_workers_within_the_longest_stage_of_those_that_it_waits_
     assert world.held() == {"plain": 3, "gang": 3}
 
 
-def test_what_a_gang_waits_for_comes_back_within_patience_however_long_the_stages_are() -> None:
+def test_a_gangs_workers_come_within_patience_however_long_stages_are() -> None:
     world = World(4, stage_s=10_000.0, patience_s=60.0)
     world.join("a", 4, sizes=GangSizes(2))
     world.pass_time(1.0)
@@ -168,7 +168,7 @@ def test_turns_of_gangs_are_as_long_as_those_of_single_workers() -> None:
     assert len(starts) <= 1 + 3600 / 30
 
 
-def test_a_study_that_lends_workers_to_a_gang_keeps_them_for_a_turn_once_it_has_them_back() -> None:
+def test_a_study_that_lent_to_a_gang_keeps_returned_workers_for_a_turn() -> None:
     world = World(4, turn_s=30.0, stage_s=1.0)
     world.join("plain", 4)
     world.join("gang", 3, sizes=GangSizes(3))
@@ -186,7 +186,7 @@ def test_turns_come_in_time_though_no_stage_ends(needs: int, size: int) -> None:
     assert jain([world.served["gang"], world.served["first"]]) > 0.98
 
 
-def test_a_higher_priority_is_filled_with_gangs_first_and_what_they_cannot_use_is_for_lower_ones() -> None:
+def test_higher_priority_fills_with_gangs_first_and_leaves_lower_the_rest() -> None:
     world = World(5)
     world.join("low", 5)
     world.join("high", 6, priority=1, sizes=GangSizes(2))
@@ -214,7 +214,7 @@ def test_a_gang_that_ends_half_formed_leaves_its_workers_to_the_others() -> None
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.integers(3, 9), st.integers(0, 10_000))
-def test_gangs_of_any_sizes_never_have_more_workers_than_there_are_and_nobody_starves(workers: int, seed: int) -> None:
+def test_gangs_of_any_sizes_never_exceed_the_workers_and_nobody_starves(workers: int, seed: int) -> None:
     draw = random.Random(seed)
     world = World(workers, seed, stage_s=draw.choice([5.0, 50.0]), turn_s=3.0, patience_s=10.0)
     sizes = [GangSizes(), GangSizes(2), GangSizes(3), GangSizes(workers), GangSizes(3, 2)]
@@ -253,7 +253,7 @@ def test_gangs_of_any_sizes_never_have_more_workers_than_there_are_and_nobody_st
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.integers(2, 5), st.integers(1, 3), st.integers(0, 10_000))
-def test_small_trials_that_fill_in_never_delay_a_gang_beyond_the_longest_stage(size: int, many: int, seed: int) -> None:
+def test_small_trials_that_fill_in_delay_a_gang_by_one_stage_at_most(size: int, many: int, seed: int) -> None:
     """Those that come meanwhile included, the part of the gang is as large as it needs."""
     draw = random.Random(seed)
     world = World(size * (many + 2), seed, stage_s=20.0)

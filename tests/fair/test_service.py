@@ -38,7 +38,7 @@ def test_a_lag_is_remembered_so_far_and_no_further(remembered_s: float, most_s: 
     assert service.lags == {"a": -most_s, "b": most_s}
 
 
-def test_what_nobody_can_use_is_missed_by_all_in_proportion_to_what_they_should_have() -> None:
+def test_unusable_workers_are_missed_by_all_in_proportion_to_their_due() -> None:
     assert after(10.0, {"a": 1.0, "b": 3.0}, {"a": 2}).lags == {"a": -15.0, "b": 15.0}
     idle = after(10.0, {"a": 1.0, "b": 3.0}, {})
     assert idle.lags == {"a": 0.0, "b": 0.0}, "nobody was preferred"

@@ -80,9 +80,7 @@ def test_rates_are_what_pouring_drop_by_drop_gives(asked: list[Demand], workers:
 
 
 @given(demands(), WORKERS)
-def test_who_could_use_more_has_no_less_for_its_weight_than_any_of_its_priority(
-    asked: list[Demand], workers: int
-) -> None:
+def test_a_study_with_more_demand_has_as_much_for_its_weight_as_its_peers(asked: list[Demand], workers: int) -> None:
     rates = fair_rates(asked, workers)
     level = {one.study: rates[one.study] / Fraction(one.weight) for one in asked}
     for poor in asked:

@@ -52,7 +52,7 @@ def test_a_clock_that_jumps_by_an_hour_costs_no_lease_and_no_attempt(
     require_undisturbed(Running(search(tmp_path)).wait())
 
 
-def test_a_driver_whose_clock_is_an_hour_behind_the_journal_goes_on_with_it(
+def test_a_driver_whose_clock_is_an_hour_behind_its_journal_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clocked(monkeypatch, jumping([HOUR_S], every=1))

@@ -25,7 +25,7 @@ OPENING = 0.4
 
 @counted(kills=2)
 @pytest.mark.parametrize("seed", seeds(15, OF_SEARCHES), ids="seed{}".format)
-def test_a_driver_killed_at_any_moment_goes_on_with_all_that_was_acknowledged(tmp_path: Path, seed: int) -> None:
+def test_a_driver_killed_at_any_moment_keeps_all_that_was_acknowledged(tmp_path: Path, seed: int) -> None:
     chance, search = random.Random(f"driver {seed}"), Search(tmp_path)
     for share in (1.0, OPENING):
         moment = draw(chance, counts(), share)

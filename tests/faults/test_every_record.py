@@ -68,9 +68,7 @@ def test_a_driver_that_dies_at_any_record_finishes_the_same_trials(reference: Re
     )
 
 
-def test_a_driver_that_dies_within_any_byte_of_a_record_reads_the_records_before_it(
-    reference: Reference, tmp_path: Path
-) -> None:
+def test_a_driver_dead_at_any_byte_of_a_record_reads_the_records_before(reference: Reference, tmp_path: Path) -> None:
     crash = reference.crashes[-1]
     line, root = crash.lines[-1], tmp_path / "study"
     crash.leave(root, len(crash.lines))

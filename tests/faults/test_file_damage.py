@@ -114,7 +114,7 @@ def description(root: Path) -> StudyFile:
     return found
 
 
-def test_a_study_whose_description_is_missing_goes_on_by_its_script_and_is_not_taken_for_a_new_one(
+def test_a_study_without_its_description_goes_on_by_its_script_as_it_was(
     root: Path, expected: Read, caplog: pytest.LogCaptureFixture
 ) -> None:
     (root / "study.json").unlink()

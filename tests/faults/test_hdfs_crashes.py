@@ -72,9 +72,7 @@ def test_a_driver_that_dies_at_any_record_finishes_the_same_trials(
     say(f"{name} on HDFS: died at {len(wasted)} of {of}; wasted units of training: at most {max(wasted)}")
 
 
-def test_a_driver_that_dies_within_any_byte_of_a_record_reads_the_records_before_it(
-    undertaker: Undertaker, tmp_path: Path
-) -> None:
+def test_a_driver_dead_at_any_byte_of_a_record_reads_the_records_before(undertaker: Undertaker, tmp_path: Path) -> None:
     store = run_reference("model", tmp_path / "whole").store
     (segment,) = store.journal_segments()
     lines, expected = list(store.read_segment(segment)), list(read_records(store))

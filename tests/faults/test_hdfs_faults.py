@@ -76,9 +76,7 @@ def test_a_driver_killed_inside_an_append_loses_nothing(search: Search, append: 
     tell(f"on HDFS, driver killed inside append {append}", search.require_whole(), undisturbed)
 
 
-def test_a_driver_stopped_inside_an_append_is_shut_out_by_the_one_that_took_over(
-    search: Search, undisturbed: Study
-) -> None:
+def test_a_driver_stopped_inside_an_append_is_shut_out_by_its_successor(search: Search, undisturbed: Study) -> None:
     first = search.start(stop_at=9, lease_s=4.0)  # on a slow machine it would lose a shorter one before it is stopped
     assert os.WIFSTOPPED(os.waitpid(first.pid, os.WUNTRACED)[1]), search.output()
     second = search.start(lease_s=2.0)

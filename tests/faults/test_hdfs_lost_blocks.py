@@ -27,7 +27,7 @@ WORDS = "no DataNode has the file's content now"
 
 
 @in_the_fault_command
-def test_a_checkpoint_whose_blocks_are_gone_is_refused_and_its_trial_begins_again(tmp_path: Path) -> None:
+def test_a_checkpoint_with_lost_blocks_is_refused_and_its_trial_restarts(tmp_path: Path) -> None:
     search = Search(tmp_path)
     assert search.start(kill_at=15).wait(PATIENCE_S) == -signal.SIGKILL
     store = open_store(search.url)
@@ -43,7 +43,7 @@ def test_a_checkpoint_whose_blocks_are_gone_is_refused_and_its_trial_begins_agai
     say(f"on HDFS, blocks of {len(refused)} checkpoints gone: {wasted(study)} units of training wasted")
 
 
-def test_lost_content_of_a_checkpoint_is_damage_once_it_was_waited_for_and_other_files_can_be_written(
+def test_lost_content_is_damage_once_waited_for_while_other_writes_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tmp").mkdir()
@@ -69,7 +69,7 @@ def refuse() -> str:
     raise StoreError("The NameNode is in safe mode.")
 
 
-def test_a_journal_whose_blocks_are_gone_is_refused_in_words_and_never_a_shorter_study(
+def test_a_journal_with_lost_blocks_is_refused_in_words_never_cut_short(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("asyncsearch.store.patience.CONTENT_S", 1.0)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("seed", seeds(20, OF_SEARCHES), ids="seed{}".format)
-def test_ctrl_c_at_any_moment_keeps_what_was_acknowledged_and_leaves_nothing_behind(tmp_path: Path, seed: int) -> None:
+def test_ctrl_c_at_any_moment_keeps_what_was_acknowledged_and_cleans_up(tmp_path: Path, seed: int) -> None:
     chance, search = random.Random(f"interrupts {seed}"), Search(tmp_path)
     moments = [draw(chance, counts()) for _ in range(chance.choice((1, 1, 2)))]
     sys.stdout.write(f"seed {seed}: Ctrl-C at {', '.join(map(str, moments))}\n")

@@ -149,9 +149,7 @@ def test_a_crash_in_the_last_append_leaves_the_records_before_it(root: Path, exp
 
 
 @pytest.mark.parametrize("damage", ["flipped", "missing"])
-def test_a_damaged_newline_of_the_last_record_costs_nothing_even_without_a_head(
-    root: Path, expected: Read, damage: str
-) -> None:
+def test_a_damaged_last_newline_costs_nothing_even_without_a_head(root: Path, expected: Read, damage: str) -> None:
     segment, _ = last(root)
     (root / "head.json").unlink()
     segment.write_bytes(segment.read_bytes()[:-1] + (b"\x1a" if damage == "flipped" else b""))

@@ -126,7 +126,7 @@ def test_a_worker_that_is_cut_off_for_less_than_its_lease_goes_on_under_it(
 
 
 @pytest.mark.parametrize("weather", [DOWN_HILL, NOTHING], ids=["cut", "half-open"])
-def test_a_worker_that_is_cut_off_for_longer_than_its_lease_is_replaced_and_refused_when_it_is_back(
+def test_a_worker_cut_off_beyond_its_lease_is_replaced_and_refused_later(
     gate: Gate, tmp_path: Path, networks: Any, undisturbed: Study, request: pytest.FixtureRequest, weather: Weather
 ) -> None:
     network = networks(is_split=True, agent=wary_agent)
@@ -144,7 +144,7 @@ def test_a_worker_that_is_cut_off_for_longer_than_its_lease_is_replaced_and_refu
     require_gone(list(pids))
 
 
-def test_a_worker_that_hears_nothing_of_the_driver_attaches_again_under_its_lease(
+def test_a_worker_without_a_word_of_the_driver_reattaches_under_its_lease(
     gate: Gate, tmp_path: Path, networks: Any, undisturbed: Study, request: pytest.FixtureRequest
 ) -> None:
     network = networks(agent=wary_agent)
@@ -162,7 +162,7 @@ def test_a_worker_that_hears_nothing_of_the_driver_attaches_again_under_its_leas
 
 
 @in_the_fault_command
-def test_a_worker_that_is_cut_off_for_a_minute_is_replaced_within_the_lease_that_studies_have(
+def test_a_worker_cut_off_for_a_minute_is_replaced_within_the_usual_lease(
     gate: Gate, tmp_path: Path, networks: Any, undisturbed: Study, request: pytest.FixtureRequest
 ) -> None:
     network = networks(is_split=True)

@@ -86,9 +86,7 @@ def require_uncharged(search: Search) -> None:
 
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
 @pytest.mark.parametrize("name", names(PASSING, ["full", "limited"]))
-def test_a_store_that_stays_unwritable_ends_the_run_and_the_same_trials_go_on_after_the_mending(
-    search: Search, name: str, seed: int
-) -> None:
+def test_a_store_that_stays_unwritable_ends_the_run_which_resumes_mended(search: Search, name: str, seed: int) -> None:
     code, output = search.run(breaks={moment_of(name, seed): name}, store_timeout=BRIEF_S)
     MENDINGS[name](search.folder)
     require_refused(code, output, "StoreError")
@@ -107,9 +105,7 @@ def test_a_store_that_is_mended_while_the_run_waits_costs_nothing(search: Search
 
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
 @pytest.mark.parametrize("name", names(KEPT, ["lock_replaced", "store_moved"]))
-def test_a_lock_or_folder_that_is_away_ends_the_run_at_once_and_it_goes_on_once_it_is_back(
-    search: Search, name: str, seed: int
-) -> None:
+def test_a_missing_lock_or_folder_ends_the_run_at_once_and_it_can_resume(search: Search, name: str, seed: int) -> None:
     code, output = search.run(breaks={moment_of(name, seed): name})
     MENDINGS.get(name, nothing)(search.folder)
     require_refused(code, output, "StoreLostError", "StoreLockedError")
@@ -120,16 +116,12 @@ def test_a_lock_or_folder_that_is_away_ends_the_run_at_once_and_it_goes_on_once_
 
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
 @pytest.mark.parametrize("name", names(RESCUED, ["journal_removed", "store_replaced"]))
-def test_a_journal_that_was_removed_or_replaced_is_gone_on_with_from_the_rescue_file(
-    search: Search, name: str, seed: int
-) -> None:
+def test_a_removed_or_replaced_journal_is_continued_from_the_rescue_file(search: Search, name: str, seed: int) -> None:
     require_rescued(search, name, moment_of(name, seed))
 
 
 @pytest.mark.parametrize("name", names(["journal_removed", "store_removed"], ["journal_removed"]))
-def test_a_journal_that_was_removed_when_the_search_was_over_is_gone_on_with_from_the_rescue_file(
-    search: Search, name: str
-) -> None:
+def test_a_journal_removed_after_the_search_is_continued_from_the_rescue(search: Search, name: str) -> None:
     require_rescued(search, name, AT_THE_END)
 
 
@@ -149,9 +141,7 @@ def require_rescued(search: Search, name: str, moment: str) -> None:
 
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
 @pytest.mark.parametrize("name", ["second_driver"])
-def test_a_driver_whose_lock_was_removed_writes_nothing_more_once_another_has_come(
-    search: Search, name: str, seed: int
-) -> None:
+def test_a_driver_without_its_lock_writes_nothing_once_another_has_come(search: Search, name: str, seed: int) -> None:
     code, output = search.run(breaks={moment_of(name, seed): name})
     second = (search.folder / "second").read_text()
     assert second.startswith("0\n"), second

@@ -149,7 +149,7 @@ def test_a_journal_removed_while_the_last_snapshot_is_saved_is_rescued(
 
 
 @pytest.mark.parametrize("attack", [remove_all, remove_journal])
-def test_nothing_is_written_in_the_place_of_a_store_that_was_removed_before_the_last_snapshot(
+def test_nothing_is_written_where_a_store_was_removed_before_a_snapshot(
     attack: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "store"
@@ -193,7 +193,7 @@ def test_a_loss_in_the_last_moment_is_found_when_the_journal_is_closed(tmp_path:
     segment.close()
 
 
-def test_a_script_goes_on_from_the_rescue_file_and_does_not_begin_anew_where_one_lies(tmp_path: Path) -> None:
+def test_a_script_resumes_from_a_rescue_file_instead_of_starting_anew(tmp_path: Path) -> None:
     root = tmp_path / "deep" / "store"
     with pytest.raises(StoreLostError):
         study(Attack(remove_all, root), root).run(TRIALS, display="none")
@@ -302,7 +302,7 @@ def test_a_store_that_is_lost_while_it_cannot_be_written_is_rescued_too(
     assert b'"n":1,' in records[0]
 
 
-def test_records_that_failed_to_be_written_are_written_once_in_the_next_segment(
+def test_records_that_failed_are_written_once_in_the_next_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, journal, line = refused(tmp_path, monkeypatch, OSError(errno.EIO, "Input/output error"))

@@ -33,7 +33,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.mark.parametrize("who", ["runner and driver", "agent and driver"])
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
-def test_a_driver_killed_with_a_worker_of_its_own_goes_on_with_all_that_was_acknowledged(
+def test_a_driver_killed_with_its_worker_keeps_all_that_was_acknowledged(
     tmp_path: Path, seed: int, who: str, undisturbed: Study
 ) -> None:
     chance, search = random.Random(f"{who} {seed}"), Search(tmp_path)
@@ -84,7 +84,7 @@ STOPS = ("write:{}:within", "fdatasync:{}:before", "received:{}:before", "write:
 
 
 @pytest.mark.parametrize("moment", [STOPS[number] for number in seeds(len(STOPS))])
-def test_a_driver_stopped_beyond_the_lease_shuts_others_out_and_goes_on_without_a_loss(
+def test_a_driver_stopped_beyond_its_lease_shuts_others_out_without_loss(
     tmp_path: Path, moment: str, undisturbed: Study
 ) -> None:
     search = Search(tmp_path)

@@ -37,9 +37,7 @@ def require_deaths(search: Search, count: int) -> None:
 
 @counted(kills=KILLS)
 @pytest.mark.parametrize("seed", seeds(7, OF_SEARCHES), ids="seed{}".format)
-def test_a_search_whose_runners_are_killed_loses_nothing_and_ends_with_the_same_trials(
-    tmp_path: Path, seed: int
-) -> None:
+def test_a_search_whose_runners_are_killed_loses_nothing_and_ends_alike(tmp_path: Path, seed: int) -> None:
     search, chosen = Search(tmp_path), victims(random.Random(f"runners {seed}"), "runner", KILLS)
     sys.stdout.write(f"seed {seed}: {chosen}\n")
     code, output = search.run(victims=chosen)
@@ -52,7 +50,7 @@ def test_a_search_whose_runners_are_killed_loses_nothing_and_ends_with_the_same_
 
 @counted(kills=KILLS)
 @pytest.mark.parametrize("seed", seeds(7, OF_SEARCHES), ids="seed{}".format)
-def test_a_search_whose_agents_are_killed_loses_nothing_and_charges_no_trial(tmp_path: Path, seed: int) -> None:
+def test_a_search_with_killed_agents_loses_nothing_and_charges_no_trial(tmp_path: Path, seed: int) -> None:
     chance, search = random.Random(f"agents {seed}"), Search(tmp_path)
     chosen = victims(chance, "agent", KILLS - 1)
     call = chance.choice(CALLS_OF_AN_AGENT)

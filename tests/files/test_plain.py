@@ -72,7 +72,7 @@ def test_what_is_no_plain_file_is_neither_opened_nor_changed(
         read_file(path)
 
 
-def test_a_file_that_turns_into_a_pipe_between_look_and_open_is_not_waited_for(
+def test_a_file_that_becomes_a_pipe_before_it_is_opened_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, path = tmp_path / "plain", tmp_path / "pipe"

@@ -40,9 +40,7 @@ def random_tree(folder: Path, draw: random.Random, left: int = 30) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_walk_finds_what_the_system_lists_and_a_copy_has_the_plain_files_and_folders(
-    tmp_path: Path, seed: int
-) -> None:
+def test_a_walk_finds_all_entries_and_a_copy_has_plain_files_and_folders(tmp_path: Path, seed: int) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     random_tree(source, random.Random(seed))
     expected = {
@@ -60,7 +58,7 @@ def test_a_walk_finds_what_the_system_lists_and_a_copy_has_the_plain_files_and_f
     assert Path("/etc/passwd").exists()
 
 
-def test_a_folder_deeper_than_any_path_is_walked_and_removed_with_few_descriptors(tmp_path: Path) -> None:
+def test_a_folder_deeper_than_any_path_is_walked_with_few_descriptors(tmp_path: Path) -> None:
     folder = tmp_path / "deep"
     folder.mkdir()
     deep(folder, LEVELS)
@@ -107,7 +105,7 @@ def test_what_its_owner_has_closed_to_himself_is_removed(tmp_path: Path, doing: 
     assert not folder.exists()
 
 
-def test_a_link_in_the_place_of_a_folder_is_neither_walked_nor_copied_into_and_is_removed_alone(tmp_path: Path) -> None:
+def test_a_link_that_replaces_a_folder_is_not_followed_and_removed_alone(tmp_path: Path) -> None:
     theirs, link = tmp_path / "theirs", tmp_path / "link"
     theirs.mkdir()
     (theirs / "file").write_text("theirs")
@@ -120,7 +118,7 @@ def test_a_link_in_the_place_of_a_folder_is_neither_walked_nor_copied_into_and_i
     assert (theirs / "file").read_text() == "theirs"
 
 
-def test_a_folder_that_is_moved_while_it_is_walked_leads_the_walk_nowhere_else(tmp_path: Path) -> None:
+def test_a_folder_moved_during_its_walk_leads_the_walk_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "folder" / "a" / "b").mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""What people write first, and what the answer must hold: a table of (call, words of the message)."""
+"""What people write first, and what the answer must hold: tables of (call or command, words of the message)."""
 
 from __future__ import annotations
 
@@ -138,7 +138,121 @@ REFUSED = [
     ("StandaloneTrial({'lr': 0.1}).config", "write trial.params['lr']"),
     ("StandaloneTrial({'lr': 0.1}).suggest_int('layers', 1, 4)", "randint(1, 4)"),
     ("StandaloneTrial({'lr': 0.1}).should_prune()", "leave it out"),
+    # What beginners write in their first hour
+    # A study: words of other libraries
+    ("study(early_stopping=True)", "write scheduler=ASHA(max_resource=81)"),
+    ("study(verbose=True)", "write study.run(display='auto') or study.run(logs=True)"),
+    ("study(algorithm='tpe')", "write searcher='tpe', or scheduler=ASHA(max_resource=81)"),
+    ("study(resources_per_trial={'gpu': 1})", "devices_per_trial=1"),
+    ("study(checkpoint=True)", "write checkpoints=Checkpoints(keep_checkpoints=3)"),
+    # A scheduler where a searcher is taken, and the other way round
+    ("study(searcher='hyperband')", "write scheduler=Hyperband(max_resource=81)"),
+    ("study(searcher='asha')", "write scheduler=ASHA(max_resource=81)"),
+    ("study(searcher=ASHA(max_resource=9))", "write scheduler=ASHA(max_resource=9"),
+    ("study(scheduler='tpe')", "write searcher='tpe'"),
+    ("study(scheduler=RandomSearch())", "write searcher=RandomSearch(...)"),
+    ("study().run(4, scheduler=ASHA(max_resource=9))", "write Study(..., scheduler=...)"),
+    ("study().run(4, seed=2)", "write Study(..., seed=2)"),
+    # Packing
+    ("study(pack=8)", "write it as a TorchTrainer or a KerasTrainer"),
+    ("study(pack=0)", "write an integer from 1 to 1024, as in pack=8, or pack='auto'"),
+    ("study(pack=2.5)", "write an integer from 1 to 1024"),
+    ("study(pack=True)", "or pack='auto', which measures how many"),
+    ("study(pack='8')", "write a number of trials, as in pack=8"),
+    ("study(pack_size=8)", "write pack=8"),
+    ("study(packed=True)", "write pack='auto'"),
+    ("study(pack_strategy='nearest')", "write pack_opt='nearest'"),
+    ("study(pack_opt='knn')", "write one of 'plan', 'nearest', 'batch_size', 'random'"),
+    ("study(pack_opt='nearest')", "write pack=8, too"),
+    ("study().preview(8, pack=8)", "e.g. pack_speedup={8: 5.0}"),
+    ("study().preview(8, pack=8, pack_speedup=5.0)", "e.g. {1: 1.0, 8: 6.0}"),
+    # Several workers for one trial
+    ("study(workers_per_trial='2')", "write an integer from 1, or Gang(size=4, min_size=2)"),
+    ("study(world_size=2)", "write workers_per_trial=2"),
+    # Schedulers
+    ("ASHA(epochs=9)", "write max_resource=9"),
+    ("ASHA(budget=9)", "write max_resource=9"),
+    ("ASHA(max_resource='9')", "e.g. max_resource=9"),
+    # Spaces
+    ("Space({'lr': 'loguniform(1e-4, 1)'})", "write loguniform(1e-4, 1) without quotes"),
+    ("Space({'lr': {'type': 'uniform', 'min': 0, 'max': 1}})", "write uniform(0, 1)"),
+    ("Space({'lr': {'distribution': 'log_uniform_values', 'min': 1e-4, 'max': 1}})", "write loguniform(0.0001, 1)"),
+    ("choice('a', 'b', p=[0.5, 0.5])", "write choice('a', 'b')"),
+    ("uniform(min=0, max=1)", "write low=0"),
+    ("loguniform(1e-4, max=1)", "write high=1"),
+    ("randint(1, 5, step=2)", "write choice(*range(1, 5, 2))"),
+    ("uniform(0, 1).when('sgd')", "Write uniform(0, 0.99).when(optimizer='sgd')"),
+    # A study and its results
+    ("study().preview(8, 2)", "write study.preview(num_trials=64)"),
+    ("study().preview(8, n_jobs=2)", "write parallelism=2"),
+    ("study().execute()", "write study.run(num_trials=64)"),
+    ("study().best_model", "`with study.checkpoint() as path: load_state(path, {'net': net})`"),
+    ("study().enqueue_trial({'lr': 0.1})", "initial=[{'lr': 0.1}]"),
+    ("study().save('study.pkl')", "write Study(..., store='studies/digits')"),
+    ("Study.resume()", "write Study.resume('studies/digits')"),
+    ("Study.resume('studies/digits', num_trials=8)", "write Study.resume(store).run(num_trials=8)"),
+    ("Study.resume('studies/digits', n_trials=8)", "write Study.resume(store).run(num_trials=8)"),
+    ("TRIAL.score", "write trial.value"),
+    ("TRIAL.config", "write trial.params"),
+    ("TRIAL.number", "write trial.id"),
+    ("os.fspath(study().checkpoint())", "write `with study.checkpoint() as path:`"),
+    ("load_state(study().checkpoint(), {'net': None})", "write `with study.checkpoint() as path:`"),
+    ("load_state({'net': None}, 'checkpoint')", "write load_state(path, {'net': net})"),
+    ("load_state('checkpoint', object())", "load_state(path, {'net': net})"),
+    ("plot_history('studies/mine')", "write e.g. plot_history(Study.open('studies/mine'))"),
+    ("asyncsearch.what_if('studies/mine')", "write what_if(Study.resume('studies/mine'))"),
+    # A check
+    ("asyncsearch.check(study())", "write check(study.trainable, {'lr': 0.1})"),
+    ("asyncsearch.check(train, 0.1)", "write check(train, {'lr': 0.1})"),
+    ("asyncsearch.check(train, SPACE)", "write e.g. {'lr': 0.1}"),
+    ("asyncsearch.check(train, {'lr': 0.1}, epochs=4)", "write units=4"),
+    ("asyncsearch.check(train, {'lr': 0.1}, units=1)", "write units=2 or more"),
+    # The module
+    ("asyncsearch.tune", "write from asyncsearch import ASHA, Study, choice, loguniform, uniform"),
+    ("asyncsearch.SparkTrials", "write Study(..., backend='spark')"),
+    ("asyncsearch.MedianPruner", "write MedianStopping()"),
+    ("asyncsearch.Categorical", "write choice('a', 'b')"),
+    # Inside a trial
+    ("trial().report('loss', 0.3)", "write trial.report(loss=0.3)"),
+    ("trial().report('val loss', 0.3)", "write trial.report({'val loss': 0.3})"),
+    ("trial().report(0.3, 1)", "write trial.report(loss=...)"),
+    ("trial().epochs(10)", "write Study(..., scheduler=FIFO(max_resource=10)) and `for epoch in trial.epochs():`"),
+    ("trial().epochs(10, state={'net': NET})", 'and `for epoch in trial.epochs(state={"net": net}):`'),
+    ("trial().epochs(max_epochs=10)", "write Study(..., scheduler=FIFO(max_resource=10))"),
+    ("trial().epochs(NET, NET)", 'write trial.epochs(state={"net": net, "opt": opt})'),
+    ("trial().epochs(net=NET)", 'write trial.epochs(state={"net": net})'),
+    ("trial().epochs({'net': NET})", 'write trial.epochs(state={"net": net})'),
+    ("trial().epochs(state=NET)", 'trial.epochs(state={"net": net, "opt": opt})'),
+    ("trial().epochs(state={'opt': {'state': {}, 'param_groups': []}})", "write the object itself, state={'opt': opt}"),
+    ("trial().epochs(save='net.pt', load='net.pt')", "write save=lambda path: torch.save(net.state_dict(), path)"),
+    ("trial().once({'data': 3})", "write trial.once(load_data)"),
+    ("trial().lr", "write trial.params['lr']"),
+    ("trial().epoch", "write `for epoch in trial.epochs():`"),
+    ("trial().save_checkpoint('net.pt')", 'write `for epoch in trial.epochs(state={"net": net, "opt": opt}):`'),
+    ("trial().print('loss', 0.3)", "write print(...)"),
+    ("StandaloneTrial(lr=0.1)", "StandaloneTrial({'lr': 0.1}, max_resource=3)"),
+    ("StandaloneTrial(0.1)", "write StandaloneTrial({'lr': 0.1})"),
+    ("StandaloneTrial(SPACE)", "write e.g. {'lr': 0.1}"),
 ]
 
 ACCEPTED = ["random", "grid", "sobol", "tpe", "cmaes", "nsgaii"]
 """Searchers by name; ``"gp"`` needs torch."""
+
+COMMANDS = [
+    ("run search.py", "write: python search.py"),
+    ("search.py", "write: python search.py"),
+    ("best studies/mine", "write: asyncsearch trials studies/mine --sort value --limit 1"),
+    ("delete studies/mine", "write: asyncsearch clean studies/mine --dry-run"),
+    ("show", "write: asyncsearch show studies/digits"),
+    ("show studies/mine trial-3", "write: asyncsearch explain studies/mine trial-3"),
+    ("trials studies/mine --sort val_loss", "write: asyncsearch trials studies/mine --sort value"),
+    ("trials studies/mine -n 3", "write: asyncsearch trials studies/mine --limit 3"),
+    ("trials studies/mine --best", "write: asyncsearch trials studies/mine --sort value --limit 1"),
+    ("logs studies/mine", "write: asyncsearch logs studies/mine trial-7"),
+    ("resume studies/mine 30", "write: asyncsearch resume studies/mine --num-trials 30"),
+    ("resume studies/mine --n-trials=30", "write: asyncsearch resume studies/mine --num-trials=30"),
+    ("resume studies/mine -j 4", "write: asyncsearch resume studies/mine --parallelism 4"),
+    ("preview search.py --n-trials 8", "write: asyncsearch preview search.py --num-trials 8"),
+    ("simulate studies/mine --workers 4 8", "write: asyncsearch simulate studies/mine --workers 4,8"),
+    ("explain studies/mine best", "write it as 'trial-7' or '7'"),
+]

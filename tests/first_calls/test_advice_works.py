@@ -22,7 +22,6 @@ from asyncsearch.space import Space
 from asyncsearch.study.asked.first_calls import direction_notes
 from asyncsearch.trial import Trial
 from tests.first_calls.calls import REFUSED
-from tests.first_calls.further_calls import REFUSED as FURTHER
 from tests.first_calls.test_first_calls import NAMES, train
 
 FULL = {name: value for name, value in NAMES.items() if name.isidentifier()}
@@ -72,7 +71,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-CALLS = [call for call, _ in [*REFUSED, *FURTHER] if call.startswith("study(") and ")." not in call]
+CALLS = [call for call, _ in REFUSED if call.startswith("study(") and ")." not in call]
 
 
 @settings(max_examples=60, deadline=None)
@@ -199,7 +198,7 @@ def test_schedulers_of_other_libraries_are_answered_with_their_own_numbers(most:
 
 
 @given(top=st.integers(4, 1000), least=st.integers(1, 50), eta=st.integers(2, 5), kind=st.sampled_from([ASHA, SHA]))
-def test_rungs_that_skip_the_min_resource_that_was_asked_for_are_said_with_one_that_does_not(
+def test_rungs_that_skip_min_resource_are_named_with_one_that_does_not(
     top: int, least: int, eta: int, kind: Callable[..., Any]
 ) -> None:
     if least >= top:
@@ -214,7 +213,7 @@ def test_rungs_that_skip_the_min_resource_that_was_asked_for_are_said_with_one_t
         assert kind(max_resource=better, min_resource=least, reduction_factor=eta).levels[0] == least
 
 
-def test_epochs_with_a_number_are_answered_by_a_scheduler_that_takes_the_loop() -> None:
+def test_epochs_with_a_number_are_answered_by_a_scheduler_with_the_loop() -> None:
     text = answer(lambda: StandaloneTrial({"lr": 0.1}, max_resource=2).epochs(10))
     assert advised(text) == "scheduler=FIFO(max_resource=10)"
 
@@ -261,7 +260,7 @@ def test_models_are_answered_by_the_function_to_write(given_trainable: Any, line
     assert line in answer(lambda: whole_study(given_trainable))
 
 
-def test_a_method_that_takes_other_arguments_than_it_gets_is_refused_before_any_trial() -> None:
+def test_a_method_with_wrong_arguments_is_refused_before_any_trial() -> None:
     class Mine(Trainer):
         def setup(self) -> None: ...  # type: ignore[override]
 
@@ -281,7 +280,7 @@ def returns_nothing(trial: Any) -> None: ...
     ("returned", "backend"),
     [(None, "inline"), ((1, 2), "inline"), ({"loss": 1, "status": "ok"}, "inline"), (None, "processes")],
 )
-def test_what_a_function_returned_is_blamed_on_the_function_and_not_on_the_library(returned: Any, backend: str) -> None:
+def test_a_bad_return_value_is_blamed_on_the_function_not_the_library(returned: Any, backend: str) -> None:
     def gives(trial: Any) -> Any:
         return returned
 

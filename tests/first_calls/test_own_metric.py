@@ -73,25 +73,19 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("trainable", CALLS, ids=lambda trainable: trainable.__name__)
-def test_the_line_to_write_reports_the_metric_of_the_study(trainable: Any, metric: str, tmp_path: Path) -> None:
-    with pytest.raises(AsyncSearchError) as error:
-        Study(
-            trainable,
-            space={"x": uniform(0, 1)},
-            metric=metric,
-            mode="max",
-            store=tmp_path / "s",
-            backend="inline",
-        ).run(1, display="none")
-    values = (r"0\.5|3|\.\.\.", re.escape(f"{{{metric!r}: ") + r"(0\.5|\.\.\.)\}")
-    call = f"auc=({values[0]})" if metric == "auc" else values[1]
-    line = re.escape(CALLS[trainable]).replace(r"\{call\}", call).replace(r"\{mapping\}", values[1])
-    found = re.search(line, str(error.value))
-    assert found, str(error.value)
-    ast.parse(found[0].removeprefix("evaluate="))
-    assert "loss=" not in str(error.value)
+def test_the_line_to_write_reports_the_metric_of_the_study(trainable: Any, tmp_path: Path) -> None:
+    for number, metric in enumerate(METRICS):
+        options: dict[str, Any] = {"metric": metric, "mode": "max", "store": tmp_path / str(number)}
+        with pytest.raises(AsyncSearchError) as error:
+            Study(trainable, space={"x": uniform(0, 1)}, backend="inline", **options).run(1, display="none")
+        values = (r"0\.5|3|\.\.\.", re.escape(f"{{{metric!r}: ") + r"(0\.5|\.\.\.)\}")
+        call = f"auc=({values[0]})" if metric == "auc" else values[1]
+        line = re.escape(CALLS[trainable]).replace(r"\{call\}", call).replace(r"\{mapping\}", values[1])
+        found = re.search(line, str(error.value))
+        assert found, f"{metric}: {error.value}"
+        ast.parse(found[0].removeprefix("evaluate="))
+        assert "loss=" not in str(error.value), metric
 
 
 @pytest.mark.parametrize("metric", [*METRICS, "ünal", "class", "", "a b"])

@@ -59,7 +59,7 @@ def test_the_run_of_a_guarded_script_is_found_by_preview(
     assert "     7 " in capsys.readouterr().out
 
 
-def test_star_imports_have_the_trainers_and_import_their_framework_when_they_are_used(
+def test_star_imports_have_trainers_and_import_frameworks_when_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     home = ModuleType("home_of_a_trainer")

@@ -143,7 +143,7 @@ def test_batches_of_which_each_worker_gets_a_sample_are_taken(tmp_path: Path, si
     assert made.gang == Gang(3)
 
 
-def test_a_step_that_leaves_the_rest_to_that_of_the_class_is_taken_at_its_word(tmp_path: Path) -> None:
+def test_a_step_that_calls_that_of_its_class_is_taken_at_its_word(tmp_path: Path) -> None:
     assert study(tmp_path / "s", PassedOn, workers_per_trial=2).gang == Gang(2)
 
 

@@ -78,7 +78,7 @@ def held_in_a_sum(gate: Gate, folder: Path) -> Trainable:
 
 
 @pytest.mark.slow
-def test_a_stop_that_is_decided_during_a_sum_ends_every_rank_after_the_same_unit(tmp_path: Path) -> None:
+def test_a_stop_decided_during_a_sum_ends_all_ranks_after_the_same_unit(tmp_path: Path) -> None:
     gate = Gate(tmp_path).make()
     (tmp_path / "units").mkdir()
     scheduler = ASHA(max_resource=9, reduction_factor=3, variant="stopping")

@@ -47,7 +47,7 @@ if not IS_ALL:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4] if IS_ALL else [2])
-def test_a_trainer_reaches_the_same_weights_and_promotions_on_every_number_of_workers(
+def test_a_trainer_ends_with_the_same_weights_on_any_number_of_workers(
     tmp_path: Path, keras_digits_alone: Study, size: int
 ) -> None:
     together = keras_study(tmp_path / "together", size, scheduler=ASHA(max_resource=4, reduction_factor=2))

@@ -71,7 +71,7 @@ def seed(rank: KerasGang) -> Any:
     return next(one for one in rank._net.non_trainable_variables if one.name == "seed_generator_state")
 
 
-def test_all_ranks_begin_with_the_weights_of_rank_0_whatever_those_of_others(ranks: list[KerasGang]) -> None:
+def test_all_ranks_begin_with_the_weights_of_rank_0(ranks: list[KerasGang]) -> None:
     first = weights(ranks[0])
     assert weights(ranks[1]) != first
     ranks[1]._net.trainable_variables[0].assign(np.full((3, 2), np.nan))
@@ -91,7 +91,7 @@ def test_statistics_are_the_means_of_all_ranks_after_a_unit(ranks: list[KerasGan
     assert [moving_mean(rank).numpy().tolist() for rank in ranks] == [[2.0, 2.0], [2.0, 2.0]]
 
 
-def test_seeds_differ_between_ranks_inside_a_unit_and_are_those_of_rank_0_after_it(ranks: list[KerasGang]) -> None:
+def test_seeds_differ_by_rank_inside_a_unit_and_are_rank_0s_after_it(ranks: list[KerasGang]) -> None:
     inside: dict[int, list[int]] = {}
     before = [seed(rank).numpy().tolist() for rank in ranks]
     train_units(ranks, lambda rank: inside.__setitem__(rank._ring.rank, seed(rank).numpy().tolist()))
@@ -110,7 +110,7 @@ def test_seeds_differ_between_ranks_inside_a_unit_and_are_those_of_rank_0_after_
     ],
     ids=["means of Keras", "fewer samples than ranks", "a test_step of one's own", "another metric"],
 )
-def test_each_rank_evaluates_a_share_where_metrics_add_up_and_all_samples_elsewhere(
+def test_ranks_evaluate_shares_where_metrics_add_up_and_else_all_samples(
     ranks: list[KerasGang], net: Callable[[], Any], count: int, ranges: list[tuple[int, int]]
 ) -> None:
     for rank in ranks:

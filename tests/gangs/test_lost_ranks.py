@@ -66,9 +66,7 @@ def test_ranks_that_are_killed_at_seeded_moments_cost_no_trial_its_results(
 
 
 @pytest.mark.slow
-def test_ranks_that_gloo_tells_nothing_do_not_outlive_one_on_the_other_side_of_the_ring(
-    tmp_path: Path, line_alone: Study
-) -> None:
+def test_ranks_that_gloo_leaves_unnotified_do_not_outlive_a_distant_one(tmp_path: Path, line_alone: Study) -> None:
     planned = moments(seed=4, count=8, ranks=4) if IS_ALL else {(0, 2, 2, "sum")}
     require_lost(tmp_path, line_alone, planned, 4)
 

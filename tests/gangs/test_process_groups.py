@@ -33,7 +33,7 @@ def error_of_a_rank_whose_neighbour_is_gone() -> Exception:
     return caught.value
 
 
-def test_what_gloo_raises_where_a_rank_is_gone_is_told_from_an_error_of_the_trial_with_the_same_words() -> None:
+def test_gloos_error_for_a_lost_rank_differs_from_a_trials_of_equal_words() -> None:
     by_gloo = error_of_a_rank_whose_neighbour_is_gone()
     assert is_lost_rank(by_gloo)
     for words in ("Connection closed by peer", "Connection reset by peer", "Broken pipe"):
@@ -72,7 +72,7 @@ def test_a_backend_that_cannot_be_is_refused_before_the_ranks_meet(
     assert not dist.is_initialized()
 
 
-def test_a_search_in_this_process_leaves_no_group_behind_and_one_of_the_user_s_own_as_it_is(tmp_path: Path) -> None:
+def test_a_search_in_process_leaves_no_group_and_the_users_own_untouched(tmp_path: Path) -> None:
     one_unit = {"backend": "inline", "scheduler": FIFO(max_resource=1)}
     grid(linear(), tmp_path / "none", None, 2, **one_unit).run(display="none")
     assert not dist.is_initialized()

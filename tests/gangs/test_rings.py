@@ -135,7 +135,7 @@ def test_a_stranger_that_connects_is_sent_away(monkeypatch: pytest.MonkeyPatch) 
     assert [one.tolist() for one in sums] == [[2.0, 2.0], [2.0, 2.0]]
 
 
-def test_strangers_are_heard_side_by_side_so_that_silent_ones_keep_no_rank_waiting(
+def test_strangers_are_answered_in_parallel_so_silent_ones_delay_no_rank(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(strangers, "STRANGER_S", 600.0)  # longer than any rank waits: in turn, none would be heard

@@ -15,7 +15,7 @@ SIZES = [2, 4]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES if IS_ALL else SIZES[:1])
-def test_a_function_reaches_the_same_weights_and_promotions_on_every_number_of_workers(
+def test_a_function_ends_with_the_same_weights_on_any_number_of_workers(
     tmp_path: Path, promoted_lines_alone: Study, size: int
 ) -> None:
     together = grid(linear(), tmp_path / "s", size, 6, scheduler=ASHA(max_resource=9))
@@ -24,7 +24,7 @@ def test_a_function_reaches_the_same_weights_and_promotions_on_every_number_of_w
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES if IS_ALL else SIZES[1:])
-def test_a_trainer_reaches_the_same_weights_and_promotions_on_every_number_of_workers(
+def test_a_trainer_ends_with_the_same_weights_on_any_number_of_workers(
     tmp_path: Path, digits_alone: Study, size: int
 ) -> None:
     together = digits(tmp_path / "s", size, scheduler=ASHA(max_resource=9))

@@ -70,7 +70,7 @@ def test_parameters_without_a_gradient_are_named_with_the_line_to_write(parallel
 
 
 @pytest.mark.slow
-def test_a_parameter_that_one_rank_does_not_use_fails_the_trial_and_not_its_time_limit(tmp_path: Path) -> None:
+def test_a_parameter_one_rank_does_not_use_fails_the_trial_without_delay(tmp_path: Path) -> None:
     study = digits(tmp_path / "s", 2, Partial, scheduler=FIFO(max_resource=2))
     with pytest.raises(TrialsFailedError):
         study.run(1, parallelism=2, display="none")
@@ -79,6 +79,6 @@ def test_a_parameter_that_one_rank_does_not_use_fails_the_trial_and_not_its_time
 
 
 @pytest.mark.slow
-def test_a_parameter_that_one_rank_does_not_use_is_allowed_where_the_trainer_says_so(tmp_path: Path) -> None:
+def test_a_parameter_one_rank_does_not_use_is_allowed_on_request(tmp_path: Path) -> None:
     study = digits(tmp_path / "s", 2, Allowed, scheduler=FIFO(max_resource=2)).run(1, parallelism=2, display="none")
     assert study.trials[0].state is TrialState.COMPLETED

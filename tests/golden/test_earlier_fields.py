@@ -37,7 +37,7 @@ def test_a_record_of_compiled_packs_is_read_without_them() -> None:
     assert [(one.event, one.actions) for one in found] == [(told, (ASSIGN,)), (PackMeasured(LEASE), (ASSIGN,))]
 
 
-def test_explain_says_nothing_of_a_record_that_told_of_a_compiled_step_alone() -> None:
+def test_explain_ignores_a_record_that_only_a_compiled_step_wrote() -> None:
     assert of_pack(PackMeasured(LEASE)) == ""
     assert of_pack(PackMeasured(LEASE, in_turn="they differ")).startswith("some of its pack step in turn")
 

@@ -60,7 +60,7 @@ def test_every_scheduler_has_a_golden_journal_of_this_version() -> None:
     assert {path.stem for path in FOLDER.glob(f"{__version__}-*.jsonl")} == {f"{__version__}-{n}" for n in SCHEDULERS}
 
 
-def test_golden_journals_hold_every_kind_of_record_that_a_search_without_errors_of_the_driver_writes() -> None:
+def test_golden_journals_hold_every_kind_of_record_of_errorless_drivers() -> None:
     kinds = set()
     for path in FOLDER.glob("*.jsonl"):
         for entry in SegmentReader().read(path.name, path.read_bytes().splitlines(keepends=True)):

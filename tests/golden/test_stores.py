@@ -138,7 +138,7 @@ def test_an_evaluation_of_a_released_store_is_known_and_not_trained_again(golden
     assert not golden.log.exists(), "something was trained"
 
 
-def test_a_snapshot_without_a_checksum_is_left_out_since_its_damage_could_not_be_seen(golden: Golden) -> None:
+def test_a_snapshot_without_a_checksum_is_ignored_as_damage_could_not_show(golden: Golden) -> None:
     golden.require_package()
     snapshots = list((golden.store / "snapshots").glob("*.json"))
     if not snapshots:
@@ -152,7 +152,7 @@ def test_a_snapshot_without_a_checksum_is_left_out_since_its_damage_could_not_be
 
 
 @pytest.mark.parametrize("golden", [folder for folder in FOLDERS if folder.name == "shared"], indirect=True)
-def test_a_study_takes_over_what_another_one_trained_in_a_released_shared_folder(golden: Golden) -> None:
+def test_a_study_imports_training_from_a_released_shared_folder(golden: Golden) -> None:
     golden.require_bundle()
     shutil.rmtree("first")
     Study.resume(golden.store).run(golden.total, parallelism=1, display="none")

@@ -29,7 +29,7 @@ def test_a_record_is_read_back_as_it_was_written() -> None:
     assert (record.n, record.t, record.event, record.actions) == (1, 1.5, REPORT, ACTIONS)
 
 
-def test_a_line_is_json_that_a_person_can_read_and_spells_out_what_is_not_finite() -> None:
+def test_a_line_is_readable_json_that_spells_out_nonfinite_values() -> None:
     line = json.loads(segment(1)[1])
     assert line["event"]["kind"] == "reported"
     assert line["event"]["metrics"] == {"loss": "NaN", "accuracy": 0.1, "top": "Infinity"}
@@ -46,7 +46,7 @@ def test_a_last_line_that_was_cut_off_is_dropped_and_said(lost: int) -> None:
 
 
 @pytest.mark.parametrize("end", [b"", b"\0", b"\x8a"])
-def test_a_last_line_without_its_newline_is_kept_since_its_checksum_shows_that_it_is_whole(end: bytes) -> None:
+def test_a_last_line_without_newline_is_kept_if_its_checksum_holds(end: bytes) -> None:
     lines = segment(3)
     reader = SegmentReader()
     records = list(reader.read("000001.jsonl", [*lines[:-1], lines[-1][:-1] + end]))
@@ -102,7 +102,7 @@ def test_a_segment_of_another_journal_is_refused() -> None:
         list(SegmentReader(head=head(segment(3))).read("000001.jsonl", other))
 
 
-def test_records_that_their_driver_could_not_acknowledge_give_way_to_the_next_segment() -> None:
+def test_unacknowledged_records_of_a_driver_yield_to_the_next_segment() -> None:
     first = segment(4)
     second = [encode_header(Header(FORMAT, "test", 3, cuts=True)), *segment(3, first=3)[1:]]
     until = beginning_of(second[0])

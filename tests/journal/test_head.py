@@ -120,7 +120,7 @@ def test_a_head_that_cannot_be_written_costs_no_record(tmp_path: Path, caplog: p
     assert list(store.read_segment("000001.jsonl"))[-1].startswith(b'{"crc"')
 
 
-def test_a_reader_beside_a_writer_never_takes_the_journal_for_a_shorter_one(tmp_path: Path) -> None:
+def test_a_reader_beside_a_writer_never_sees_a_shorter_journal(tmp_path: Path) -> None:
     store = local(tmp_path)
     store.prepare()
     journal = Journal(store, "s", 0)

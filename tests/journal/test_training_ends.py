@@ -53,7 +53,7 @@ def test_each_end_of_a_trial_is_listed_whatever_its_outcome() -> None:
     assert found == {0: [at("a", 3), at("a", 5)]}
 
 
-def test_a_batch_ends_in_the_stage_that_it_has_reached_and_for_the_trials_of_that_stage() -> None:
+def test_a_batch_ends_in_its_current_stage_for_the_trials_of_that_stage() -> None:
     batch = assign(0, stage("a", [0, 1], 0, 3), stage("b", [0], 3, 9))
     created = [create(0, (0, "a"), (3, "b")), create(1, (0, "a"), (3, "c"))]
     assert ends((ATTACHED, [*created, batch]), (ended(0, 2), [])) == {0: [at("a", 2)], 1: [at("a", 2)]}

@@ -83,7 +83,7 @@ def test_what_can_be_read_of_an_open_segment_is_read(store: HalfReadable, readab
     assert (replayed.last, replayed.unread) == (len(found), "000001.jsonl")
 
 
-def test_nothing_behind_an_end_that_cannot_be_read_is_taken_for_what_follows_it(store: HalfReadable) -> None:
+def test_nothing_after_an_unreadable_end_is_taken_as_its_continuation(store: HalfReadable) -> None:
     write(store, 4, 2)
     store.readable = {"000001.jsonl": 2}
     assert numbers(store) == [1]
@@ -96,7 +96,7 @@ def test_a_journal_that_is_read_to_its_end_has_nothing_unread(store: HalfReadabl
     assert replay(store, fresh()).unread == ""
 
 
-def test_records_that_are_missing_are_refused_where_all_segments_can_be_read(store: HalfReadable) -> None:
+def test_missing_records_are_refused_where_all_segments_are_readable(store: HalfReadable) -> None:
     write(store, 4)
     path = Path(store.url) / "journal" / "000001.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
@@ -121,7 +121,7 @@ def test_a_dry_run_of_cleaning_does_not_guess_what_a_dead_driver_needs(store: Ha
     assert clean(store).kept
 
 
-def test_resume_from_the_shell_reads_the_total_that_a_dead_driver_was_given(
+def test_resume_from_the_shell_reads_the_total_given_to_a_dead_driver(
     store: HalfReadable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(study_in(store), 2)

@@ -234,7 +234,7 @@ def test_module_with_a_lock_is_executed_by_workers_and_says_so(tmp_path: Path, i
 
 
 @pytest.mark.parametrize(("file", "by_name"), [("own/_core.so", True), ("own/core.py", False)])
-def test_a_package_with_compiled_code_that_pip_put_into_a_folder_of_the_path_counts_as_installed(
+def test_a_package_with_compiled_code_in_a_folder_of_pip_is_installed(
     file: str, by_name: bool, import_own: ImportOwn
 ) -> None:
     record = f"own/__init__.py,sha256=x,1\n{file},sha256=x,1\n"

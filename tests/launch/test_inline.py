@@ -240,7 +240,7 @@ def test_trainable_that_cannot_be_loaded_fails_each_trial(search: Make) -> None:
     assert "The trainable could not be loaded" in one.state.trials[0].reason
 
 
-def test_worker_that_attaches_after_its_launch_is_over_is_not_heard_and_nobody_is_alarmed(
+def test_worker_that_attaches_after_its_launch_is_ignored_without_alarm(
     search: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = search(counting)

@@ -207,7 +207,7 @@ def test_a_lane_that_is_stopped_leaves_the_pack_at_its_next_report(tmp_path: Pat
     assert ends(said)[1] == (Outcome.STOPPED, 1)
 
 
-def test_ctrl_c_stops_all_lanes_and_is_the_users_before_their_ends_are_told(tmp_path: Path) -> None:
+def test_ctrl_c_stops_all_lanes_and_reaches_the_user_before_their_ends(tmp_path: Path) -> None:
     said: list[WorkerMessage] = []
     worker = pack_of(tmp_path, said, {}, {"interrupts": 1})
     with pytest.raises(KeyboardInterrupt):
@@ -263,7 +263,7 @@ def test_ctrl_c_stops_the_lanes_that_were_to_join_too(tmp_path: Path) -> None:
     assert {lane: outcome for lane, (outcome, _) in ends(said).items()} == dict.fromkeys((0, 1, 5), Outcome.STOPPED)
 
 
-def test_a_lane_whose_work_waits_trains_with_it_and_one_whose_work_has_ended_alone(tmp_path: Path) -> None:
+def test_a_lane_trains_with_waiting_work_and_alone_once_it_has_ended(tmp_path: Path) -> None:
     said: list[WorkerMessage] = []
     worker = pack_of(tmp_path, said, {}, {})
     worker.take(joining(5))
@@ -292,7 +292,7 @@ def spoils(trial: TrialContext) -> float:
     return 1.0
 
 
-def test_what_a_trial_changes_in_its_parameters_is_not_in_what_the_driver_has_recorded(tmp_path: Path) -> None:
+def test_what_a_trial_changes_in_its_params_is_not_in_the_journal(tmp_path: Path) -> None:
     CHANGED.clear()
     worker = one_that_trains(spoils, tmp_path)
     params: Params = {"lr": 0.1, "layers": [1, {"width": 2}]}

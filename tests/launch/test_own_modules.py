@@ -132,7 +132,7 @@ PLACES = ["{n}", "p{n}.inner", "s{n}.deep.inner"]
     place=st.sampled_from(PLACES),
     at_hand=st.booleans(),
 )
-def test_imports_pickles_and_settings_of_a_worker_find_the_module_that_was_sent(
+def test_a_workers_imports_pickles_and_settings_find_the_sent_module(
     project: Project, definitions: list[str], imported: str, place: str, at_hand: bool
 ) -> None:
     module = place.format(n=f"mod{next(_numbers)}")
@@ -271,7 +271,7 @@ def test_a_registry_is_filled_by_an_executed_module_and_keeps_its_marks(project:
     run_in_worker(pack(train).data, project.folder.parent)
 
 
-def test_what_is_neither_used_nor_picklable_stays_and_is_named_when_asked_for(project: Project) -> None:
+def test_unused_unpicklable_objects_stay_and_are_named_when_asked_for(project: Project) -> None:
     source = "import threading\nLOCK = threading.Lock()\nBIG = bytes(3_000_000)\nK = 1\ndef get(): return K\n"
     project.write({"m": source})
     [m] = project.load("m")
@@ -357,7 +357,7 @@ def stand_in(name: str, module: str, **attributes: Any) -> Any:
     ],
 )
 @pytest.mark.parametrize("way", ["direct", "list", "attribute", "partial", "module", "default"])
-def test_what_only_the_driver_of_spark_has_is_refused_by_name_with_a_line_to_write(
+def test_what_only_sparks_driver_has_is_refused_by_name_with_a_remedy(
     project: Project, kind: str, module: str, line: str, way: str
 ) -> None:
     data = stand_in(kind, module)
@@ -386,7 +386,7 @@ def test_a_value_of_spark_that_is_not_used_does_not_matter(project: Project, tmp
     run_in_worker(packed.data, tmp_path)
 
 
-def test_a_msgspec_struct_travels_in_a_module_and_is_refused_in_the_script_itself(project: Project) -> None:
+def test_a_msgspec_struct_travels_in_a_module_and_not_in_the_script(project: Project) -> None:
     text = "import msgspec\nclass Point(msgspec.Struct):\n    x: int\n    y: int = 2\n"
     project.write({"own_points": text})
     project.load("own_points")
@@ -401,14 +401,14 @@ def test_a_broadcast_variable_travels_with_its_value(tmp_path: Path) -> None:
     run_in_worker(pack(script("def train(trial):\n    yield sum(rows.value) == 6", rows=rows)).data, tmp_path)
 
 
-def test_a_file_that_is_open_for_writing_is_refused_and_not_emptied_by_a_worker(project: Project) -> None:
+def test_a_file_open_for_writing_is_refused_and_emptied_by_no_worker(project: Project) -> None:
     project.write({"logs": f"FILE = open({str(project.folder / 'log.txt')!r}, 'w')\ndef note(x): FILE.write(x)\n"})
     [logs] = project.load("logs")
     with logs.FILE, pytest.raises(NotPicklableError, match="the global variable 'FILE' of the module logs is of type"):
         pack(script("import logs\ndef train(trial): logs.note('x')"))
 
 
-def test_modules_that_were_imported_anew_travel_though_the_former_ones_refer_to_each_other(project: Project) -> None:
+def test_reimported_modules_travel_though_the_old_ones_form_a_circle(project: Project) -> None:
     project.write({"one": "import two\nK = 1\ndef get(): return two.K\n", "two": "import one\nK = 1\n"})
     [old] = project.load("one")
     for name in ("one", "two"):
@@ -427,7 +427,7 @@ def test_modules_that_were_imported_anew_travel_though_the_former_ones_refer_to_
     run_in_worker(pack(train).data, project.folder.parent)
 
 
-def test_an_object_that_pickles_as_a_name_comes_from_its_executed_module_or_is_refused(project: Project) -> None:
+def test_an_object_pickled_by_name_comes_from_its_module_or_is_refused(project: Project) -> None:
     source = """
         import typing
         P = typing.ParamSpec("P")
@@ -466,7 +466,7 @@ def test_an_object_that_pickles_as_a_name_comes_from_its_executed_module_or_is_r
         pack(script(text))
 
 
-def test_a_module_that_a_closure_or_an_object_holds_brings_what_is_used_of_it(project: Project) -> None:
+def test_a_module_in_a_closure_or_object_brings_what_is_used_of_it(project: Project) -> None:
     project.write({"held": "import ctypes, threading\nLIB = ctypes.CDLL(None)\ndef get(): return LIB is not None\n"})
     [held] = project.load("held")
     for text in (

@@ -325,7 +325,7 @@ def test_process_that_was_started_before_its_launch_becomes_that_launch(tmp_path
     launcher.stop(0.0)
 
 
-def test_process_that_no_launch_asked_for_ends_with_the_run_and_nobody_is_told(tmp_path: Path, ends: Ends) -> None:
+def test_a_process_that_no_launch_asked_for_ends_with_the_run_silently(tmp_path: Path, ends: Ends) -> None:
     launcher = ProcessLauncher(agent=lambda config: "done")
     launcher.start(lambda worker, epoch: config_for(tmp_path), ends)
     launcher.warm_up(2)

@@ -106,7 +106,7 @@ def test_a_worker_process_is_started_once_there_are_descriptors_again(
 @pytest.mark.parametrize(
     ("workers", "are_here", "least"), [(1, False, 41), (1, True, 44), (8, True, 72), (500, False, 540)]
 )
-def test_a_run_that_takes_more_files_than_may_be_open_is_refused_with_the_number_to_set(
+def test_a_run_beyond_the_limit_of_open_files_is_refused_with_the_number(
     monkeypatch: pytest.MonkeyPatch, workers: int, are_here: bool, least: int
 ) -> None:
     for most in (least, None, 10**6):

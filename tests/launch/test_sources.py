@@ -33,7 +33,7 @@ def failure_of(folder: Path) -> str:
     return Study.open(folder / "s").trials[0].reason
 
 
-def test_resumed_code_fails_with_its_own_lines_though_the_script_was_edited(tmp_path: Path) -> None:
+def test_resumed_code_fails_with_its_own_lines_after_the_script_changed(tmp_path: Path) -> None:
     script = tmp_path / "search.py"
     script.write_text(SCRIPT)
     first = subprocess.run([sys.executable, "search.py"], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -27,7 +27,7 @@ def test_an_interpreter_elsewhere_has_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("inherited", "there"), [(HOME, True), ("", False), ("asyncsearch", False)])
-def test_a_package_that_a_script_has_put_on_its_path_is_not_found_by_others(inherited: str, there: bool) -> None:
+def test_a_package_on_a_scripts_own_path_is_not_found_by_others(inherited: str, there: bool) -> None:
     code = f"""
 import sys
 sys.path.insert(0, {HOME!r})

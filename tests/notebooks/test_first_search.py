@@ -51,7 +51,7 @@ def test_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
     assert (tmp_path / "studies" / "first-search" / "study.json").is_file()
 
 
-def test_saved_notebook_shows_the_table_and_the_lines_of_trials_in_the_present_words() -> None:
+def test_saved_notebook_shows_table_and_trial_lines_in_present_words() -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     (table,) = [page for page in shown(notebook, "text/html") if "<table" in page]
     assert re.search(r"12 configurations tried: \d+ stopped early, \d+ trained to the end", table)

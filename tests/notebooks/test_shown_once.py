@@ -66,7 +66,7 @@ def tables(cell: Any) -> list[str]:
     return list(itertools.chain(names))
 
 
-def test_each_cell_shows_the_table_of_a_study_once_and_completes_what_there_is(tmp_path: Path) -> None:
+def test_each_cell_shows_a_studys_table_once_and_completes_it(tmp_path: Path) -> None:
     cells = [SETUP, *CELLS, COMPLETING]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
     place = {"metadata": {"path": str(tmp_path)}}

@@ -53,7 +53,7 @@ def test_a_unit_of_each_trainer_in_mixed_precision_equals_its_own(kind: type[Any
     assert both(kind, RATES, tmp_path) < TOLERANCES[kind.precision]
 
 
-def test_evaluation_of_a_pack_is_in_the_precision_of_the_weights_as_that_of_a_trainer_is() -> None:
+def test_a_packs_evaluation_is_in_the_precision_of_the_weights() -> None:
     trainers = [trainer(Half, *each) for each in RATES]
     together = PackedTrainers(trainers)
     together.train()

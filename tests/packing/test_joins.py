@@ -52,7 +52,7 @@ def test_a_member_that_joins_midway_reports_what_it_reports_alone(tmp_path: Path
         assert values(links[lane]) == pytest.approx(values(expected)[start if lane == 2 else 0 :], abs=1e-9)
 
 
-def test_each_trial_of_a_packed_search_whose_packs_are_joined_reports_what_it_reports_alone(tmp_path: Path) -> None:
+def test_each_trial_of_a_search_with_joined_packs_reports_as_it_does_alone(tmp_path: Path) -> None:
     found = search(patient(Blobs, tmp_path), tmp_path / "s").run(MANY, parallelism=1, display="none")
     assert joined(found)
     assert len(found.trials) == MANY
@@ -61,7 +61,7 @@ def test_each_trial_of_a_packed_search_whose_packs_are_joined_reports_what_it_re
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_process_that_is_killed_as_a_lane_joins_costs_no_trial_its_results(tmp_path: Path, moment: str) -> None:
+def test_a_process_killed_as_a_lane_joins_costs_no_trial_its_results(tmp_path: Path, moment: str) -> None:
     kind = dying(patient(Blobs, tmp_path, 99, "died"), tmp_path, moment)
     found = search(kind, tmp_path / "s").run(MANY, parallelism=1, display="none")
     assert (tmp_path / "died").exists()

@@ -186,17 +186,13 @@ def trained(kind: type[Any], settings: list[dict[str, Any]], folder: Path) -> fl
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_members_of_a_later_pack_whose_losses_read_another_value_train_with_their_own(
-    kind: type[Any], tmp_path: Path
-) -> None:
+def test_a_later_pack_whose_losses_read_another_value_trains_with_its_own(kind: type[Any], tmp_path: Path) -> None:
     assert trained(kind, FIRST, tmp_path) < 1e-12
     assert trained(kind, LATER, tmp_path) < 1e-12
 
 
 @pytest.mark.parametrize("kind", [ByName, ByTrial, ByAttribute, ByLayer, ByOptions])
-def test_values_that_a_loss_reads_may_differ_from_a_later_unit_on_and_be_equal_again(
-    kind: type[Any], tmp_path: Path
-) -> None:
+def test_values_that_a_loss_reads_may_differ_later_and_be_equal_again(kind: type[Any], tmp_path: Path) -> None:
     settings = [
         [{"lr": rate, "label_smoothing": value} for value in (0.1, later, 0.2)]
         for rate, later in ((0.1, 0.1), (0.2, 0.3), (0.05, 0.3))
@@ -253,14 +249,14 @@ def test_values_that_are_shown_alike_are_said_to_differ_inside() -> None:
     assert "is not the same in both: each is shown as CrossEntropyLoss()" in together.describe()[1]
 
 
-def test_a_hyper_parameter_that_is_read_in_some_trials_only_is_found_when_it_is_read(tmp_path: Path) -> None:
+def test_a_hyper_parameter_read_in_few_trials_is_found_when_it_is_read(tmp_path: Path) -> None:
     plain = {"lr": 0.1, "label_smoothing": 0.1, "is_scaled": False}
     assert trained(Penalized, [plain, {**plain, "scale": 2.0}], tmp_path) < 1e-12
     scaled = [{**plain, "is_scaled": True, "scale": scale} for scale in (2.0, 3.0)]
     assert trained(Penalized, scaled, tmp_path) < 1e-12
 
 
-def test_an_attribute_that_changes_in_place_may_lead_a_loss_to_another_hyper_parameter(tmp_path: Path) -> None:
+def test_an_attribute_changed_in_place_may_lead_to_another_hyper_parameter(tmp_path: Path) -> None:
     units = [[{"lr": rate, "label_smoothing": 0.1, "scale": scale} for rate in (0.1, 0.2)] for scale in (2.0, 3.0)]
     assert both(Switched, units, tmp_path) < 1e-12
 
@@ -347,7 +343,7 @@ class WarmedUp(Blobs):
         (ByMethod, "loss() calls self.trial.at(): read self.hp instead"),
     ],
 )
-def test_a_loss_that_uses_what_no_two_trainers_share_trains_each_by_itself_and_says_so(
+def test_a_loss_on_unshared_state_trains_each_trainer_alone_and_says_so(
     kind: type[Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert trained(kind, [{**one, "widths": []} for one in FIRST], tmp_path) < 1e-12

@@ -220,7 +220,7 @@ def test_members_leave_and_join_with_their_state(kind: str) -> None:
     assert largest(list(zip(members, alone, strict=True))) < CLOSE
 
 
-def test_a_member_that_leaves_between_steps_has_its_generator_where_it_would_be() -> None:
+def test_a_member_that_leaves_between_steps_keeps_its_generators_place() -> None:
     members = [member("dropout", number=number) for number in range(3)]
     alone = [clone(one) for one in members]
     packed = pack(members)

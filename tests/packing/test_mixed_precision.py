@@ -174,7 +174,7 @@ def spoiled(step: int) -> Any:
 @pytest.mark.parametrize("first", [0, 2], ids=["before its first step", "after some"])
 @pytest.mark.parametrize("clip", [None, 0.05])
 @pytest.mark.parametrize("optimizer", ["sgd", "nesterov", "adam", "adamw", "rmsprop", "adagrad"])
-def test_a_member_that_overflows_skips_its_step_alone_and_halves_its_own_scale(
+def test_a_member_that_overflows_alone_skips_its_step_and_halves_its_scale(
     optimizer: str, clip: float | None, first: int
 ) -> None:
     """In double precision, which autocast leaves as it is: so the rule shows to the last digits."""
@@ -262,7 +262,7 @@ def test_what_of_mixed_precision_cannot_be_packed_is_refused_by_name() -> None:
         member("linear", "sgd", 0, precision="half")
 
 
-def test_trying_members_makes_a_step_although_their_scales_are_too_large_for_the_first_ones(
+def test_trying_members_makes_a_step_although_first_scales_are_too_large(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     members = [half("linear", "sgd", number, scaler=scaler(2.0**40)) for number in range(2)]

@@ -23,7 +23,7 @@ def test_each_member_equals_its_own_training_after_200_steps(kind: str, optimize
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_members_that_come_and_go_with_batches_of_their_own_sizes_equal_their_own_training_after_200_steps(
+def test_members_of_own_batch_sizes_that_come_and_go_equal_training_alone(
     optimizer: str,
 ) -> None:
     sizes = (7, 3, 5)

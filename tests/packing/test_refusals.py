@@ -109,7 +109,7 @@ def test_what_forward_may_not_do_is_found_and_named_with_its_line(name: str) -> 
     assert re.search(words, found), found
 
 
-def test_a_pack_that_meets_a_trap_raises_the_same_words_and_updates_nothing() -> None:
+def test_a_pack_that_meets_a_trap_raises_its_words_and_updates_nothing() -> None:
     members = pair(branch)
     before = copy.deepcopy(state_of(members[1]))
     packed = Pack(members)
@@ -206,7 +206,7 @@ class Transformer(nn.Module):  # type: ignore[misc]
         return self.head(self.layer(x.unflatten(1, (3, 2))).flatten(1))
 
 
-def test_a_transformer_layer_without_dropout_trains_with_others_as_it_does_alone() -> None:
+def test_a_transformer_layer_without_dropout_trains_in_packs_as_alone() -> None:
     members = [of_model(Transformer(0.0), number) for number in range(2)]
     assert why_not(members, batch(0)) is None
     alone = [clone(one) for one in members]
@@ -239,7 +239,7 @@ def hooks() -> dict[str, Callable[[Member], Any]]:
 
 
 @pytest.mark.parametrize("name", hooks())
-def test_hooks_are_refused_as_they_would_be_called_once_for_all_or_not_at_all(name: str) -> None:
+def test_hooks_are_refused_as_they_would_be_called_once_or_never(name: str) -> None:
     members = [member(number=number) for number in range(2)]
     hooks()[name](members[1])
     found = why_not(members)

@@ -111,7 +111,7 @@ def test_the_gradient_of_each_trainer_is_clipped_by_its_own_norm(own: dict[str, 
     assert difference(saved(clipped, tmp_path / "state")["model"], saved(free, tmp_path / "state")["model"]) > 1e-3
 
 
-def test_200_steps_with_values_that_change_inside_units_equal_those_of_each_trainer_alone(tmp_path: Path) -> None:
+def test_200_steps_with_values_changing_in_units_equal_training_alone(tmp_path: Path) -> None:
     def made() -> list[Any]:
         settings = [{"lr": 0.1, "momentum": 0.9}, {"lr": 0.05, "p": 0.5}, {"lr": 0.2, "momentum": 0.5}]
         return [trainer(Clipped, one, inside=falling(one["lr"])) for one in settings]
@@ -132,7 +132,7 @@ def test_200_steps_with_values_that_change_inside_units_equal_those_of_each_trai
     assert difference(*files) < 1e-9
 
 
-def test_a_trainer_that_becomes_nan_harms_no_other_and_reports_what_it_reports_alone(tmp_path: Path) -> None:
+def test_a_trainer_that_becomes_nan_harms_no_other_and_reports_as_alone(tmp_path: Path) -> None:
     settings = [[{"lr": 0.1}], [{"lr": math.inf}], [{"lr": 0.2}]]
     assert both(Normed, settings, tmp_path, units=2) < 1e-12
     together = PackedTrainers([trainer(Normed, *each) for each in settings])

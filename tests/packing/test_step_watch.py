@@ -30,7 +30,7 @@ def test_a_step_that_draws_outside_torch_is_refused_and_draws_nothing(draws: Cal
     assert watch.is_spoiled
 
 
-def test_a_step_that_changes_an_attribute_of_the_shared_model_is_refused_by_its_name() -> None:
+def test_a_step_that_changes_the_shared_models_attribute_is_refused() -> None:
     model = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
     watch = watch_of(model)
     with pytest.raises(UsageError, match=r"1\.inplace"), watch.watching():

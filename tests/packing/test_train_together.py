@@ -118,14 +118,14 @@ def test_a_packed_prefix_goes_on_alone_and_the_other_way_round(tmp_path: Path) -
         assert values(again[lane]) == pytest.approx(values(whole[lane])[2:], abs=1e-12)
 
 
-def test_a_checkpoint_of_a_packed_lane_is_as_large_as_one_of_a_training_alone(tmp_path: Path) -> None:
+def test_a_packed_lanes_checkpoint_is_as_large_as_that_of_one_alone(tmp_path: Path) -> None:
     links, _ = packed(tmp_path / "pack", Blobs, *({"stop": 1, "save": True} for _ in range(4)))
     single = alone(tmp_path / "single", Blobs, 0, stop=1, save=True)
     sizes = [link.folder(0, 1).stat().st_size for link in links]
     assert max(sizes) <= single.folder(0, 1).stat().st_size + 64
 
 
-def test_trainings_that_cannot_be_packed_train_one_after_another_and_say_why_once(
+def test_trainings_that_cannot_be_packed_train_in_turn_and_say_why_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     links, ends = packed(tmp_path / "pack", Recurrent, {}, {})
@@ -182,9 +182,7 @@ def described(one: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("first", [[SGD, ADAM], [SGD, WIDE], [SGD, WIDE, ADAM], [LSTM, SGD], [LSTM, ADAM, WIDE]])
-def test_a_first_pack_of_unlike_members_keeps_no_later_one_from_being_packed(
-    tmp_path: Path, first: list[dict[str, Any]]
-) -> None:
+def test_a_first_pack_of_unlike_members_lets_a_later_one_be_packed(tmp_path: Path, first: list[dict[str, Any]]) -> None:
     gap, found = units_of(tmp_path, first, [SGD, SGD, ADAM])
     assert gap < 1e-12
     assert Varied.pack_refusal() == ""
@@ -201,14 +199,14 @@ def test_a_first_pack_of_unlike_members_keeps_no_later_one_from_being_packed(
         ([LSTM, LSTM], r"^$"),
     ],
 )
-def test_why_members_step_in_turn_is_told_unless_all_are_alike_or_none_is_packed(
+def test_why_members_step_in_turn_is_told_unless_all_are_or_none_is_alike(
     tmp_path: Path, pack: list[dict[str, Any]], words: str
 ) -> None:
     units_of(tmp_path, [SGD, ADAM], pack)
     assert re.search(words, Varied.pack_in_turn())
 
 
-def test_a_member_that_cannot_be_packed_trains_by_itself_beside_those_that_can(
+def test_a_member_that_cannot_be_packed_trains_alone_beside_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gap, found = units_of(tmp_path, [LSTM, SGD, SGD], [SGD, SGD, LSTM])
@@ -243,7 +241,7 @@ class Sized(Normed):
     """Its BatchNorm forbids padding."""
 
 
-def test_batch_sizes_that_differ_from_a_later_unit_on_are_no_loss_of_any_trial(tmp_path: Path) -> None:
+def test_batch_sizes_that_differ_from_a_later_unit_on_fail_no_trial(tmp_path: Path) -> None:
     sizes = {"lr": 0.1, "batch_size": step(8, gamma=2, step_size=2)}
     links, ends = packed(tmp_path / "pack", Sized, {"params": sizes}, {"params": {"lr": 0.1, "batch_size": 8}}, {})
     assert [end.outcome for end in ends] == [Outcome.RETURNED] * 3

@@ -122,7 +122,7 @@ def test_no_trainer_learns_from_the_padding_of_its_batches(kind: type[Any], tmp_
     assert both(kind, settings, tmp_path) < 1e-12
 
 
-def test_where_padding_would_count_trainers_of_one_batch_size_are_a_group_and_the_reason_is_said() -> None:
+def test_where_padding_would_count_groups_have_one_batch_size_and_say_why() -> None:
     together = PackedTrainers([trainer(Mixing, {"lr": 0.1, "batch_size": size}) for size in (8, 16, 16)])
     together.train()
     assert together.describe()[1] == "Members 1, 2 train as one computation."

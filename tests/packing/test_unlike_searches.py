@@ -38,7 +38,7 @@ def telling(folder: Path) -> type[Any]:
     return Varied
 
 
-def test_a_search_of_two_optimizers_and_widths_in_random_packs_reports_what_each_trial_reports_alone(
+def test_a_search_of_unlike_trials_in_random_packs_reports_as_trials_alone(
     tmp_path: Path,
 ) -> None:
     kind = telling(tmp_path)

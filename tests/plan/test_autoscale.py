@@ -65,7 +65,7 @@ def test_the_overhead_of_the_largest_size_is_expected_of_others() -> None:
     assert seconds_at(found, 1, 4) == pytest.approx(8 / 4 + 1.0 * (3 / 4) / (1 / 2))
 
 
-def test_workers_that_gain_more_than_their_number_are_expected_to_spend_nothing_on_sums() -> None:
+def test_workers_that_gain_more_than_their_number_expect_no_cost_of_sums() -> None:
     assert seconds_at(known({1: 8.0, 2: 3.0}), 1, 4) == 2.0
 
 
@@ -87,7 +87,7 @@ def test_measures_correct_the_prior() -> None:
     assert seconds_at(found, 1, 4) == pytest.approx(10 / 4 + 1.0 * ratio)
 
 
-def test_a_training_too_short_to_pay_for_the_start_of_its_gang_is_not_enlarged() -> None:
+def test_a_training_too_short_to_pay_its_gangs_start_is_not_enlarged() -> None:
     found = known({1: 1.0, 2: 0.5})
     assert size(found, 2, units=5) == 2, "it starts at once"
     found.first_s[2] = [30.5]
@@ -105,7 +105,7 @@ def test_the_start_of_a_gang_counts_among_its_worker_seconds() -> None:
     assert size(found, 2, units=61) == 2, "one worker takes as long to start"
 
 
-def test_a_start_that_was_not_measured_takes_as_long_as_the_longest_that_was() -> None:
+def test_an_unmeasured_start_takes_as_long_as_the_longest_measured() -> None:
     assert known({1: 1.0}).start_s(2) == 2.0, "nothing is known of the start of a gang"
     found = known({1: 1.0, 2: 0.5, 3: 0.4})
     found.first_s |= {1: [61.0], 2: [90.5]}
@@ -221,7 +221,7 @@ def test_what_workers_gain_is_measured_on_each_trial_by_itself(
     assert f"units take {LONG * dear:.3g} s on {base} " in chosen.reason, "its own units, not those of others"
 
 
-def test_units_of_trials_that_trained_on_one_number_of_workers_show_no_gain() -> None:
+def test_units_on_one_number_of_workers_show_no_gain() -> None:
     found = KnownSpeed()
     found.note_unit(1, 8.0, 1, {})
     found.note_unit(2, 1.0, 1, {})
@@ -229,7 +229,7 @@ def test_units_of_trials_that_trained_on_one_number_of_workers_show_no_gain() ->
     assert seconds_at(found, 1, 2) == 4.0, "as expected before"
 
 
-def test_a_trial_that_was_not_measured_gets_no_more_workers_than_others_have_shown_to_pay() -> None:
+def test_an_unmeasured_trial_gets_no_more_workers_than_have_shown_to_pay() -> None:
     found = known({1: 8.0, 2: 4.0})
     chosen = choose_size(SCALE, found, 1, 4, LONG, {})
     assert chosen is not None

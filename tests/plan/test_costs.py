@@ -57,7 +57,7 @@ def test_nodes_that_are_gone_take_no_part_in_handing_costs_on() -> None:
     assert family.changed() == names((17, 19))
 
 
-def test_what_is_restored_hands_costs_on_as_what_was_not_after_nodes_are_gone() -> None:
+def test_a_restored_plan_inherits_costs_after_nodes_are_gone_as_any() -> None:
     family, again = Family(30), Family(30)
     family.measure_elsewhere(1.0)
     family.measure_elsewhere(3.0)

@@ -21,7 +21,7 @@ from asyncsearch.sizing.gangs import Gang, GangCounts, size_now
         pytest.param(Gang(4, min_size=1), 2, 7, 1, 2, id="those that are left beside a full and a small one"),
     ],
 )
-def test_a_gang_is_small_only_where_the_workers_that_are_there_make_up_no_full_one(
+def test_a_gang_is_small_only_where_the_workers_make_up_no_full_one(
     gang: Gang, idle: int, present: int, in_small: int, expected: int
 ) -> None:
     assert size_now(gang, GangCounts(idle, present, in_small)) == expected

@@ -82,7 +82,7 @@ class TestBenchmarkSpace:
         assert (total, unique) == (53_760, RESNET56_UNIQUE)
         assert round(total / unique, 4) == 2.4481
 
-    def test_units_of_a_grid_are_products_of_the_distinct_beginnings_of_its_axes(self) -> None:
+    def test_units_of_a_grid_are_products_of_the_distinct_starts_of_its_axes(self) -> None:
         """The grid law of notes/stages.md 2.3."""
         trials = resnet56_trials()
         axes = [["lr"], ["batch_size"], ["optimizer", "momentum"], ["weight_decay"]]
@@ -112,7 +112,7 @@ class TestBenchmarkSpace:
             changes = sum(one != other for one, other in pairwise(ends))
             assert (len(set(ends)), changes + 1) == (distinct, distinct)
 
-    def test_a_path_costs_as_many_instructions_as_it_has_nodes_however_many_units_they_have(self) -> None:
+    def test_a_path_costs_instructions_by_its_nodes_not_by_its_units(self) -> None:
         horizon = 100 * RESNET56_EPOCHS
         for params in resnet56_trials()[::37]:
             executed = instructions(partial(path, ROOT, params, horizon))

@@ -124,7 +124,7 @@ def test_a_report_takes_no_more_than_8_bytes_where_all_follow_one_another() -> N
         assert sys.getsizeof(node) < 1_000 * 9 + 200
 
 
-def test_what_is_settled_has_no_room_to_spare_and_hears_of_more_all_the_same() -> None:
+def test_a_settled_trial_has_no_room_to_spare_and_still_reads_reports() -> None:
     found = KnownReports()
     for resource in range(1, 11):
         found.report(TRUNK, resource, resource / 7)

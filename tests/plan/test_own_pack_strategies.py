@@ -43,7 +43,7 @@ def asked(first: PackCandidate, *others: PackCandidate) -> PackChoice:
 
 
 @pytest.mark.parametrize(("strategy", "words"), WRONG)
-def test_an_answer_that_breaks_a_rule_is_refused_with_the_value_and_the_rule(strategy: Any, words: str) -> None:
+def test_an_answer_that_breaks_a_rule_is_refused_with_value_and_rule(strategy: Any, words: str) -> None:
     others = [candidate(number, lr=number / 10) for number in range(1, 4)]
     with pytest.raises(UsageError, match=words):
         choose(strategy, asked(candidate(0, lr=0.0), *others))

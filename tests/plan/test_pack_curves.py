@@ -15,7 +15,7 @@ def test_a_gain_is_interpolated_and_constant_beyond_the_last_one() -> None:
     assert [speedup_at(curve, lanes) for lanes in (1, 4, 6, 8, 100)] == [1.0, 3.0, 4.0, 5.0, 5.0]
 
 
-def test_without_a_gain_a_pack_takes_as_long_as_its_lanes_one_after_another() -> None:
+def test_without_a_gain_a_pack_takes_as_long_as_its_lanes_in_turn() -> None:
     assert [units_alone({}, lanes) for lanes in (1, 2, 17)] == [1.0, 2.0, 17.0]
 
 
@@ -25,13 +25,13 @@ def test_the_curve_of_measured_times_gives_these_times_again(curve: dict[int, fl
     assert curve_of(seconds) == pytest.approx({1: 1.0, **curve})
 
 
-def test_times_of_packs_alone_or_of_one_training_alone_say_nothing_of_what_packs_gain() -> None:
+def test_times_of_packs_alone_or_of_one_training_alone_show_no_gain() -> None:
     assert curve_of({8: 1.0, 4: 1.0}) == {}
     assert curve_of({1: 1.0}) == {}
     assert curve_of({}) == {}
 
 
-def test_what_one_takes_alone_follows_from_measured_times_and_is_a_share_where_there_are_none() -> None:
+def test_time_alone_follows_from_measured_times_and_else_is_a_share() -> None:
     assert KnownPacks({1: 2.0, 8: 4.0}).alone_s(4.0, 8) == pytest.approx(2.0)
     assert KnownPacks().alone_s(4.0, 8) == pytest.approx(0.5)
     assert KnownPacks({1: 2.0, 8: 4.0}, refusal="it draws from a global generator").alone_s(4.0, 8) == pytest.approx(

@@ -44,22 +44,20 @@ def test_an_evaluation_is_never_packed(strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", PACK_STRATEGIES)
 @given(count=st.integers(0, 8), draw=st.integers(0, 9))
-def test_a_strategy_chooses_as_many_as_are_wanted_each_once_and_the_same_each_time(
-    strategy: str, count: int, draw: int
-) -> None:
+def test_a_strategy_chooses_as_many_as_wanted_each_once_and_repeatably(strategy: str, count: int, draw: int) -> None:
     others = [candidate(number, lr=number / 10, width=8, batch_size=32) for number in range(1, 6)]
     found = chosen(strategy, candidate(0, lr=0.0, width=8, batch_size=32), *others, count=count, draw=draw)
     assert len(found) == len(set(found)) == min(count, 5)
     assert chosen(strategy, candidate(0, lr=0.0, width=8, batch_size=32), *others, count=count, draw=draw) == found
 
 
-def test_plan_packs_one_group_in_the_order_in_which_free_workers_would_get_it() -> None:
+def test_plan_packs_one_group_in_the_order_that_free_workers_would_get() -> None:
     others = [candidate(5, lr=0.3, width=8), candidate(1, lr=0.3, width=9), candidate(2, lr=0.1, width=8)]
     assert chosen("plan", candidate(0, lr=0.2, width=8), *others) == [5, 2]
     assert chosen("plan", candidate(0, lr=0.2, width=8), *others, count=1) == [5]
 
 
-def test_nearest_counts_the_places_between_numbers_and_one_for_each_other_category() -> None:
+def test_nearest_counts_places_between_numbers_and_1_per_other_category() -> None:
     first = candidate(0, lr=0.1, kind="a")
     others = [candidate(1, lr=0.2, kind="b"), candidate(2, lr=0.4, kind="a"), candidate(3, lr=0.1, kind="b")]
     # lr has the places 0.1: 0, 0.2: 1, 0.4: 2
@@ -124,7 +122,7 @@ def test_ready_batches_are_those_that_workers_would_get_one_after_another() -> N
     assert plan.next_batch() is None
 
 
-def test_the_order_of_plan_is_that_of_the_measured_cost_where_trials_share_stages() -> None:
+def test_plan_orders_by_measured_cost_where_trials_share_stages() -> None:
     plan = SearchPlan()
     for trial, node in enumerate("abc"):
         ask(plan, trial, f"0{node}", 4)

@@ -40,7 +40,7 @@ def test_the_worst_finished_trials_give_up_what_nobody_else_needs(
     assert given_up(kept, references) == expected
 
 
-def test_a_stock_weighs_what_is_durable_once_and_is_over_beyond_its_quota_only() -> None:
+def test_a_stock_weighs_durable_content_once_and_is_over_beyond_its_quota() -> None:
     stock = CheckpointSizes(100)
     stock.put(A, 60)
     stock.put(B, 40)

@@ -186,7 +186,7 @@ class TestTrap9Withdrawal:
         plan.end(1)
         assert not facts_of(plan).nodes
 
-    def test_what_goes_on_from_the_end_of_a_batch_waits_for_it_in_a_plan_made_anew_too(self, plan: SearchPlan) -> None:
+    def test_what_follows_a_batch_waits_for_its_end_in_a_restored_plan_too(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a", 2)
         batch = begin(plan, 1)
         ask(plan, 1, "0a", 4)

@@ -45,7 +45,7 @@ def one_branch(number: int) -> tuple[PathStep, ...]:
 
 
 @pytest.mark.parametrize("shape", [one_node, one_branch])
-def test_an_operation_touches_as_few_points_of_a_large_plan_as_of_a_small_one(
+def test_an_operation_touches_as_few_points_of_a_large_plan_as_of_a_small(
     shape: Callable[[int], tuple[PathStep, ...]], touches: list[Point]
 ) -> None:
     def most_touched(size: int) -> int:

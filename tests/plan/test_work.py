@@ -229,7 +229,7 @@ def test_448_trials_of_the_papers_space_are_21960_units_in_448_batches() -> None
 
 @settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
-def test_every_request_is_answered_and_nothing_saved_is_trained_again_whatever_comes_and_goes(
+def test_requests_are_all_answered_and_nothing_saved_is_ever_retrained(
     data: st.DataObject,
 ) -> None:
     cluster = Cluster()

@@ -88,7 +88,7 @@ def test_each_parameter_is_in_the_frame_as_it_was_chosen(chosen: list[dict[str, 
             assert not isinstance(value, int) or float(value) != value or isinstance(found, int | np.integer | np.bool_)
 
 
-def test_a_notebook_shows_a_trial_in_a_line_with_short_times_and_states_in_words() -> None:
+def test_a_notebook_shows_a_trial_in_a_line_with_short_times_and_words() -> None:
     pandas = pytest.importorskip("pandas")
     frame = trials_dataframe([trial.seen_in(trial.words) for trial in TRIALS], "loss")
     for shown in (frame, frame.sort_values("value"), frame[frame["value"] > 0]):

@@ -41,7 +41,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "killed"
 
 
-def test_the_table_of_a_search_whose_driver_was_killed_says_so_and_that_nothing_runs(killed: Path) -> None:
+def test_a_killed_drivers_table_says_so_and_that_nothing_runs(killed: Path) -> None:
     study = Study.open(killed)
     text = " ".join(study.summary().split())
     assert study._seen is not None

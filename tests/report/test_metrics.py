@@ -70,7 +70,7 @@ def printed(*words: str) -> str:
 
 @given(REPORTS)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_every_reported_metric_is_in_objects_frame_and_lists_with_its_last_value(
+def test_every_metric_is_in_objects_frame_and_lists_with_its_last_value(
     reports: list[dict[str, float]],
 ) -> None:
     pytest.importorskip("pandas")
@@ -129,9 +129,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("options", STUDIES.values(), ids=list(STUDIES))
-def test_what_a_driver_shows_agrees_with_the_journal_also_where_training_is_shared(
-    options: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_drivers_display_agrees_with_the_journal_also_when_sharing(options: dict[str, Any], tmp_path: Path) -> None:
     study = searched(rates, tmp_path / "s", display="plain", **options)
     driven = study._read_state()
     found = last_metrics(read_records(study.store))

@@ -43,7 +43,7 @@ def report(number: int, resource: int) -> Reported:
     return Reported(lease(number), resource, {"loss": float(resource)})
 
 
-def test_who_comes_later_reads_in_order_what_was_evaluated_after_what_follows_it() -> None:
+def test_a_latecomer_reads_reports_in_order_however_late_evaluated() -> None:
     records = journal(
         (None, [create(0), assign(0, 0, 9, [0])]),
         (report(0, 4), []),

@@ -51,7 +51,7 @@ def test_what_a_lost_attempt_reported_before_is_not_told_twice() -> None:
     assert len(told) == len(set(told))
 
 
-def test_story_of_a_trial_that_reached_its_end_says_so_in_the_words_of_the_table() -> None:
+def test_story_of_a_trial_at_its_end_says_so_in_the_tables_words() -> None:
     recorded = simulated()
     trial = next(trial for trial in recorded.state.trials if trial.state is TrialState.COMPLETED)
     story = explain(records_of(recorded), trial.id, metric="loss")
@@ -81,7 +81,7 @@ def test_story_of_a_failed_trial_ends_with_its_error() -> None:
     assert story.endswith("failed: it raised as the script says")
 
 
-def test_story_begins_with_the_configuration_and_times_count_from_the_study() -> None:
+def test_story_begins_with_the_configuration_and_the_studys_clock() -> None:
     lines = explain(records_of(simulated()), TrialId(0), metric="loss").splitlines()
     assert lines[1].startswith("   0:00:00  created, to be trained up to 1 first: lr=")
     assert "model.width=" in lines[1]
@@ -137,7 +137,7 @@ def rank_in(story: str) -> str:
     return story.rsplit("it has rank ", 1)[1].split(maxsplit=1)[0]
 
 
-def test_the_scheduler_has_the_last_word_on_where_an_unfinished_trial_stands() -> None:
+def test_the_scheduler_explains_last_where_an_unfinished_trial_is() -> None:
     recorded = simulated()
     trials = recorded.state.trials
     paused = next(trial for trial in trials if trial.state is TrialState.PAUSED)

@@ -20,7 +20,7 @@ W3 = WorkerId(3)
 
 
 @pytest.mark.parametrize("length", [2_000, 60_000])
-def test_notes_of_other_ranks_wait_for_a_worker_up_to_8_mib_and_its_orders_always_may(length: int) -> None:
+def test_rank_notes_wait_for_a_worker_up_to_8_mib_and_its_orders_always(length: int) -> None:
     server = SearchServer(Recorder(), make_identity())
     session = Session(W3, 1, "agent")
     server._sessions.put(W3, session)

@@ -86,7 +86,7 @@ def test_a_message_may_be_sent_before_the_connection_is_open(driver: Driver) -> 
     assert driver.handler.resources() == [1]
 
 
-def test_tokens_come_before_all_else_and_again_to_everybody_when_they_were_renewed(
+def test_tokens_come_first_and_again_to_all_workers_once_renewed(
     driver: Driver, proxy: Proxy, attach: Callable[..., Agent]
 ) -> None:
     first, second, renewed = StoreTokens(b"1"), StoreTokens(b"2"), StoreTokens(b"3")
@@ -204,7 +204,7 @@ def test_a_higher_epoch_replaces_the_session_and_the_older_one_is_refused(
     assert "epoch 2 is held by agent-b" in str(error)
 
 
-def test_a_disconnected_worker_gets_its_last_messages_and_is_refused_from_then_on(
+def test_a_disconnected_worker_gets_its_last_messages_then_is_refused(
     driver: Driver, attach: Callable[..., Agent]
 ) -> None:
     agent = attach()
@@ -299,7 +299,7 @@ def test_an_error_while_delivering_ends_the_connection_with_it(driver: Driver) -
     assert agent.end() is bug
 
 
-def test_patience_ends_with_an_error_that_names_the_address_and_what_to_check(
+def test_patience_ends_with_an_error_that_names_address_and_remedy(
     driver: Driver, proxy: Proxy, attach: Callable[..., Agent]
 ) -> None:
     agent = attach(proxy=proxy, reconnect_s=0.2)

@@ -17,9 +17,7 @@ def test_both_ports_together_leave_a_reserve(workers: int, descriptors: int) -> 
 
 @pytest.mark.parametrize("workers", [1, 100, 1_000])
 @pytest.mark.parametrize("descriptors", [None, 256, 1_024, 1_048_576])
-def test_each_worker_can_attach_again_before_its_lost_stream_is_known_to_be_lost(
-    workers: int, descriptors: int | None
-) -> None:
+def test_each_worker_can_reattach_before_its_lost_stream_is_known_lost(workers: int, descriptors: int | None) -> None:
     found = connection_limits(workers, descriptors, 50)
     assert found.connections >= 2 * workers
     assert found.greetings >= 2 * workers

@@ -176,7 +176,7 @@ MALFORMED_FROM_WORKERS = {
 
 
 @pytest.mark.parametrize("words", MALFORMED_FROM_WORKERS)
-def test_a_malformed_message_of_a_worker_is_refused_by_the_name_of_its_field(words: str) -> None:
+def test_a_workers_malformed_message_is_refused_by_its_fields_name(words: str) -> None:
     with pytest.raises(ProtocolError) as error:
         decode_worker(MALFORMED_FROM_WORKERS[words].SerializeToString())
     assert str(error.value).startswith(words)
@@ -208,7 +208,7 @@ MALFORMED_FROM_DRIVER = {
 
 
 @pytest.mark.parametrize("words", MALFORMED_FROM_DRIVER)
-def test_a_malformed_message_of_the_driver_is_refused_by_the_name_of_its_field(words: str) -> None:
+def test_a_drivers_malformed_message_is_refused_by_its_fields_name(words: str) -> None:
     with pytest.raises(ProtocolError) as error:
         decode_driver(MALFORMED_FROM_DRIVER[words].SerializeToString())
     assert str(error.value).startswith(words)

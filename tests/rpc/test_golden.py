@@ -21,7 +21,7 @@ def test_a_recorded_message_is_read_and_written_as_it_was(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", EARLIER)
-def test_a_message_with_fields_that_are_written_no_more_is_read_without_them(name: str) -> None:
+def test_a_message_with_obsolete_fields_is_read_without_them(name: str) -> None:
     data, _ = read(FOLDER / f"{name}.textproto")
     assert decode(name, data) == EARLIER[name]
     assert len(encode(name, *EARLIER[name])) < len(data)

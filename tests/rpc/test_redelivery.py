@@ -15,7 +15,7 @@ def test_messages_are_numbered_from_one() -> None:
     assert outbox.pending(after=1) == [(2, "b")]
 
 
-def test_what_is_acknowledged_is_forgotten_and_a_late_acknowledgement_changes_nothing() -> None:
+def test_what_is_acknowledged_is_forgotten_and_a_late_one_changes_nothing() -> None:
     outbox = Outbox[str]()
     for message in "abc":
         outbox.add(message)
@@ -42,7 +42,7 @@ def test_a_full_outbox_says_so_and_drops_nothing() -> None:
     assert not outbox.is_full
 
 
-def test_an_outbox_is_full_by_its_bytes_and_has_room_again_once_some_are_acknowledged() -> None:
+def test_an_outbox_is_full_by_bytes_and_has_room_again_once_acknowledged() -> None:
     outbox = Outbox[bytes](limit=100, limit_bytes=10)
     found = []
     for body in (b"12345", b"67890"):
@@ -96,7 +96,7 @@ class Line:
 
 
 @given(st.lists(st.sampled_from(["add", "write", "arrive", "arrive", "repeat", "ack", "break"]), max_size=200))
-def test_each_message_is_delivered_once_and_in_order_however_the_stream_breaks(steps: list[str]) -> None:
+def test_each_message_is_delivered_once_in_order_however_streams_break(steps: list[str]) -> None:
     line = Line()
     for step in steps:
         line.step(step)

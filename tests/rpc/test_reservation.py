@@ -40,7 +40,7 @@ def test_a_server_listens_on_its_reserved_ports(driver: Driver, host: str) -> No
     driver.run(server.stop(0.0))
 
 
-def test_a_worker_that_comes_before_the_server_listens_attaches_as_soon_as_it_does(driver: Driver) -> None:
+def test_a_worker_before_the_server_attaches_as_soon_as_it_listens(driver: Driver) -> None:
     reservation = Reservation("127.0.0.1")
     endpoint = driver.identity.endpoint(f"127.0.0.1:{reservation.port}", reservation.spare_port)
     agent = Agent(endpoint, hello())

@@ -274,7 +274,7 @@ def test_what_the_function_returns_is_its_last_report(make: Make) -> None:
     assert (link.reports, trial.unreported) == ([(4, {"accuracy": 0.5})], {})
 
 
-def test_what_the_function_returns_is_not_reported_beyond_what_was_trained_and_is_kept_to_be_said(make: Make) -> None:
+def test_a_return_value_beyond_the_training_is_kept_and_not_reported(make: Make) -> None:
     trial, link = make(stop=2, max_resource=2)
     train(trial)
     trial.report_last({"loss": 0.1, "accuracy": 0.5})
@@ -286,7 +286,7 @@ def test_what_the_function_returns_is_not_reported_beyond_what_was_trained_and_i
 
 
 @pytest.mark.parametrize("value", [1.0, math.nan])
-def test_the_last_report_returned_once_more_is_no_further_unit_and_nothing_to_be_said(make: Make, value: float) -> None:
+def test_the_last_report_returned_again_is_no_unit_and_needs_no_word(make: Make, value: float) -> None:
     trial, link = make()
     trial.report(accuracy=value, loss=2.0)
     trial.report_last({"accuracy": value})

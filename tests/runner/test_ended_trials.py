@@ -54,7 +54,7 @@ def train(channel: Channel[ToRunner, FromRunner], function: Use, number: int = 0
 
 
 @pytest.mark.parametrize("what", USES)
-def test_a_trial_that_has_ended_is_refused_by_its_name_while_the_next_one_trains(
+def test_an_ended_trial_is_refused_by_name_while_the_next_one_trains(
     ends: tuple[Agent, Channel[ToRunner, FromRunner]], what: str
 ) -> None:
     agent, channel = ends
@@ -96,7 +96,7 @@ def test_an_iterator_that_outlives_its_trial_yields_no_further_epoch(
         next(kept[0])
 
 
-def test_a_thread_in_the_middle_of_a_wait_takes_no_message_of_the_next_trial(
+def test_a_thread_that_waits_takes_no_message_of_the_next_trial(
     ends: tuple[Agent, Channel[ToRunner, FromRunner]],
 ) -> None:
     agent, channel = ends
@@ -158,7 +158,7 @@ def test_a_child_is_told_to_leave_the_trial_to_its_parent(
     assert agent.receive() == LaneReported(1, {"loss": 2.0})
 
 
-def test_a_child_may_write_into_the_folder_that_its_parent_has_made_and_its_end_leaves_it(tmp_path: Path) -> None:
+def test_a_child_may_write_its_parents_folder_and_its_end_leaves_it(tmp_path: Path) -> None:
     trial = StandaloneTrial({"lr": 0.1}, max_resource=1)
     folder = trial.dir
     assert in_child(lambda: (trial.dir / "part").write_text("x")) == "1"
@@ -167,7 +167,7 @@ def test_a_child_may_write_into_the_folder_that_its_parent_has_made_and_its_end_
     assert (folder / "part").read_text() == "x"
 
 
-def test_what_a_trial_outside_a_search_changes_in_its_parameters_is_its_own() -> None:
+def test_what_a_trial_outside_a_search_changes_in_its_params_is_its_own() -> None:
     params = {"layers": [1, {"width": 2}], "opt": {"lr": 0.1}}
     trial = StandaloneTrial(params)
     trial.params["layers"][1]["width"] = 99

@@ -99,7 +99,7 @@ def test_a_trial_s_child_has_the_handlers_of_any_program_of_python() -> None:
     assert handlers_of_child().split() == [str(signal.SIG_DFL), "default_int_handler"]
 
 
-def test_a_child_has_the_handler_that_was_there_before_any_block_that_handles_the_signal() -> None:
+def test_a_child_has_the_handler_from_before_any_block_for_the_signal() -> None:
     signal.signal(signal.SIGINT, ignored)
     with handling(signal.SIGINT, lambda number, _: None, signal.default_int_handler):
         with handling(signal.SIGINT, lambda number, _: None, signal.default_int_handler):
@@ -118,7 +118,7 @@ def test_a_signal_ends_a_program_that_a_trial_has_started(number: signal.Signals
         assert program.wait() == -number
 
 
-def test_a_program_of_python_that_a_trial_has_started_is_interrupted_as_any() -> None:
+def test_a_python_program_started_by_a_trial_is_interrupted_as_any() -> None:
     SigtermGuard().arm()
     line = "import signal; print(signal.getsignal(signal.SIGINT).__name__)"
     shown = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True).stdout

@@ -61,7 +61,7 @@ def agree(first: Rank, second: Rank) -> None:
     second.gang.agree()
 
 
-def test_what_rank_0_is_told_holds_in_all_ranks_from_the_end_of_the_unit_on(make: Callable[[int], Rank]) -> None:
+def test_what_rank_0_learns_holds_in_all_ranks_from_the_units_end_on(make: Callable[[int], Rank]) -> None:
     ranks = make(0), make(1)
     agree(*ranks)
     for message in (SAVE, CUT, STOP):

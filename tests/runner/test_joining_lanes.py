@@ -52,7 +52,7 @@ class Joined(Pack):
         return self
 
 
-def test_a_lane_joins_when_the_others_have_done_their_unit_and_trains_what_it_trains_alone(tmp_path: Path) -> None:
+def test_a_lane_joins_after_the_others_unit_and_trains_as_it_does_alone(tmp_path: Path) -> None:
     pack = Joined(tmp_path, 1).run()
     assert CALLS[:3] == [["trial-0", "trial-1"], *[["trial-0", "trial-1", "trial-7"]] * 2]
     assert pack.values(7) == [4.0, 8.0, 12.0]
@@ -60,7 +60,7 @@ def test_a_lane_joins_when_the_others_have_done_their_unit_and_trains_what_it_tr
     assert pack.outcomes() == [Outcome.RETURNED] * 3
 
 
-def test_a_lane_that_comes_in_the_last_unit_of_the_others_trains_on_without_them(tmp_path: Path) -> None:
+def test_a_lane_that_joins_in_the_others_last_unit_trains_on_alone(tmp_path: Path) -> None:
     pack = Joined(tmp_path, 3).run()
     assert CALLS == [["trial-0", "trial-1"]] * 3
     assert pack.values(7) == [4.0, 8.0, 12.0]

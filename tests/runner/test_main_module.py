@@ -54,7 +54,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_script_pickles_its_own_classes_in_its_trials_and_reads_them_back(tmp_path: Path) -> None:
+def test_a_script_pickles_and_reads_its_own_classes_in_its_trials(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=False)

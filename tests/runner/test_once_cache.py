@@ -227,7 +227,7 @@ VALUES: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize("values", VALUES, ids=lambda pair: str(pair)[:20])
 @pytest.mark.parametrize("way", WAYS, ids=range(len(WAYS)))
-def test_what_differs_in_what_it_reads_is_told_apart_and_what_is_equal_is_shared(
+def test_functions_of_unequal_inputs_are_told_apart_and_equal_ones_shared(
     way: Callable[[Any], Callable[[], Any]], values: tuple[Any, Any]
 ) -> None:
     first, second = values
@@ -318,7 +318,7 @@ def trainers(count: int) -> Iterator[Loading]:
 
 
 @pytest.mark.parametrize("is_lambda", [False, True])
-def test_a_trainer_shares_what_does_not_depend_on_its_trial_and_nothing_else(is_lambda: bool) -> None:
+def test_a_trainer_shares_only_what_does_not_depend_on_its_trial(is_lambda: bool) -> None:
     found = []
     for number, trainer in enumerate(trainers(3)):
         loads = (trainer.by_path, trainer.by_hp, trainer.by_trial, trainer.by_all_of_trial)
@@ -375,7 +375,7 @@ def test_values_that_depend_on_each_trial_are_bounded() -> None:
     assert len(alive) == MOST_KEPT
 
 
-def test_an_object_without_content_counts_as_itself_and_another_one_is_said_once(
+def test_an_object_without_content_counts_as_itself_and_a_second_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def reader(connection: sqlite3.Connection) -> Callable[[], list[Any]]:

@@ -92,7 +92,7 @@ def test_lanes_that_are_built_between_the_two_measures_count_as_built(
     assert (found.one, found.each) == (1000 + built + step, built + step)
 
 
-def test_memory_is_plenty_where_a_generous_guess_fits_and_where_nobody_tells() -> None:
+def test_memory_is_plenty_where_a_generous_guess_fits_or_nobody_tells() -> None:
     meter = Meter(10, 0, 0, 1000)
     assert not PackMemoryProbe(meter).is_plenty_for(1), "no guess"
     meter.guess = 100
@@ -100,7 +100,7 @@ def test_memory_is_plenty_where_a_generous_guess_fits_and_where_nobody_tells() -
     assert PackMemoryProbe(Meter(10, 0, 0, None)).is_plenty_for(1000)
 
 
-def test_nothing_is_predicted_before_one_and_two_have_trained_or_where_nothing_limits_memory() -> None:
+def test_nothing_is_predicted_before_one_and_two_trained_or_without_limits() -> None:
     assert probed(Meter(10, 1, 1, 100), 3) is None
     assert probed(Meter(10, 1, 1, 100), 3, 1) is None
     assert probed(Meter(10, 1, 1, 100), 20, 16, 8) is None, "later packs time no lane alone"
@@ -125,7 +125,7 @@ def cgroup(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / events
 
 
-def test_a_cgroup_has_room_for_what_it_may_still_take_and_for_files_that_it_gives_back(cgroup: Path) -> None:
+def test_a_cgroup_has_room_for_what_it_may_take_and_for_file_caches(cgroup: Path) -> None:
     assert limit_of(cgroup) == 1000
     assert room_in(cgroup) == 750
 

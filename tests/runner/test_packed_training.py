@@ -298,7 +298,7 @@ def test_lanes_begin_from_their_own_checkpoints(tmp_path: Path) -> None:
     assert pack.values(1) == [1.0, 2.0, 3.0]
 
 
-def test_the_first_unit_is_timed_in_groups_and_the_fastest_number_trains_on(
+def test_the_first_unit_is_timed_in_groups_and_the_fastest_trains_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([0.0, 1.0, 1.0, 2.5, 2.5, 9.5])
@@ -314,7 +314,7 @@ def test_the_first_unit_is_timed_in_groups_and_the_fastest_number_trains_on(
 
 
 @pytest.mark.parametrize("spent", [[9.0, 1.0, 8.0, 1.5], [1.0, 9.0, 1.5, 8.0]])
-def test_a_process_times_one_and_two_twice_in_its_first_units_and_the_shorter_time_counts(
+def test_a_process_times_one_and_two_twice_and_the_shorter_time_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spent: list[float]
 ) -> None:
     left = iter(spent)
@@ -335,9 +335,7 @@ def test_time_in_which_others_have_the_processor_does_not_count(
     assert pack.told[0].seconds == ((1, 1.0), (2, 1.5))
 
 
-def test_where_the_system_does_not_tell_how_long_a_thread_waited_all_time_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_waits_of_threads_are_unknown_all_time_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for text in (None, "", "no numbers"):
         file = tmp_path / "schedstat"
         if text is not None:
@@ -354,7 +352,7 @@ def test_each_lane_trains_each_unit_once_however_few_there_are_to_time(tmp_path:
     assert [pack.values(lane) for lane in range(3)] == [[0.5, 1.0, 1.5], [1.0, 2.0, 3.0], [1.5, 3.0, 4.5]]
 
 
-def test_lanes_that_are_fewer_than_were_to_be_timed_train_each_unit_once_too(tmp_path: Path) -> None:
+def test_lanes_fewer_than_those_to_be_timed_train_each_unit_once_too(tmp_path: Path) -> None:
     pack = Pack(tmp_path, {}, {}).run(4)
     assert pack.told == []
     assert [pack.values(lane) for lane in range(2)] == [[0.5, 1.0, 1.5], [1.0, 2.0, 3.0]]
@@ -419,7 +417,7 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Tight]:
 
 @pytest.mark.parametrize("measured", [(), (1, 2, 4, 8)])
 @pytest.mark.parametrize("fits", [3, 5])
-def test_no_more_lanes_are_built_than_are_predicted_to_fit_and_the_others_wait(
+def test_no_more_lanes_are_built_than_should_fit_and_the_others_wait(
     tmp_path: Path, tight: Callable[[int], Tight], fits: int, measured: tuple[int, ...], capfd: Any
 ) -> None:
     meter = tight(fits)
@@ -447,7 +445,7 @@ def collections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     gc.enable()
 
 
-def test_what_trainers_that_have_ended_hold_in_cycles_is_freed_before_others_take_their_place(
+def test_cycles_of_ended_trainers_are_freed_before_others_take_their_place(
     tmp_path: Path, tight: Callable[[int], Tight], collections: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meter = tight(3)
@@ -463,7 +461,7 @@ def test_what_trainers_that_have_ended_hold_in_cycles_is_freed_before_others_tak
     assert len(collections) == 2
 
 
-def test_a_later_pack_of_the_process_grows_no_further_than_was_predicted_to_fit(
+def test_a_later_pack_of_the_process_grows_no_further_than_should_fit(
     tmp_path: Path, tight: Callable[[int], Tight]
 ) -> None:
     meter = tight(3)
@@ -481,7 +479,7 @@ def test_a_later_pack_of_the_process_grows_no_further_than_was_predicted_to_fit(
     assert meter.most == 3
 
 
-def test_lanes_beyond_those_that_a_pack_began_with_join_it_where_they_fit_with_all_that_has_ended(
+def test_lanes_beyond_the_first_join_where_they_fit_beside_ended_ones(
     tmp_path: Path, tight: Callable[[int], Tight], collections: list[int]
 ) -> None:
     tight(8)
@@ -535,7 +533,7 @@ def test_lanes_that_wait_end_with_those_that_had_too_little_memory(
     assert [end.error_kind for end in ends] == ["MemoryError"] * 6
 
 
-def test_a_lane_that_fails_or_is_stopped_before_it_is_built_makes_room_for_others(
+def test_a_lane_that_fails_or_stops_before_it_is_built_makes_room(
     tmp_path: Path, tight: Callable[[int], Tight]
 ) -> None:
     tight(3)

@@ -76,7 +76,7 @@ def test_the_next_trial_has_the_processors_that_this_one_gave_up() -> None:
     assert os.sched_getaffinity(0) == before
 
 
-def test_the_next_trial_may_choose_how_processes_start_and_else_finds_the_last_choice() -> None:
+def test_the_next_trial_may_choose_a_start_method_or_keeps_the_last_one() -> None:
     context: Any = multiprocessing.context._default_context
     default, method = context._default_context, multiprocessing.get_start_method()
     state = ProcessState()
@@ -111,7 +111,7 @@ def test_the_handler_of_ended_children_stays_as_torch_sets_it_once() -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_a_thread_that_goes_on_is_told_once_and_one_that_waits_for_work_is_not() -> None:
+def test_a_thread_that_goes_on_is_named_once_and_an_idle_one_is_not() -> None:
     state, over = ProcessState(), threading.Event()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         pool.submit(time.sleep, 0).result()

@@ -10,7 +10,7 @@ from asyncsearch.runner.process.session_fork import fork_in_session
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="runners are forked on Linux alone")
-def test_the_group_of_a_forked_process_can_be_killed_as_soon_as_its_id_is_known() -> None:
+def test_a_forked_process_has_a_killable_group_once_its_id_is_known() -> None:
     for _ in range(50):
         pid = fork_in_session()
         if pid == 0:

@@ -97,7 +97,7 @@ def test_the_lowest_cut_counts() -> None:
     assert nodes_of_saves(batch) == [(6, A), (8, B)]
 
 
-def test_a_cut_behind_the_lane_ends_it_where_it_stands_and_needs_no_checkpoint() -> None:
+def test_a_cut_behind_the_lane_ends_it_there_without_a_checkpoint() -> None:
     batch = make_batch()
     batch.amend(CutWork(lease(0), 5))
     assert (batch.is_cut(8), batch.is_over(8), batch.is_save_due(8), batch.is_save_needed(8)) == (

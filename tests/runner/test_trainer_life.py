@@ -145,7 +145,7 @@ def test_stages_of_one_batch_are_trained_as_one(tmp_path: Path, stops: tuple[int
 
 
 @pytest.mark.parametrize("point", range(1, END))
-def test_a_checkpoint_that_was_wished_on_the_way_is_as_good_as_a_planned_one(tmp_path: Path, point: int) -> None:
+def test_a_checkpoint_requested_meanwhile_is_as_good_as_a_planned_one(tmp_path: Path, point: int) -> None:
     """Trap 2.4.8: a split of what is running already."""
     whole = run(tmp_path, [stage(0, END)], None, SaveAt(lease(0), NodeKey("0" * 32), point))
     assert (0, point) in whole.saves
@@ -153,7 +153,7 @@ def test_a_checkpoint_that_was_wished_on_the_way_is_as_good_as_a_planned_one(tmp
     assert rest.reports == whole.reports[point:]
 
 
-def test_setup_gets_the_values_that_a_checkpoint_was_trained_with_and_update_what_changed_since(tmp_path: Path) -> None:
+def test_setup_gets_the_checkpoints_values_and_update_the_changes_since(tmp_path: Path) -> None:
     """Trap 2.4.6: what is loaded must fit, and what it brings back must not hide the new values."""
     run(tmp_path, [stage(0, 6)])
     CALLS.clear()
@@ -216,7 +216,7 @@ def test_outside_a_search_a_sequence_may_be_given_as_it_is(tmp_path: Path) -> No
     assert [trial.params["lr"] for _ in trial.epochs()] == [0.1, 0.01]
 
 
-def test_outside_a_search_a_trial_goes_on_where_it_was_with_the_values_of_then(tmp_path: Path) -> None:
+def test_outside_a_search_a_trial_resumes_with_the_values_of_then(tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", [stage(0, END)])
     reports = []
     for end in (4, 6, END):

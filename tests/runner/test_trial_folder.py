@@ -34,7 +34,7 @@ def saved_in(folder: Path, resource: int) -> Path:
     return checkpoint
 
 
-def test_outside_a_search_it_is_a_temporary_folder_that_goes_with_the_trial() -> None:
+def test_outside_a_search_it_is_a_temporary_folder_of_the_trial() -> None:
     trial = StandaloneTrial({}, max_resource=2)
     counts(trial)
     folder = trial.dir
@@ -61,7 +61,7 @@ def test_nothing_is_made_for_a_trial_that_does_not_ask_for_it(tmp_path: Path) ->
     assert os.listdir(checkpoint.parent) == ["checkpoint"]
 
 
-def test_what_an_earlier_checkpoint_held_is_in_the_next_one_even_if_nobody_asked_for_it(tmp_path: Path) -> None:
+def test_an_earlier_checkpoints_files_are_in_the_next_one_even_if_unasked(tmp_path: Path) -> None:
     earlier, later = saved_in(tmp_path, 1), saved_in(tmp_path, 2)
     (earlier.parent / "dir").mkdir()
     (earlier.parent / "dir" / "plot.svg").write_text("<svg/>")
@@ -99,7 +99,7 @@ def test_links_and_pipes_are_left_out_and_empty_folders_are_kept(tmp_path: Path)
     assert found == ["deep", "deep/er", "deep/er/file", "empty"]
 
 
-def test_a_folder_that_is_too_large_is_refused_with_the_line_that_allows_more(tmp_path: Path) -> None:
+def test_a_folder_that_is_too_large_is_refused_with_the_line_to_write(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(bytes(1_500))
     require_small(tmp_path, 1_500, "trial-7")
     with pytest.raises(UsageError) as caught:

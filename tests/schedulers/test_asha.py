@@ -105,7 +105,7 @@ def test_a_constant_metric_passes_exactly_the_quota(count: int, eta: int) -> Non
 
 
 @pytest.mark.parametrize("eta", [2, 3, 4])
-def test_a_constant_metric_passes_exactly_the_quota_when_trials_arrive_one_by_one(eta: int) -> None:
+def test_a_constant_metric_passes_the_exact_quota_one_arrival_at_a_time(eta: int) -> None:
     """asha.md 1.5."""
     state = ASHA(max_resource=eta, reduction_factor=eta).begin()
     total = 0
@@ -153,7 +153,7 @@ def test_a_failed_trial_is_worst_in_the_rung_where_it_failed() -> None:
     assert drain(state) == [(3, 3, 9)], "the third that reached resource 3, or failed on its way"
 
 
-def test_a_trial_that_fails_while_it_waits_gives_up_its_promotion_and_keeps_its_rank() -> None:
+def test_a_trial_failed_while_waiting_keeps_its_rank_and_no_promotion() -> None:
     state = begun(NINE, [1.0, 2.0, 3.0])
     state.failed(TrialId(0), 3)
     assert drain(state) == []
@@ -333,7 +333,7 @@ def test_finish_best_does_nothing_once_a_trial_came_to_the_end() -> None:
     assert state.closing_promotion() is None
 
 
-def test_finish_best_is_not_misled_by_a_trial_without_a_score_that_is_given_up() -> None:
+def test_finish_best_is_not_misled_by_a_scoreless_trial_that_is_given_up() -> None:
     state = begun(ASHA(max_resource=3, finish_best=True), [None, 1.0])
     state.failed(TrialId(0), 3)
     closing = state.closing_promotion()

@@ -42,7 +42,7 @@ def test_the_rungs_are_counted_from_the_bottom_and_have_no_end(low: int, eta: in
     assert reached == {low * eta**k: eta ** (4 - k) for k in range(1, 5)}
 
 
-def test_a_search_ends_when_nothing_is_promotable_and_more_trials_take_it_further() -> None:
+def test_a_search_ends_without_promotions_and_more_trials_take_it_further() -> None:
     state = ENDLESS.begin()
     pause_new(state, [float(number) for number in range(9)])
     assert [to for _, _, to in climb(state)] == [3, 3, 3, 9]
@@ -69,7 +69,7 @@ def test_scores_in_promotions_out(scores: list[float | None], promotions: list[M
     assert drain(state) == promotions
 
 
-def test_a_trial_that_fails_or_returns_above_all_others_counts_there_and_never_goes_on() -> None:
+def test_a_trial_failed_or_returned_above_all_others_counts_but_stays() -> None:
     state = ENDLESS.begin()
     pause_new(state, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
     assert drain(state) == [(0, 1, 3), (1, 1, 3), (2, 1, 3)]
@@ -101,7 +101,7 @@ def test_no_rung_lies_where_plans_do_not_count() -> None:
     assert levels_up_to((1, 3), 2, 3) == (1, 3)
 
 
-def test_the_stopping_variant_trains_until_the_function_returns_and_judges_at_every_rung() -> None:
+def test_the_stopping_variant_trains_to_the_return_and_judges_every_rung() -> None:
     state = STOPPING.begin()
     assert state.first_target(TrialId(0)) is None
     for resource in range(1, 244):
@@ -112,7 +112,7 @@ def test_the_stopping_variant_trains_until_the_function_returns_and_judges_at_ev
     assert len(state.snapshot()["rungs"]) == 7, "one rung lies beyond all reports"
 
 
-def test_the_stopping_variant_counts_one_that_returned_between_two_rungs_at_the_upper_one() -> None:
+def test_the_stopping_variant_counts_a_return_between_rungs_at_the_upper() -> None:
     state = STOPPING.begin()
     for resource in (1, 2, 3, 4):
         assert report(state, 0, resource, 1.0) is None

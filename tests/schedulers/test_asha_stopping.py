@@ -134,7 +134,7 @@ def test_what_counts_at_a_rung_is_the_last_report_at_or_before_it() -> None:
     assert report(state, 1, 5, 0.0) == "stopped at resource 5: rank 2 of 2 at the rung of 3, 1 goes on"
 
 
-def test_a_trial_without_any_report_at_or_before_a_rung_is_judged_there_by_its_first_value() -> None:
+def test_a_trial_without_a_report_up_to_a_rung_is_judged_by_its_first() -> None:
     """Law 11: a metric that is not there yet is not a bad one."""
     state = NINE.begin()
     assert report(state, 0, 5, 2.0) is None

@@ -95,7 +95,7 @@ def test_forecast_divides_by_the_reduction_factor_at_each_rung() -> None:
 
 
 @pytest.mark.parametrize("options", [{"variant": "stopping"}, {"finish_best": True}])
-def test_forecast_counts_the_trial_that_goes_on_from_every_rung_all_the_same(options: dict[str, Any]) -> None:
+def test_forecast_counts_the_trial_that_always_goes_on_from_every_rung(options: dict[str, Any]) -> None:
     scheduler = ASHA(max_resource=27, **options)
     forecasts = [[line.trials for line in scheduler.forecast(size)] for size in (0, 1, 4, 10)]
     assert forecasts == [[0, 0, 0, 0], [1, 1, 1, 1], [4, 1, 1, 1], [10, 3, 1, 1]]

@@ -103,7 +103,7 @@ def test_the_share_that_is_drawn_anew_is_the_one_that_was_asked_for() -> None:
     assert 300 < sum(value == 0.4 for value in found) < 450
 
 
-def test_a_schedule_keeps_the_values_up_to_the_resource_and_drops_the_later_ones() -> None:
+def test_a_schedule_keeps_values_up_to_the_resource_and_drops_later_ones() -> None:
     once = continued(0.1, 20, 0.12)
     assert from_json(once).pieces(100)[1].start == 20
     assert once == values([0.1, 0.12], milestones=[20]).to_json()

@@ -285,7 +285,7 @@ def ideal(scores: list[float | None], failing: set[int], scheduler: Hyperband) -
     st.randoms(use_true_random=False),
     st.sampled_from([2, 3]),
 )
-def test_synchronous_brackets_do_not_depend_on_the_order_in_which_trials_arrive(
+def test_synchronous_brackets_do_not_depend_on_the_order_of_arrival(
     scores: list[float | None], failing: set[int], order: random.Random, eta: int
 ) -> None:
     """A new bracket in every turn, the last one as large as the trials that are left."""
@@ -360,7 +360,7 @@ def test_the_nearest_max_resource_that_the_error_names_can_be(brackets: Any) -> 
 @pytest.mark.parametrize(("max_resource", "eta"), [(81, 3), (256, 4), (100, 4), (32, 2)])
 @pytest.mark.parametrize("variant", ["shares", "rounds", "synchronous"])
 @pytest.mark.parametrize("brackets", [None, "standard", (2,)])
-def test_a_bracket_too_small_for_its_rungs_is_warned_of_and_the_advice_helps(
+def test_a_bracket_too_small_for_its_rungs_is_warned_of_with_a_remedy(
     max_resource: int, eta: int, variant: Any, brackets: Any
 ) -> None:
     scheduler = Hyperband(max_resource=max_resource, reduction_factor=eta, variant=variant, brackets=brackets)

@@ -116,7 +116,7 @@ def test_nobody_is_judged_in_the_grace_before_enough_others_or_at_the_end() -> N
     assert state.snapshot()["averages"] == [], "nobody is ever compared with it there"
 
 
-def test_a_trial_that_jumps_over_the_last_point_to_its_end_is_complete_and_counts_there() -> None:
+def test_a_trial_that_jumps_over_the_last_point_is_complete_and_counts() -> None:
     state = DOUBLING.begin()
     for trial, score in ((0, 9.0), (1, 1.0)):
         for resource in (33, 100):
@@ -184,7 +184,7 @@ def test_every_stop_says_why_without_the_sign_that_users_never_see() -> None:
     )
 
 
-def test_a_stopped_or_failed_trial_still_counts_at_the_points_that_it_passed_and_at_no_other() -> None:
+def test_an_ended_trial_counts_at_the_points_it_passed_and_at_no_other() -> None:
     state = EACH.begin()
     for trial in (0, 1, 2):
         report(state, trial, 1, float(trial))
@@ -308,7 +308,7 @@ def test_every_stop_is_the_one_that_brute_force_finds(
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(1, 40))
-def test_the_average_of_equal_values_is_that_value_so_that_ties_stop_nobody(value: float, count: int) -> None:
+def test_the_average_of_equal_values_is_that_value_so_ties_stop_nobody(value: float, count: int) -> None:
     scheduler = MedianStopping(min_trials=1, interval=1)
     assert stops(scheduler, *[[value] * count] * 4) == [None] * 4
 

@@ -151,7 +151,7 @@ def test_nobody_takes_over_from_one_that_has_ended() -> None:
         assert go_on(state) == [(3, 4, 8, None)], "the only one among the best has ended"
 
 
-def test_a_failed_trial_counts_as_the_worst_of_the_boundary_that_it_did_not_reach() -> None:
+def test_a_failed_trial_is_the_worst_of_the_boundary_it_did_not_reach() -> None:
     state = requested(4)
     state.created(TrialId(0), {})
     state.failed(TrialId(0), 4)
@@ -245,7 +245,7 @@ def test_a_later_run_opens_a_population_of_its_own() -> None:
     assert exploits(go_on(state)) == {7: 4}
 
 
-def test_a_run_for_fewer_trials_and_the_end_of_the_searcher_close_a_population() -> None:
+def test_fewer_trials_or_the_searchers_end_close_a_population() -> None:
     for is_exhausted in (False, True):
         state = requested(6)
         pause_new(state, [0.0, 1.0, 2.0, 3.0])
@@ -285,7 +285,7 @@ def test_reasons_and_positions_say_rank_donor_and_values() -> None:
     assert offspring.params == {"x": {"sequence": "values", "values": [0.5, value], "milestones": [8]}}
 
 
-def test_what_is_drawn_depends_on_seed_trial_and_boundary_and_on_nothing_else() -> None:
+def test_draws_depend_on_seed_trial_and_boundary_and_nothing_else() -> None:
     def drawn(seed: int, order: list[int]) -> dict[int, Any]:
         state = requested(16, seed=seed)
         for trial in range(16):
@@ -413,7 +413,7 @@ def test_a_space_is_needed_to_begin() -> None:
         PBT(max_resource=12, perturbation_interval=4, perturb=["xx"]).begin(SPACE)
 
 
-def test_a_population_larger_than_the_trials_is_an_error_and_one_too_small_to_exploit_is_said() -> None:
+def test_a_population_above_the_trials_is_an_error_and_a_tiny_one_is_named() -> None:
     eight = PBT(max_resource=12, perturbation_interval=4, population=8)
     with pytest.raises(ResourceError, match=r"population=8 is larger than num_trials=7.*population=7"):
         eight.warnings(7)

@@ -82,7 +82,7 @@ def test_a_study_that_was_read_without_its_code_shows_the_same_trials(tmp_path: 
     assert "left by trial-" in str(read.tree())
 
 
-def test_a_waiting_trial_of_a_study_that_is_opened_is_ranked_within_its_population(tmp_path: Path) -> None:
+def test_a_waiting_trial_of_an_opened_study_is_ranked_in_its_population(tmp_path: Path) -> None:
     calls = iter(range(10**6))
 
     def breaks(trial: TrialContext) -> None:
@@ -109,7 +109,7 @@ def test_a_study_goes_on_with_a_population_of_its_own(tmp_path: Path) -> None:
     assert [trial.state.value for trial in more.trials] == ["COMPLETED"] * 8
 
 
-def test_trials_share_even_where_they_never_meet_and_none_begins_before_its_turn(tmp_path: Path) -> None:
+def test_trials_that_never_meet_still_share_and_each_begins_at_its_turn(tmp_path: Path) -> None:
     assert study(tmp_path).config.share
     changing = {"lr": loguniform(1e-3, 1.0), "decay": multistep(0.1, milestones=choice([2], [4]))}
     assert study(tmp_path, space=changing).config.look_ahead == 0
@@ -140,7 +140,7 @@ def test_a_study_evaluates_the_schedules_that_it_found_and_no_others(tmp_path: P
 
 
 @pytest.mark.parametrize("share", [True, False])
-def test_the_schedule_of_a_trial_that_failed_is_trained_to_where_it_was_to_go(tmp_path: Path, share: bool) -> None:
+def test_a_failed_trials_schedule_is_trained_to_where_it_was_to_go(tmp_path: Path, share: bool) -> None:
     broken = tmp_path / "broken"
     broken.touch()
 
@@ -188,7 +188,7 @@ def test_what_cannot_work_is_said_before_anything_runs(
         study(tmp_path, **options)
 
 
-def test_a_population_larger_than_the_trials_is_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_a_population_larger_than_the_trials_is_refused_before_a_run(tmp_path: Path) -> None:
     large = study(tmp_path, scheduler=PBT(max_resource=8, perturbation_interval=2, population=9))
     with pytest.raises(ResourceError, match="population=9 is larger than num_trials=8"):
         large.run(num_trials=8, display="none")
@@ -202,9 +202,7 @@ LARGE = PBT(max_resource=8, perturbation_interval=2, population=9)
 
 
 @pytest.mark.parametrize("num_trials", [None, 9, 64])
-def test_a_population_larger_than_the_proposals_is_refused_before_anything_runs(
-    num_trials: int | None, tmp_path: Path
-) -> None:
+def test_a_population_larger_than_the_proposals_is_refused_before_a_run(num_trials: int | None, tmp_path: Path) -> None:
     large = study(tmp_path, scheduler=LARGE, **THREE)
     for ask in (lambda: large.run(num_trials, display="none"), lambda: large.preview(num_trials)):
         with pytest.raises(ResourceError, match=r"population=9 is larger than num_trials=3.* has only 3 proposals"):
@@ -213,7 +211,7 @@ def test_a_population_larger_than_the_proposals_is_refused_before_anything_runs(
     assert len(study(tmp_path, scheduler=SCHEDULER, **THREE).run(num_trials, display="none").trials) == 3
 
 
-def test_a_study_that_began_with_fewer_proposals_than_its_population_goes_on(
+def test_a_study_begun_with_fewer_proposals_than_its_population_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:

@@ -27,7 +27,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(start=st.lists(ENTRIES, unique=True), steps=st.lists(st.tuples(st.booleans(), ENTRIES), max_size=120))
-def test_a_ranking_is_a_sorted_list_of_entries_whatever_is_added_and_removed(
+def test_a_ranking_is_a_sorted_list_whatever_is_added_and_removed(
     start: list[Entry], steps: list[tuple[bool, Entry]]
 ) -> None:
     model = sorted(start)

@@ -123,7 +123,7 @@ def test_those_without_a_finite_score_count_in_the_size() -> None:
     assert filled([None, 1.0, float("nan"), float("inf"), float("-inf")], 0).size == 5
 
 
-def test_a_late_better_trial_takes_a_place_although_worse_ones_went_on_before() -> None:
+def test_a_late_better_trial_takes_a_place_after_worse_ones_went_on() -> None:
     rung = filled([2.0, 3.0, 4.0], 1)
     assert promote_all(rung) == [0]
     rung.insert(TrialId(3), 1.0)

@@ -92,7 +92,7 @@ def test_fewer_go_on_only_if_fewer_are_finite() -> None:
     assert drain(state) == [(7, 3, 9)], "one of nine goes to the third rung, however few are left"
 
 
-def test_a_trial_without_a_score_that_is_given_up_later_does_not_count_at_the_next_rung() -> None:
+def test_a_scoreless_trial_given_up_later_does_not_count_at_the_next_rung() -> None:
     state = requested(6)
     pause_new(state, [None, 1.0, 2.0, 3.0, 4.0, 5.0])
     moves = drain(state)
@@ -115,7 +115,7 @@ def test_a_trial_that_ends_by_itself_holds_nobody_up() -> None:
     assert drain(state) == [], "the best of resource 3 ended there"
 
 
-def test_a_chosen_trial_that_is_stopped_before_it_goes_on_is_not_waited_for() -> None:
+def test_a_chosen_trial_stopped_before_it_goes_on_is_not_waited_for() -> None:
     state = requested(9)
     pause_new(state, [float(number) for number in range(9)])
     state.stopped(TrialId(0), 1, None)
@@ -151,7 +151,7 @@ def test_without_a_bracket_size_the_trials_of_the_run_are_one_bracket() -> None:
     assert state.position(TrialId(5)) == "bracket 0: rank 6 of 6 at resource 1, 2 go on; it waits there"
 
 
-def test_a_later_run_opens_a_further_bracket_and_leaves_the_first_as_it_was() -> None:
+def test_a_later_run_opens_another_bracket_and_leaves_the_first_alone() -> None:
     state = requested(6)
     pause_new(state, [float(number) for number in range(6)])
     assert drain(state) == [(0, 1, 3), (1, 1, 3)]
@@ -173,7 +173,7 @@ def test_a_run_that_goes_on_after_a_crash_keeps_its_bracket() -> None:
     assert drain(state) == [(0, 1, 3), (1, 1, 3)]
 
 
-def test_a_run_for_more_trials_does_not_widen_a_bracket_that_is_being_filled() -> None:
+def test_a_run_for_more_trials_does_not_widen_a_bracket_being_filled() -> None:
     state = requested(3)
     pause_new(state, [0.0, 1.0])
     state.run_requested(100)
@@ -182,7 +182,7 @@ def test_a_run_for_more_trials_does_not_widen_a_bracket_that_is_being_filled() -
     assert state.may_create(TrialId(3))
 
 
-def test_a_run_for_fewer_trials_closes_the_bracket_that_an_interrupted_one_left_open() -> None:
+def test_a_run_for_fewer_trials_closes_an_interrupted_runs_bracket() -> None:
     state = requested(100)
     pause_new(state, [0.0, 1.0, 2.0, 3.0])
     state.run_requested(3)

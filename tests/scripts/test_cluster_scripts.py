@@ -110,7 +110,7 @@ def test_a_jar_with_another_checksum_is_refused(script: Any, tmp_path: Path, mon
         script("_jars").jar("org.bouncycastle:bcprov-jdk18on:1.82")
 
 
-def test_a_jar_that_cannot_be_fetched_leaves_nothing_and_says_where_to_put_it(
+def test_a_jar_that_cannot_be_fetched_leaves_nothing_and_names_its_place(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyspark")

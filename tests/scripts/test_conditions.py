@@ -18,7 +18,7 @@ def module() -> Any:
     return made
 
 
-def test_options_of_java_are_named_with_their_values_or_said_to_be_the_default() -> None:
+def test_options_of_java_are_named_with_values_or_as_the_default() -> None:
     conditions = module().conditions
     assert "Java options: the default ones" in conditions({})
     assert "Java options: the default ones" in conditions({"SPARK_SUBMIT_OPTS": ""})

@@ -98,7 +98,7 @@ def test_what_is_being_started_is_said_before_java_starts(
     assert STARTING in capsys.readouterr().out.lower()
 
 
-def test_the_first_cell_of_the_notebook_says_what_is_being_started_before_java_starts() -> None:
+def test_the_notebooks_first_cell_says_what_starts_before_java_does() -> None:
     cells = json.loads((SCRIPTS.parent / "notebooks" / "01_first_search.ipynb").read_text(encoding="utf-8"))["cells"]
     code = next("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     assert 0 < code.lower().index(STARTING) < code.index("getOrCreate")

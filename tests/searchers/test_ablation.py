@@ -167,7 +167,7 @@ def test_what_is_left_out_is_known_by_each_of_its_names(searcher: Ablation, name
     assert {name for name in asked if not without.keeps(name)} == names
 
 
-def test_a_function_changes_what_it_is_for_and_a_feature_is_one_whether_it_is_dropped_or_filled() -> None:
+def test_a_function_changes_its_component_and_a_feature_is_always_one() -> None:
     both = Ablation(features={"rows": lambda x: [*x, "data"]}, layers={"net": lambda x: [*x, "net"]}, pairs=True)
     without = TrialAblation(both.variants()[-1].value)
     assert (without.data([]), without.model([])) == (["data"], ["net"])

@@ -123,7 +123,7 @@ def test_a_warm_start_leaves_failed_trials_out_wherever_they_failed() -> None:
     assert found.level == 0
 
 
-def test_the_level_lies_where_something_is_reported_and_not_only_where_trials_ended_below() -> None:
+def test_the_level_lies_where_reports_are_and_not_only_lower_ends() -> None:
     found = Observations(1)
     for number in range(2):
         found.add({"x": number})

@@ -127,7 +127,7 @@ class TestTold:
         ]
         assert seen[0][2] == {1: 1.0, 2: 2.0}
 
-    def test_paused_and_stopped_below_that_resource_are_pruned_with_what_they_reported(self) -> None:
+    def test_trials_ended_below_that_resource_are_pruned_with_their_reports(self) -> None:
         def facts(state: SearcherState) -> None:
             for number in range(3):
                 state.reported(TrialId(number), 1, 0.5)
@@ -149,7 +149,7 @@ class TestTold:
 
         assert self.seen(facts)[0] == ("RUNNING", None, {1: 0.5})
 
-    def test_trial_with_the_weights_of_another_counts_as_far_as_its_own_params_led(self) -> None:
+    def test_a_trial_with_anothers_weights_counts_as_far_as_its_own_params_led(self) -> None:
         def facts(state: SearcherState) -> None:
             for number in range(3):
                 state.reported(TrialId(number), 1, 0.5)
@@ -170,7 +170,7 @@ class TestTold:
 
         assert self.seen(facts, enough=1)[0] == ("FAIL", None, {1: 0.5})
 
-    def test_trials_are_compared_where_they_were_before_a_failed_one_got_further(self) -> None:
+    def test_trials_are_compared_where_they_were_before_a_failed_one_passed(self) -> None:
         def facts(state: SearcherState) -> None:
             for number in range(3):
                 state.reported(TrialId(number), 1, 0.5)
@@ -321,7 +321,7 @@ class TestProposals:
 
 
 class TestConstraints:
-    def test_sampler_that_is_always_rejected_is_asked_a_bounded_number_of_times(self) -> None:
+    def test_sampler_that_is_always_rejected_is_asked_a_bounded_number(self) -> None:
         asked: list[Any] = []
         space = Space({"x": uniform(0, 1)}, constraints=[lambda params: params["x"] != 0.5])
         state = OptunaSearch(lambda seed: Fixed({"x": 0.5}, asked.append)).begin(space, 0)
@@ -404,7 +404,7 @@ class TestRestarts:
         kept = [trial[1] for trial in state.snapshot()["trials"]]
         assert any("cma:optimizer:0" in note.get("trial", {}) for note in kept)
 
-    def test_what_a_sampler_keeps_with_the_study_counts_once_its_proposal_is_a_trial(self) -> None:
+    def test_a_samplers_notes_count_once_its_proposal_is_a_trial(self) -> None:
         class Counting(Fixed):
             def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
                 count = study._storage.get_study_system_attrs(study._study_id).get("count", 0)
@@ -425,7 +425,7 @@ class TestRestarts:
 
 
 class TestBadInput:
-    def test_proposal_outside_the_space_names_the_sampler_the_parameter_and_the_value(self) -> None:
+    def test_proposal_outside_the_space_names_sampler_parameter_and_value(self) -> None:
         with pytest.raises(SpaceError, match=r"Fixed proposes what the space does not have. x: 5.* outside uniform"):
             OptunaSearch(lambda seed: Fixed({"x": 5.0})).begin(LINE, 0)
 
@@ -471,7 +471,7 @@ class TestBadInput:
         ):
             OptunaSearch("tpe", options={"startup": 3}).begin(LINE, 0)
 
-    def test_point_that_the_constraints_let_nobody_complete_is_refused_at_the_beginning(self) -> None:
+    def test_point_that_constraints_never_complete_is_refused_at_the_start(self) -> None:
         parameters = {"x": uniform(0, 1), "y": uniform(0, 1)}
         space = Space(parameters, constraints=[lambda params: params["x"] < 0.5], initial=[{"y": 0.5}, {"x": 0.75}])
         with pytest.raises(SpaceError, match=r"candidates that complete \{.x.: 0\.75\}"):
@@ -555,7 +555,7 @@ class Waiting(optuna.samplers.RandomSampler):  # type: ignore[name-defined, misc
         assert self.answer.wait(60)
 
 
-def test_studies_that_ask_at_once_leave_warnings_and_the_log_of_optuna_as_they_were() -> None:
+def test_studies_that_ask_at_once_leave_optunas_warnings_and_log_alone() -> None:
     before = optuna.logging.get_verbosity(), list(warnings.filters)
     first, second = [(threading.Event(), threading.Event()) for _ in range(2)]
     threads = []

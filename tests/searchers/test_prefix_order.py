@@ -58,7 +58,7 @@ def test_what_trains_the_same_up_to_any_time_stands_together(first: list[Any], s
         assert len(runs) == len({run[0] for run in runs}), length
 
 
-def test_later_branches_come_first_and_otherwise_the_order_of_the_axes_stays() -> None:
+def test_later_branches_come_first_else_the_order_of_axes_stays() -> None:
     space = Space(
         {"lr": choice(multistep(1, [3]), multistep(1, [9]), 1, multistep(1, [9], 0.5), 2), "n": randint(1, 2)}
     )

@@ -85,7 +85,7 @@ def test_constraints_that_reject_everything_are_refused_at_the_beginning() -> No
         RandomSearch().begin(space, 0)
 
 
-def test_a_point_that_the_constraints_let_nobody_complete_is_refused_at_the_beginning() -> None:
+def test_a_point_that_constraints_never_complete_is_refused_at_the_start() -> None:
     space = make_space(constraints=[lambda params: params["kind"] == "b"], initial=[{"lr": 0.01}])
     RandomSearch().begin(space, 0)
     space = make_space(constraints=[lambda params: params["lr"] < 0.01], initial=[{"kind": "a"}, {"lr": 0.02}])

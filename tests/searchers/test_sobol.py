@@ -150,7 +150,7 @@ def test_description_is_the_call() -> None:
     assert SobolSearch().describe() == "SobolSearch()"
 
 
-def test_a_point_that_the_constraints_let_nobody_complete_is_refused_at_the_beginning() -> None:
+def test_a_point_that_constraints_never_complete_is_refused_at_the_start() -> None:
     space = make_space(constraints=[lambda params: params["lr"] < 0.01], initial=[{"kind": "a"}, {"lr": 0.02}])
     with pytest.raises(SpaceError, match=r"rejected all of 1000 candidates that complete \{'lr': 0\.02\}"):
         begin(space)

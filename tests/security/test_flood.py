@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 LIMIT = 300
 
 
-def test_a_lost_worker_is_replaced_while_strangers_hold_all_that_they_can_get(tmp_path: Path) -> None:
+def test_a_lost_worker_is_replaced_while_strangers_hold_all_they_can(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.security.under_flood", str(tmp_path), str(LIMIT)]
     ended = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}

@@ -168,7 +168,7 @@ def test_what_is_not_of_the_senders_lease_is_refused_and_changes_nothing(
         door.logged.clear()
 
 
-def test_who_names_what_is_not_of_its_lease_has_a_time_to_end_it_so_that_no_run_is_held_open() -> None:
+def test_a_worker_naming_what_it_does_not_lease_must_end_within_a_time() -> None:
     door = Door(alone())
     (lease,) = {one.lease for one in door.player.state.attempts.values() if one.lease.worker == 0}
     other = next(one for one in door.player.state.attempts.values() if one.lease.worker == 1)

@@ -119,7 +119,7 @@ def test_a_search_on_processes_shows_its_secrets_nowhere(
 
 
 @pytest.mark.spark
-def test_a_search_on_spark_shows_its_secrets_neither_in_the_event_log_nor_in_its_pages(
+def test_a_search_on_spark_shows_no_secrets_in_event_log_or_pages(
     tmp_path: Path, identities: Identities, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from tests.spark.cluster import spark_session

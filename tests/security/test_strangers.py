@@ -104,7 +104,7 @@ def test_idle_strangers_hold_a_limited_number_of_descriptors(driver: Driver) -> 
         assert descriptors() - before - len(strangers) <= LIMITS.connections + 4
 
 
-def test_an_attached_worker_keeps_its_stream_and_a_known_one_gets_in_while_strangers_fill_the_port(
+def test_attached_and_known_workers_are_served_while_strangers_fill_ports(
     driver: Driver,
 ) -> None:
     first = attached(with_spare(driver), 1)
@@ -127,7 +127,7 @@ def test_strangers_are_shown_out_when_their_handshake_takes_too_long(driver: Dri
         agent.connection.close()
 
 
-def test_streams_of_one_address_that_do_not_greet_are_limited_and_the_others_may_try_again(driver: Driver) -> None:
+def test_ungreeted_streams_of_one_address_are_limited_and_others_may_retry(driver: Driver) -> None:
     silent = [RawStream(driver.endpoint) for _ in range(LIMITS.greetings)]
     calls = [stream.begin() for stream in silent]
     late = RawStream(driver.endpoint)

@@ -41,7 +41,7 @@ def test_plain_text_has_no_control_characters(text: str) -> None:
     assert printable(printable(text)) == printable(text)
 
 
-def test_colours_disappear_and_what_else_cannot_be_printed_is_a_question_mark() -> None:
+def test_colours_disappear_and_unprintables_become_question_marks() -> None:
     assert printable("\x1b[1;31mred\x1b[0m and \x07 bell") == "red and ? bell"
     assert printable("\x1b]8;;http://x\x1b\\link") == "link"
 

@@ -56,7 +56,7 @@ def loads(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("floor", ["rpc", "driver", "agent", "journal", "engine", "shared"])
-def test_what_reads_the_network_and_what_it_says_imports_nothing_that_unpickles(floor: str) -> None:
+def test_the_code_that_reads_the_network_imports_nothing_that_unpickles(floor: str) -> None:
     for path in (ROOT / floor).rglob("*.py"):
         assert not imports_of(path) & PICKLING, path
         called = {

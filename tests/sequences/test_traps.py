@@ -61,7 +61,7 @@ class TestExamples:
     def test_they_share_as_many_units_as_the_note_says(self, first: Any, second: Any, units: int) -> None:
         assert shared(first, second) == shared(second, first) == units
 
-    def test_milestones_beyond_the_request_do_not_matter_and_matter_in_a_longer_one(self) -> None:
+    def test_milestones_beyond_the_request_matter_only_in_a_longer_one(self) -> None:
         short, long = (as_params({"lr": multistep(0.1, ms)}) for ms in ([90, 135], [90, 150]))
         assert path(ROOT, short, 120) == path(ROOT, long, 120)
         assert path(ROOT, short, 135) == path(ROOT, long, 135)
@@ -92,7 +92,7 @@ class TestTheTableOfFunctions:
         assert [warm.at(time) for time in (5, 6, 7)] == [0.1, 0.05, 0.025]
         assert shared(chain([1, exponential(0.1, 0.5)], [5]), chain([1, exponential(0.1, 0.5)], [6])) == 5
 
-    def test_exponential_does_not_restart_where_another_parameter_splits_the_node(self) -> None:
+    def test_exponential_does_not_restart_where_another_parameter_splits(self) -> None:
         alone = as_params({"lr": exponential(0.1, 0.9), "bs": 128})
         split = as_params({"lr": exponential(0.1, 0.9), "bs": values([128, 256], [70])})
         assert path(ROOT, alone, 70) == path(ROOT, split, 70)

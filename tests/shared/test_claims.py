@@ -242,9 +242,7 @@ def test_a_number_is_not_used_again_after_a_release(url: str) -> None:
     assert numbers == [1, 2, 3, 4], "and the files of void claims do not pile up"
 
 
-def test_where_files_are_not_created_exclusively_two_are_still_never_granted(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_files_are_not_exclusive_two_are_still_never_granted(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     step, reached = 0, True
     while reached:
         node = NodeKey(f"{step:032x}")
@@ -327,9 +325,7 @@ def test_a_loss_that_a_claim_notices_is_told_by_the_next_renewal(url: str, later
     assert one.renew() == {NODE}
 
 
-def test_whenever_a_driver_comes_back_while_it_is_replaced_two_never_hold_a_node(
-    url: str, later: Callable[[float], None]
-) -> None:
+def test_a_driver_that_returns_while_replaced_never_shares_a_node(url: str, later: Callable[[float], None]) -> None:
     step, reached = 0, True
     while reached:
         node = NodeKey(f"{step:032x}")
@@ -390,7 +386,7 @@ def test_no_clock_keeps_the_claim_of_a_driver_that_is_gone(url: str, off_s: floa
 
 
 @pytest.mark.parametrize(("off_s", "is_void"), [(-LEASE_S + 5, False), (-LEASE_S - 1, True)])
-def test_where_a_file_system_tells_no_times_the_clocks_of_drivers_are_compared(
+def test_where_a_file_system_gives_no_times_drivers_clocks_are_compared(
     url: str, off_s: float, is_void: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = plan_at(url), plan_at(url)
@@ -437,9 +433,7 @@ def require_clocks_do_not_matter(url: str, ahead_s: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S])
-def test_drivers_on_machines_whose_clocks_differ_by_an_hour_claim_as_if_they_agreed(
-    disk_url: str, ahead_s: float
-) -> None:
+def test_drivers_whose_clocks_differ_by_an_hour_claim_as_if_they_agreed(disk_url: str, ahead_s: float) -> None:
     require_clocks_do_not_matter(disk_url, ahead_s)
 
 

@@ -137,7 +137,7 @@ def test_a_study_that_a_driver_has_open_is_refused(study: Store, dry_run: bool) 
 
 @pytest.mark.parametrize("config", [{}, {"keep_checkpoints": 4}, {"keep_checkpoints": 0}, {"share": False}], ids=str)
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.9, 1.0])
-def test_what_stays_is_what_the_state_refers_to_wherever_the_search_was_cut_off(
+def test_what_the_state_refers_to_stays_wherever_the_search_was_cut_off(
     config: dict[str, Any], part: float, tmp_path: Path
 ) -> None:
     recorded = record(make_state(SCHEDULER, space=SPACE, **config), 20, workers=3)

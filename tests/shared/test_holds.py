@@ -77,7 +77,7 @@ def test_a_study_that_lets_go_holds_nothing(plan: SharedFolder) -> None:
 
 
 @pytest.mark.parametrize("off_s", [0.0, HOUR_S, -HOUR_S])
-def test_a_hold_counts_for_its_retention_whatever_clocks_say_or_as_long_as_its_study_is_there(
+def test_a_hold_counts_for_its_retention_or_while_its_study_exists(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off_s: float
 ) -> None:
     plan = plan_at(url, retention_s=7 * DAY_S, roots=[str(tmp_path)])
@@ -121,7 +121,7 @@ def test_who_may_only_read_tells_the_age_of_a_hold_by_the_clock_here(
     assert reader.holds() == set()
 
 
-def test_where_a_hold_is_damaged_nothing_is_deleted_until_it_is_written_again(
+def test_where_a_hold_is_damaged_nothing_is_deleted_until_its_rewriting(
     plan: SharedFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     commit(plan)
@@ -169,7 +169,7 @@ def test_nothing_is_deleted_in_a_node_that_another_driver_trains(plan: SharedFol
     assert other.delete(REF, "letters")
 
 
-def test_whenever_a_study_comes_to_hold_it_in_between_what_it_counts_on_is_kept(url: str) -> None:
+def test_a_checkpoint_held_meanwhile_is_kept_whenever_the_hold_comes(url: str) -> None:
     step, reached, kept = 0, True, 0
     while reached:
         ref = CheckpointRef(NodeKey(f"{step:032x}"), 3)
@@ -265,7 +265,7 @@ def test_what_is_not_committed_does_not_count(plan: SharedFolder) -> None:
     assert plan.usage() == {}
 
 
-def test_the_versions_of_a_checkpoint_and_what_was_never_finished_are_told_apart(url: str) -> None:
+def test_versions_of_a_checkpoint_and_unfinished_ones_are_told_apart(url: str) -> None:
     plan = plan_at(url)
     commit(plan, size=1000)
     commit(plan, size=1000)
@@ -397,7 +397,7 @@ STRANGERS = (
 
 
 @pytest.mark.parametrize("home", STRANGERS)
-def test_the_home_that_a_planted_hold_names_is_not_asked_unless_it_lies_below_a_root_that_the_user_named(
+def test_a_planted_holds_home_is_asked_only_below_roots_the_user_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
     asked: list[object] = []

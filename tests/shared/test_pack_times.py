@@ -31,7 +31,7 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
     return Places(tmp_path, request.param)
 
 
-def test_what_one_study_has_timed_is_known_to_the_next_one_of_its_code_on_its_device(places: Places) -> None:
+def test_times_of_one_study_are_known_to_the_next_of_its_code_and_device(places: Places) -> None:
     assert list(places.of("a").known_on(TIMED.device)) == []
     places.of("a").keep(TIMED)
     assert list(places.of("a").known_on(TIMED.device)) == [TIMED]
@@ -39,7 +39,7 @@ def test_what_one_study_has_timed_is_known_to_the_next_one_of_its_code_on_its_de
     assert list(places.of("b").known_on(TIMED.device)) == []
 
 
-def test_each_structure_and_each_device_has_times_of_its_own_and_the_last_ones_count(places: Places) -> None:
+def test_each_structure_and_device_has_its_own_times_and_the_last_count(places: Places) -> None:
     wide = PacksTimed('{"width": 64}', (PackSeconds(1, 2.0),), TIMED.device, "first")
     there = PacksTimed(TIMED.group, TIMED.seconds, "NVIDIA H200", "first")
     again = PacksTimed(TIMED.group, (*TIMED.seconds, PackSeconds(4, 0.75)), TIMED.device, "second")
@@ -57,7 +57,7 @@ def test_a_damaged_file_is_no_times(tmp_path: Path) -> None:
     assert list(places.of("a").known_on(TIMED.device)) == []
 
 
-def test_the_code_is_the_trainable_with_all_it_consists_of_and_the_constants() -> None:
+def test_the_code_is_the_trainable_with_its_parts_and_the_constants() -> None:
     keys = [
         code_key("Net", {"Net": "1"}, {}),
         code_key("Net", {"Net": "2"}, {}),

@@ -32,7 +32,7 @@ def commit_packed(plan: SharedFolder, resource: int = 3) -> CheckpointRef:
     return ref
 
 
-def test_a_study_takes_over_reports_and_checkpoints_of_packs_only_if_it_says_so(url: str) -> None:
+def test_a_study_takes_over_packed_training_only_if_it_says_so(url: str) -> None:
     plan = plan_at(url)
     commit_packed(plan)
     plan.publish_packed(NODE, [(1, {"loss": 0.5}), (3, {"loss": 0.25})], ended=3)
@@ -69,7 +69,7 @@ def test_a_node_is_marked_before_any_of_it_is_trained_in_a_pack(url: str) -> Non
     assert not any(str(NODES[1]) in name for name in content(plan) if name.startswith("packed/"))
 
 
-def test_what_goes_on_alone_from_a_checkpoint_of_a_pack_is_published_as_packed(url: str) -> None:
+def test_what_continues_alone_from_a_packed_checkpoint_counts_as_packed(url: str) -> None:
     plan = plan_at(url)
     load = commit_packed(plan)
     member = FolderMembership(plan, "file:///study")
@@ -82,7 +82,7 @@ def test_what_goes_on_alone_from_a_checkpoint_of_a_pack_is_published_as_packed(u
 
 
 @pytest.mark.parametrize("kind", [LocalStore, FsspecStore])
-def test_the_manifest_of_packed_training_says_so_and_any_other_keeps_its_bytes(
+def test_packed_trainings_manifest_says_so_and_others_keep_their_bytes(
     kind: type[LocalStore] | type[FsspecStore], tmp_path: Path
 ) -> None:
     store = kind(str(tmp_path / "s") if kind is LocalStore else f"file://{tmp_path / 's'}")

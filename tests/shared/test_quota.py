@@ -146,7 +146,7 @@ def test_what_evaluations_keep_in_a_shared_folder_gives_way_to_the_quota(
     assert [made.eval({"x": x}, 2) for x in ALL] == [{"loss": x} for x in ALL]
 
 
-def test_evaluations_of_other_studies_and_those_that_run_keep_what_they_hold(tmp_path: Path) -> None:
+def test_evaluations_of_other_studies_and_running_ones_keep_their_holds(tmp_path: Path) -> None:
     made, other = shared_study(tmp_path, sharing=Sharing()), shared_study(tmp_path, "other", sharing=Sharing())
     made.eval({"x": 1.0}, 2)
     made.eval({"x": 2.0}, 2)

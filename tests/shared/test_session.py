@@ -97,13 +97,13 @@ def node_of(assign: Assign) -> NodeKey:
     return assign.work.lanes[0].stages[0].node
 
 
-def test_work_is_handed_out_when_it_is_claimed_and_what_the_study_needs_is_written(folder: Folder) -> None:
+def test_claimed_work_is_given_out_and_the_studys_needs_are_written(folder: Folder) -> None:
     assign = folder.harness.begin(1)
     assert folder.plan.done == ["claim", "hold"]
     assert folder.other.holder(node_of(assign)) is not None
 
 
-def test_what_is_reported_is_known_to_others_once_it_is_durable_and_the_claim_ends_with_the_attempt(
+def test_durable_reports_reach_others_and_the_claim_ends_with_the_attempt(
     folder: Folder,
 ) -> None:
     assign = folder.harness.begin(1)
@@ -119,7 +119,7 @@ def test_what_is_reported_is_known_to_others_once_it_is_durable_and_the_claim_en
     folder.harness = Harness(folder.store, make_state(FIFO(max_resource=3)))
 
 
-def test_what_is_decided_about_work_before_its_worker_has_it_comes_after_it(folder: Folder) -> None:
+def test_decisions_on_work_before_its_worker_has_it_come_after_it(folder: Folder) -> None:
     folder.plan.may_claim.clear()
     folder.harness.attach(1)
     wait_for_lease(folder)

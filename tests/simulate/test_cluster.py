@@ -28,7 +28,7 @@ def test_five_hundred_workers_search_two_thousand_trials_to_the_end() -> None:
     assert simulation.busy_s > 20 * simulation.clock.now, "many workers trained at a time"
 
 
-def test_the_same_seed_and_order_of_events_give_the_same_search_byte_for_byte() -> None:
+def test_equal_seeds_and_event_orders_give_equal_searches_to_the_byte() -> None:
     first, second = (record(make_state(ASHA(max_resource=9)), 30, 7) for _ in range(2))
     assert first.lines == second.lines
 
@@ -46,7 +46,7 @@ def test_lost_workers_cost_no_trial() -> None:
     assert sum(trial.losses for trial in noisy.state.trials) > 0
 
 
-def test_what_a_lost_worker_costs_is_at_most_what_it_trained_since_its_last_checkpoint() -> None:
+def test_a_lost_worker_costs_at_most_its_training_since_its_checkpoint() -> None:
     losses = [Loss(WorkerId(0), 30.0, 1.0)]
     noisy = record(make_state(SHA(max_resource=27)), 27, 2, faults=Faults(losses=losses))
     for trial in noisy.state.trials:
@@ -70,7 +70,7 @@ def test_synchronous_halving_promotes_exactly_its_quota() -> None:
     assert promoted == {1: 9, 3: 3, 9: 1}
 
 
-def test_a_failed_trial_is_tried_again_and_then_counts_as_worst_of_its_rung() -> None:
+def test_a_failed_trial_is_retried_and_then_counts_as_worst_of_its_rung() -> None:
     state = make_state(ASHA(max_resource=9), max_failures=0)
     recorded = record(state, 9, 2, faults=Faults(failures={TrialId(0): 1, TrialId(1): 1}))
     assert [trial.state for trial in recorded.state.trials[:2]] == [TrialState.FAILED] * 2

@@ -80,7 +80,7 @@ def test_only_without_seconds_it_fails_before_it_is_paused(
     assert arrivals == [level for level in (1, 3, 9) if level < resource or (level == resource and failure[1])]
 
 
-def test_a_trial_that_fails_counts_as_the_worst_of_its_rung_and_is_not_promoted() -> None:
+def test_a_trial_that_fails_is_worst_of_its_rung_and_is_not_promoted() -> None:
     whole = search({}, scheduler=ASHA(max_resource=9), num_trials=30)
     best = whole.completed[0].trial
     result = search({best: (1, 0.0)}, scheduler=ASHA(max_resource=9), num_trials=30)
@@ -112,7 +112,7 @@ def test_stragglers_fail_later() -> None:
     assert quick.wall_s == 1.0 < slow.wall_s
 
 
-def test_what_trials_share_fails_for_each_of_them_and_what_comes_after_for_one() -> None:
+def test_shared_training_fails_for_each_trial_and_later_training_for_one() -> None:
     space = {"lr": multistep(0.1, milestones=choice([3], [5]), gamma=choice(0.1, 0.5))}
     options: dict[str, Any] = {"searcher": GridSearch(), "space": space, "num_trials": None}
     shared = search(dict.fromkeys(range(4), (2, 0.5)), **options)

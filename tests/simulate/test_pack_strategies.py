@@ -113,5 +113,5 @@ def device_s(strategy: str, seed: int) -> float:
 
 
 @pytest.mark.parametrize("strategy", [name for name in PACK_STRATEGIES if name != "plan"])
-def test_plan_takes_less_device_time_than_the_strategies_of_the_paper_where_structures_differ(strategy: str) -> None:
+def test_plan_takes_less_device_time_than_the_papers_on_unlike_structures(strategy: str) -> None:
     assert sum(device_s("plan", seed) for seed in (1, 2)) < 0.95 * sum(device_s(strategy, seed) for seed in (1, 2))

@@ -23,7 +23,7 @@ def greedy(workload: NoisyQuadratic, noise: float, units: int) -> list[float]:
 
 
 @pytest.mark.parametrize("noise", [0.01, 1.0])
-def test_the_optimum_is_what_the_best_schedule_reaches_and_no_constant_does(noise: float) -> None:
+def test_the_optimum_is_reached_by_the_best_schedule_and_no_constant(noise: float) -> None:
     workload = NoisyQuadratic(dimensions=0, gradient_noise=noise)
     best = values(greedy(workload, noise, 50), milestones=list(range(1, 50))).to_json()
     assert workload.loss(best, 50) == pytest.approx(workload.optimum(50))

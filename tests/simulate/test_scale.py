@@ -39,7 +39,7 @@ def to_target(excess: float, workers: int, seed: int) -> SimulationResult:
         pytest.param(500, 0.0006, range(4, 9), marks=pytest.mark.slow),
     ],
 )
-def test_asha_meets_a_target_within_a_tenth_of_linear_while_configurations_outnumber_workers_four_to_one(
+def test_asha_scales_within_a_tenth_of_linear_at_four_trials_a_worker(
     workers: int, excess: float, seeds: range
 ) -> None:
     alone = [to_target(excess, 1, seed) for seed in seeds]

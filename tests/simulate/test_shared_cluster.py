@@ -74,7 +74,7 @@ def test_two_studies_of_one_name_are_refused() -> None:
         pool.submit("a", make_state(), Curves(), num_trials=1)
 
 
-def test_turns_that_are_shorter_than_the_start_of_a_worker_are_not_all_starts() -> None:
+def test_turns_shorter_than_the_start_of_a_worker_are_not_all_starts() -> None:
     pool = SharedSimulation(1, turn_s=0.2)
     for name in ("a", "b"):
         pool.submit(name, make_state(FIFO(max_resource=2)), Curves(seed=1), num_trials=6, delays=DELAYS)

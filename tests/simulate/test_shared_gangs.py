@@ -139,7 +139,7 @@ def test_a_lost_worker_costs_its_gang_and_no_other_study() -> None:
     assert sum(trial.losses for trial in other.trials) == 0
 
 
-def test_larger_gangs_take_only_what_their_study_has_and_give_it_back_after_a_unit() -> None:
+def test_larger_gangs_take_what_their_study_has_and_return_it_after_a_unit() -> None:
     pool = SharedSimulation(4, patience_s=1e6)
     scaled = state_of(Gang(1, autoscale=Autoscale(0.7)), FIFO(max_resource=60))
     curve = TrainingModel(gang_speedup={1: 1.0, 2: 1.9, 4: 3.6})
@@ -158,7 +158,7 @@ def test_larger_gangs_take_only_what_their_study_has_and_give_it_back_after_a_un
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.integers(2, 9), st.integers(0, 100_000))
-def test_whatever_gangs_share_a_pool_each_study_ends_and_no_worker_is_in_two_places(workers: int, seed: int) -> None:
+def test_gangs_that_share_a_pool_all_end_and_no_worker_is_in_two_places(workers: int, seed: int) -> None:
     draw = random.Random(seed)
     pool = SharedSimulation(workers, turn_s=draw.choice([1.0, 30.0]), patience_s=draw.choice([5.0, 60.0]))
     for number in range(draw.randint(1, 4)):

@@ -62,7 +62,7 @@ def test_the_result_says_what_happened() -> None:
     assert "60 trials on 4 workers" in str(result)
 
 
-def test_incumbents_only_get_better_and_the_time_to_a_value_is_the_first_of_them() -> None:
+def test_incumbents_only_improve_and_the_first_gives_the_time_to_a_value() -> None:
     result = search()
     values = [incumbent.value for incumbent in result.incumbents]
     assert values == sorted(values, reverse=True)
@@ -254,7 +254,7 @@ def test_what_cannot_be_simulated_is_refused(options: dict[str, Any], words: str
 
 
 @pytest.mark.parametrize("scheduler", [None, FIFO(), MedianStopping()])
-def test_trials_whose_end_nobody_says_are_refused_and_not_trained_for_one_unit(scheduler: Any) -> None:
+def test_trials_of_unknown_end_are_refused_and_not_trained_for_one_unit(scheduler: Any) -> None:
     with pytest.raises(UsageError, match=r"Curves does not say when that is: write max_resource=, as in"):
         search(scheduler=scheduler)
 
@@ -315,7 +315,7 @@ def test_a_workload_that_returns_what_cannot_be_is_refused(answers: dict[str, An
 
 
 @pytest.mark.parametrize("until", [Until(target=-1.0), Until(completed=10**9)])
-def test_a_search_that_only_a_target_ends_which_is_never_met_ends_all_the_same(
+def test_a_search_that_only_an_unmet_target_would_end_ends_all_the_same(
     until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncsearch.simulate.simulated_search._MOST_TRIALS", 50)

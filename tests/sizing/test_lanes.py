@@ -22,7 +22,7 @@ def test_the_smallest_limit_decides_and_is_named(
     assert any(words in found.reason for words, count in limits.items() if count == found.count)
 
 
-def test_a_structure_that_is_refused_trains_alone_in_the_words_of_the_refusal() -> None:
+def test_a_refused_structure_trains_alone_in_the_refusals_words() -> None:
     found = most_lanes(Packing(8), KnownPacks(refusal="its loss is its own"))
     assert found == Lanes(1, "they train one after another: its loss is its own")
 

@@ -73,7 +73,7 @@ SPACE = rich_space()
 class TestParams:
     @settings(max_examples=150, deadline=None)
     @given(st.integers(0, 10**6))
-    def test_every_sample_is_json_and_validates_and_is_flattened_and_nested_alike(self, number: int) -> None:
+    def test_every_sample_is_json_validates_and_flattens_and_nests_alike(self, number: int) -> None:
         params = SPACE.sample(generator(3, "test", number))
         assert json.loads(json.dumps(params)) == params
         SPACE.validate(params)

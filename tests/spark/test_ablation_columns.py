@@ -31,7 +31,7 @@ def test_a_dropped_feature_is_no_column(frame: Any) -> None:
     assert TrialAblation("nothing").data(frame) is frame
 
 
-def test_a_filled_feature_is_its_mean_or_its_most_frequent_value_in_all_data(frame: Any) -> None:
+def test_a_filled_feature_is_its_mean_or_mode_in_all_data(frame: Any) -> None:
     ablation = TrialAblation("all=filled:age+filled:my `kind`+filled:old+filled:mass")
     assert rows(ablation.data(frame)) == [(40, "it's", False, y, 2.5) for y in (1.5, 2.5, 3.5)]
     assert ablation.data(frame).columns == frame.columns

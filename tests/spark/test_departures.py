@@ -44,9 +44,7 @@ def test_where_spark_has_changed_nobody_leaves_and_nobody_is_said_to_wait() -> N
 
 @pytest.mark.parametrize(("workers", "executors"), [(3, 1), (100, 25), (400, 1), (1, 400)])
 @pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
-def test_a_look_takes_a_few_calls_an_executor_and_a_job_whatever_their_numbers(
-    workers: int, executors: int, share: float
-) -> None:
+def test_a_look_takes_few_calls_an_executor_and_a_job_at_any_size(workers: int, executors: int, share: float) -> None:
     names = [str(number) for number in range(executors)]
     jobs = [(f"run,worker-{number}", [(names[number % executors], True)]) for number in range(workers)]
     gone = set(names[: round(share * executors)])

@@ -41,7 +41,7 @@ def begun_task(address: PipeAddress) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", _TASK, *map(str, address)], stdout=subprocess.PIPE, text=True)
 
 
-def test_another_process_gets_a_configuration_of_any_size_and_its_arguments_hold_no_secret(tmp_path: Path) -> None:
+def test_a_configuration_of_any_size_is_given_without_secret_arguments(tmp_path: Path) -> None:
     handover = Handover()
     task = begun_task(handover.address)
     assert TOKEN not in str(task.args)
@@ -58,7 +58,7 @@ def test_a_task_whose_configuration_is_called_off_ends() -> None:
     handover.close()
 
 
-def test_a_task_whose_driver_is_killed_before_it_gives_a_configuration_ends() -> None:
+def test_a_task_whose_driver_dies_before_it_gives_a_configuration_ends() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as driver:
@@ -75,7 +75,7 @@ def test_a_task_whose_driver_is_killed_before_it_gives_a_configuration_ends() ->
     assert received == [None]
 
 
-def test_a_task_that_comes_too_late_reads_nothing_of_another_pipe_with_that_descriptor() -> None:
+def test_a_task_too_late_reads_nothing_of_another_pipe_of_that_descriptor() -> None:
     gone = Handover()
     gone.close()
     reading, writing = os.pipe()
@@ -89,7 +89,7 @@ def test_a_task_that_comes_too_late_reads_nothing_of_another_pipe_with_that_desc
         receive(gone.address)
 
 
-def test_who_gives_a_configuration_is_set_free_by_the_end_of_the_job_and_no_descriptor_stays(tmp_path: Path) -> None:
+def test_a_giver_is_freed_by_the_end_of_the_job_and_leaves_no_descriptor(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     handover = Handover()
     giving = threading.Thread(target=handover.give, args=(config_for(tmp_path, bytes(_LARGER_THAN_A_PIPE)),))
@@ -123,7 +123,7 @@ class SlotlessSpark:
             self._ended.set()
 
 
-def test_a_task_without_a_slot_that_nobody_asked_for_is_cancelled_until_it_ends(
+def test_an_unwanted_task_without_a_slot_is_cancelled_until_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(spare_task, "CANCEL_AGAIN_S", 0.1)

@@ -88,7 +88,7 @@ study.run(num_trials=1, parallelism=1, display="plain")
 
 
 @pytest.mark.spark
-def test_session_that_is_made_here_is_quiet_uses_this_python_and_is_stopped() -> None:
+def test_a_session_made_here_is_quiet_uses_this_python_and_is_stopped() -> None:
     code = """
 from asyncsearch.launch.spark.launcher import SparkLauncher
 launcher = SparkLauncher()
@@ -106,7 +106,7 @@ print(SparkContext._active_spark_context)
 
 
 @pytest.mark.spark
-def test_a_local_session_runs_this_python_and_its_workers_and_its_master_are_named() -> None:
+def test_a_local_session_runs_this_python_and_names_workers_and_master() -> None:
     code = """
 from pyspark.sql import SparkSession
 session = SparkSession.builder.master("local[3]").getOrCreate()

@@ -152,7 +152,7 @@ def test_executors_that_were_asked_for_are_waited_for(
     assert check(SlowSpark(settings, age_s, master), wanted).parallelism == workers
 
 
-def test_an_old_application_of_a_standalone_cluster_is_not_kept_waiting_for_more() -> None:
+def test_an_old_application_of_a_cluster_is_not_kept_waiting_for_more() -> None:
     with pytest.raises(NotEnoughSlotsError, match=r"3 workers .* has 1"):
         check(SlowSpark({}, 100.0, "spark://host:7077"), 3)
 
@@ -219,7 +219,7 @@ def test_settings_that_harm_are_said(settings: dict[str, str], mode: TaskMode, w
     assert words in " ".join(warnings(FakeSpark(settings), mode))
 
 
-def test_a_session_that_was_made_for_the_run_is_said_with_its_master_and_how_to_make_one() -> None:
+def test_a_session_made_for_the_run_is_named_with_its_master_and_remedy() -> None:
     spark = FakeSpark(master="local[*]")
     assert warnings(spark, TaskMode.INDEPENDENT) == []
     spark._made = Made(None)
@@ -238,13 +238,13 @@ def test_a_session_that_was_made_for_the_run_is_said_with_its_master_and_how_to_
         ("yarn", ELASTIC, TaskMode.PLAIN),
     ],
 )
-def test_workers_are_barrier_tasks_where_these_are_allowed_and_a_task_can_be_lost(
+def test_workers_are_barrier_tasks_where_allowed_and_losable(
     master: str, settings: dict[str, str], mode: TaskMode
 ) -> None:
     assert task_mode(FakeSpark(settings, master=master)) is mode
 
 
-def test_speculation_is_nothing_to_warn_of_in_a_local_session_which_has_none() -> None:
+def test_speculation_is_no_warning_in_a_local_session_which_has_none() -> None:
     settings = {"spark.speculation": "true", "spark.speculation.task.duration.threshold": "1h"}
     assert warnings(FakeSpark(settings, master="local[2]"), TaskMode.PLAIN) == []
 

@@ -38,9 +38,7 @@ def make(folder: Path, name: str) -> Study:
     return Study(train, space=space, metric="loss", mode="min", scheduler=ASHA(max_resource=9), store=folder / name)
 
 
-def test_three_studies_take_turns_on_two_slots_and_their_jobs_are_in_the_pool_of_the_caller(
-    tmp_path: Path, session: Any
-) -> None:
+def test_three_studies_take_turns_on_two_slots_in_the_callers_pool(tmp_path: Path, session: Any) -> None:
     context = session.sparkContext
     context.setLocalProperty(POOL, "team")
     try:
@@ -94,9 +92,7 @@ def in_pool(context: Any, pool: str, call: Callable[[], Any]) -> threading.Threa
     return thread
 
 
-def test_a_search_gets_a_slot_before_the_waiting_tasks_of_a_job_in_another_pool_and_both_go_on(
-    tmp_path: Path, session: Any
-) -> None:
+def test_a_search_gets_a_slot_before_the_waiting_tasks_of_another_pool(tmp_path: Path, session: Any) -> None:
     context, folder = session.sparkContext, tmp_path
 
     def task(number: int) -> None:

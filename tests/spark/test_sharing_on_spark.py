@@ -23,7 +23,7 @@ def session(cluster: StandaloneCluster, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("session")
-def test_studies_on_a_cluster_train_each_unit_once_after_one_another_and_together(tmp_path: Path) -> None:
+def test_studies_on_a_cluster_train_each_unit_once_in_turn_and_at_once(tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     alone = results(make(tmp_path / "alone", "a", sharing=Sharing(shared=False), backend="inline").run(display="none"))
     plan = tmp_path / "team" / "plan"

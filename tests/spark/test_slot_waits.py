@@ -17,14 +17,14 @@ def wait(waited_s: float, **facts: bool) -> SlotWait:
     return wait_on("worker-1", waited_s, TIMEOUT_S, **(FIRST | facts))
 
 
-def test_a_first_launch_says_what_it_waits_for_and_is_given_up_where_nothing_else_works() -> None:
+def test_a_first_launch_says_its_wait_and_is_given_up_where_nothing_works() -> None:
     sentence = "worker-1 waits for a free task slot: other jobs hold them, or executors are missing."
     assert wait(10.0) == SlotWait(TIMEOUT_S, sentence)
     assert wait(TIMEOUT_S, is_shown=True).reason == "it found no free task slot within 600 s"
 
 
 @pytest.mark.parametrize("hope", ["has_others", "is_elastic"])
-def test_a_launch_is_not_given_up_while_others_work_or_the_cluster_may_bring_more(hope: str) -> None:
+def test_a_launch_is_kept_while_others_work_or_the_cluster_may_grow(hope: str) -> None:
     for waited_s in (TIMEOUT_S, 10 * TIMEOUT_S):
         found = wait(waited_s, is_shown=True, **{hope: True})
         assert not found.reason
@@ -45,7 +45,7 @@ def test_what_people_know_is_not_repeated_before_the_timeout() -> None:
 
 
 @pytest.mark.parametrize("brings_executors", [True, False])
-def test_a_run_that_had_a_slot_waits_for_the_next_where_the_cluster_brings_executors(*, brings_executors: bool) -> None:
+def test_a_run_that_had_a_slot_waits_for_the_next_where_executors_come(*, brings_executors: bool) -> None:
     running = {"first"}
     watch = SlotWatch(lambda: running, TIMEOUT_S, brings_executors=brings_executors)
     assert not watch.began(WorkerId(0), "first")
@@ -59,7 +59,7 @@ def test_a_run_that_had_a_slot_waits_for_the_next_where_the_cluster_brings_execu
     assert bool(wait.reason) != brings_executors
 
 
-def test_a_run_that_never_had_a_slot_is_given_up_even_where_the_cluster_brings_executors() -> None:
+def test_a_run_that_never_had_a_slot_is_given_up_even_where_executors_come() -> None:
     watch = SlotWatch(set, TIMEOUT_S, brings_executors=True)
     watch.began(WorkerId(0), "first")
     wait = watch.look("first", "worker-0 epoch 1", TIMEOUT_S, ["second"])

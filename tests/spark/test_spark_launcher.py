@@ -80,9 +80,7 @@ def test_active_session_is_joined_and_not_stopped(session: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", list(TaskMode))
-def test_agent_runs_in_the_main_thread_of_a_task_and_its_last_words_are_told(
-    spark: Any, ends: Ends, mode: TaskMode
-) -> None:
+def test_agent_runs_in_a_tasks_main_thread_and_its_last_words_are_shown(spark: Any, ends: Ends, mode: TaskMode) -> None:
     def agent(config: Any) -> str:
         import threading
 
@@ -105,7 +103,7 @@ def test_job_says_in_sparks_pages_what_it_is(spark: Any, ends: Ends, session: An
     assert "asyncsearch-digits-" in data.jobTags().mkString(" ")
 
 
-def test_a_launch_takes_the_task_that_was_begun_for_it_and_the_next_one_begins_another(
+def test_a_launch_takes_the_task_begun_for_it_and_the_next_begins_another(
     spark: Any, ends: Ends, session: Any, tmp_path: Path
 ) -> None:
     lines = [Line(tmp_path / "0"), Line(tmp_path / "1")]
@@ -124,7 +122,7 @@ def test_a_launch_takes_the_task_that_was_begun_for_it_and_the_next_one_begins_a
     assert spare not in launcher._spares.values()
 
 
-def test_a_task_that_cannot_take_its_configuration_costs_a_job_and_not_the_launch(
+def test_a_task_that_takes_no_configuration_costs_a_job_and_no_launch(
     spark: Any, ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Unreachable(Handover):
@@ -139,7 +137,7 @@ def test_a_task_that_cannot_take_its_configuration_costs_a_job_and_not_the_launc
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_as_many_tasks_are_begun_as_may_start_at_once_and_end_with_the_launcher_if_no_launch_asks_for_them(
+def test_tasks_begin_for_launches_to_come_and_unused_ones_end_with_the_run(
     session: Any, monkeypatch: pytest.MonkeyPatch, *, is_new: bool
 ) -> None:
     monkeypatch.setattr("asyncsearch.launch.spark.preflight.cores", lambda: 2)

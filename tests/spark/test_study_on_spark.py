@@ -60,7 +60,7 @@ def test_what_trials_write_into_their_folders_comes_back_from_spark(tmp_path: Pa
             assert (folder / "notes.txt").read_text().split() == [str(unit) for unit in range(1, trial.resource + 1)]
 
 
-def test_a_killed_executor_costs_what_it_trained_since_its_checkpoint_and_nothing_else(
+def test_a_killed_executor_costs_only_its_training_since_its_checkpoint(
     cluster: StandaloneCluster, gate: Gate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with spark_session(cluster.url) as session:
@@ -80,7 +80,7 @@ def test_a_killed_executor_costs_what_it_trained_since_its_checkpoint_and_nothin
         assert session.sparkContext.statusTracker().getActiveJobsIds() == []
 
 
-def test_a_search_that_is_resumed_on_a_session_that_is_there_leaves_it_there_and_no_job(tmp_path: Path) -> None:
+def test_a_search_resumed_on_an_existing_session_leaves_it_and_no_job(tmp_path: Path) -> None:
     with spark_session("local[2]") as session:
         make_study(quick, tmp_path / "study", backend="auto", scheduler=ASHA(max_resource=9)).run(4, display="none")
         study = make_study(quick, tmp_path / "study", backend="auto", scheduler=ASHA(max_resource=9), resume=True)
@@ -90,7 +90,7 @@ def test_a_search_that_is_resumed_on_a_session_that_is_there_leaves_it_there_and
         assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
 
 
-def test_the_workers_of_a_new_session_train_at_once_although_they_start_one_after_the_other(tmp_path: Path) -> None:
+def test_workers_of_a_new_session_train_at_once_though_they_start_in_turn(tmp_path: Path) -> None:
     meeting = tmp_path / "meeting"
     os.mkfifo(meeting)
 
@@ -134,7 +134,7 @@ sys.stdin.read()
 """
 
 
-def test_a_driver_that_is_killed_before_it_hands_a_configuration_over_leaves_no_process() -> None:
+def test_a_driver_killed_before_a_handover_leaves_no_process() -> None:
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     with subprocess.Popen(
         [sys.executable, "-c", _DRIVER],

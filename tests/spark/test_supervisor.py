@@ -144,7 +144,7 @@ def test_a_worker_on_a_decommissioned_executor_is_ended_and_no_other(
     assert ends.next()[:2] == (0, 2)
 
 
-def test_neither_a_kill_nor_the_end_waits_for_a_look_at_the_executors_and_there_is_one_at_a_time(
+def test_no_kill_and_no_end_waits_for_a_look_and_looks_are_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncsearch.launch.spark.departures.LOOK_EVERY_S", 0.0)
@@ -183,7 +183,7 @@ def test_all_launches_that_wait_for_slots_are_looked_at_together(
     assert spark.looks <= 1, "each of the others asked for itself"
 
 
-def test_launch_that_comes_while_the_others_are_ended_starts_no_job_and_is_told(tmp_path: Path) -> None:
+def test_a_launch_while_the_others_are_ended_starts_no_job_and_learns_it(tmp_path: Path) -> None:
     spark, ends, config = FakeSpark(), Ends(), config_for(tmp_path)
     supervisor = supervise(spark, ends)
     spark.on_cancel = lambda: supervisor.launch((WorkerId(1), 2), config)
@@ -193,7 +193,7 @@ def test_launch_that_comes_while_the_others_are_ended_starts_no_job_and_is_told(
     assert sorted([ends.next(), ends.next()]) == [(0, 1, "its job was cancelled"), (1, 2, TOO_LATE)]
 
 
-def test_a_replacement_waits_for_its_slot_as_long_as_another_worker_has_one(
+def test_a_replacement_waits_for_a_slot_as_long_as_a_worker_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncsearch.launch.spark.slot_waits.LOOK_EVERY_S", 0.0)

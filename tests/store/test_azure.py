@@ -66,7 +66,7 @@ def test_a_search_on_azure_is_gone_on_with_and_no_key_is_kept_in_its_store() -> 
 
 
 @pytest.mark.slow
-def test_a_connection_string_given_to_a_store_reaches_its_workers_and_is_not_kept_in_it(
+def test_a_stores_connection_string_reaches_its_workers_and_is_not_kept(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(CONNECTION)
@@ -159,7 +159,7 @@ def test_an_error_of_the_server_is_one_line_for_people() -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_a_driver_whose_clock_is_an_hour_ahead_does_not_take_the_study_of_a_living_one() -> None:
+def test_a_driver_with_a_clock_an_hour_ahead_takes_no_living_ones_study() -> None:
     store = open_store(new())
     store.prepare()
     with store.lock():

@@ -273,7 +273,7 @@ def test_a_transfer_that_damaged_a_file_is_repeated(store: FsspecStore, monkeypa
     assert len(transfers) == 2
 
 
-def test_a_listing_that_saw_neither_the_old_version_nor_the_new_one_is_taken_again(
+def test_a_listing_that_saw_neither_old_nor_new_version_is_taken_again(
     store: FsspecStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(store, model=b"model")

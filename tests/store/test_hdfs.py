@@ -93,7 +93,7 @@ def test_under_the_lock_a_segment_that_reads_shorter_than_it_is_is_refused(
             list(store.read_segment(written.name))
 
 
-def test_a_driver_that_lost_its_lease_appends_nothing_more_and_names_the_other_one(store: HdfsStore) -> None:
+def test_a_driver_that_lost_its_lease_appends_nothing_and_names_the_other(store: HdfsStore) -> None:
     with store.lock():
         old = store.open_segment()
         old.append(b"a\n")
@@ -188,7 +188,7 @@ def test_a_process_that_prepared_a_store_can_fork(store: HdfsStore) -> None:
     assert done.returncode == 0
 
 
-def test_a_process_that_used_a_store_can_fork_and_its_child_is_told_that_it_cannot_use_it(store: HdfsStore) -> None:
+def test_a_store_is_unusable_in_a_forked_child_which_is_told_so(store: HdfsStore) -> None:
     open_file = store.open_segment()
     open_file.append(b"a\n")
     store.write("study.json", b"{}")
@@ -223,7 +223,7 @@ def test_a_forked_child_that_ends_as_an_interpreter_does_does_not_hang(store: Hd
     assert done.returncode == 7
 
 
-def test_an_append_that_hdfs_never_answers_fails_and_the_journal_goes_on_in_a_new_segment(
+def test_an_unanswered_append_fails_and_the_journal_uses_a_new_segment(
     store: HdfsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = threading.Event()
@@ -306,7 +306,7 @@ def nothing_is_left_open() -> Iterator[None]:
         left.close()
 
 
-def test_logs_of_two_hundred_trials_take_one_sync_an_append_and_are_read_once_closed(
+def test_logs_of_200_trials_take_a_sync_an_append_and_are_read_once_closed(
     store: HdfsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
@@ -328,7 +328,7 @@ def test_logs_of_two_hundred_trials_take_one_sync_an_append_and_are_read_once_cl
     assert reader.unread == ""
 
 
-def test_logs_that_a_killed_driver_has_synced_are_read_once_another_has_the_lock(store: HdfsStore) -> None:
+def test_logs_synced_by_a_killed_driver_are_read_once_another_has_the_lock(store: HdfsStore) -> None:
     code = (
         "import os, sys\n"
         "from asyncsearch.store import open_store\n"

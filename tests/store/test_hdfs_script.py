@@ -35,7 +35,7 @@ def answer(*ports: int) -> dict[str, str]:
     return {"LiveNodes": json.dumps(nodes)}
 
 
-def test_a_datanode_is_there_once_the_namenode_knows_the_process_that_runs_now(cluster: Any) -> None:
+def test_a_datanode_is_ready_once_the_namenode_knows_its_present_process(cluster: Any) -> None:
     old = port_of(cluster)
     assert cluster._has_registered_all(answer(old))
     cluster.servers.end("datanode-1")

@@ -77,7 +77,7 @@ def test_tokens_that_a_process_is_sent_are_its_own_until_it_drops_them(monkeypat
     assert not path.exists()
 
 
-def test_renewed_tokens_are_in_the_same_file_under_the_names_that_are_needed() -> None:
+def test_renewed_tokens_are_in_the_same_file_under_the_needed_names() -> None:
     tokens.use(RECORDED)
     first = os.environ[tokens.LOCATION]
     tokens.use_at(Address("hdfs://localhost:26133", (("dfs.client.x", "other:26133"),)))

@@ -78,7 +78,7 @@ def let_lock_age(store: FsspecStore, seconds: float, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("off_s", [0.0, 3600.0, -3600.0])
 @pytest.mark.parametrize("why", ["released", "stale", "died here"])
-def test_lock_of_a_driver_that_is_gone_can_be_taken_whatever_its_clock_said(
+def test_a_gone_drivers_lock_can_be_taken_whatever_its_clock_was(
     store: FsspecStore, why: str, off_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if why == "released":
@@ -118,7 +118,7 @@ def test_whether_a_store_is_locked_is_told_whatever_the_clocks_say(
 
 
 @pytest.mark.parametrize(("age_s", "is_held"), [(59, True), (61, False)])
-def test_who_may_only_read_a_store_tells_by_the_clock_here_whether_it_is_locked(
+def test_a_reader_of_a_store_tells_by_the_clock_here_whether_it_is_locked(
     store: FsspecStore, age_s: float, is_held: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_lock(store, refreshed=time.time() - age_s)
@@ -131,7 +131,7 @@ def test_who_may_only_read_a_store_tells_by_the_clock_here_whether_it_is_locked(
 
 
 @pytest.mark.parametrize(("age_s", "is_void"), [(59, False), (61, True)])
-def test_where_a_file_system_tells_no_times_the_clocks_of_drivers_are_compared(
+def test_where_a_file_system_gives_no_times_drivers_clocks_are_compared(
     store: FsspecStore, age_s: float, is_void: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = store._remote.find
@@ -192,7 +192,7 @@ def test_lock_is_kept_by_refreshing(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_on_hdfs_a_driver_whose_clock_is_an_hour_ahead_does_not_take_the_study_of_a_living_one(
+def test_on_hdfs_a_driver_with_a_clock_ahead_takes_no_living_ones_study(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hdfs_segment, "SHORTEST_S", math.inf)  # on a slow machine its segment would be over

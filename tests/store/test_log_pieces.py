@@ -42,13 +42,13 @@ def whole(files: Dictionary) -> bytes:
         [(0, b"ab"), (0, b"abc"), (2, b"c"), (2, b"cdef")],
     ],
 )
-def test_a_log_reads_as_what_was_appended_even_where_a_writer_died_before_it_removed_old_pieces(
+def test_a_log_reads_as_appended_even_if_its_writer_died_before_cleaning(
     pieces: list[tuple[int, bytes]],
 ) -> None:
     assert whole(Dictionary(*pieces)) == b"abcdef"
 
 
-def test_a_reader_goes_on_where_it_was_when_a_piece_was_written_anew_meanwhile() -> None:
+def test_a_reader_keeps_its_place_when_a_piece_was_rewritten_meanwhile() -> None:
     files = Dictionary((0, b"aaa"), (3, b"b"))
     reader = blocks(files, LOG)
     assert next(reader) == b"aaa"

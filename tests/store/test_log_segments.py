@@ -44,9 +44,7 @@ def written(world: World, count: int, trials: int, *, is_closed: bool = True) ->
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_what_was_acknowledged_is_read_once_and_in_order_whatever_failed_and_whoever_goes_on(
-    kind: str, data: st.DataObject
-) -> None:
+def test_what_was_acknowledged_is_read_once_in_order_after_any_failure(kind: str, data: st.DataObject) -> None:
     world = World(kind)
     expected: dict[str, list[str]] = {name: [] for name in TRIALS}
     followed: dict[str, list[str]] = {name: [] for name in TRIALS}
@@ -129,7 +127,7 @@ def test_damage_anywhere_is_told_and_takes_no_other_block(data: st.DataObject) -
         assert set(texts) == set(ones) or is_told or 3 in hit, "what is missing is said"
 
 
-def test_a_damaged_line_is_left_out_with_a_sentence_and_its_neighbours_stay() -> None:
+def test_a_damaged_line_is_left_out_with_a_sentence_beside_whole_ones() -> None:
     world = World("shown")
     writer = LogWriter(world, world.clock)
     writer.write({"trial-0": ["1.000 O one", "2.000 O two", "3.000 O three"]})
@@ -198,7 +196,7 @@ def test_what_cannot_be_read_yet_is_said() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ten_hours_of_logs_are_some_hundred_files_and_one_call_each_interval(kind: str) -> None:
+def test_ten_hours_of_logs_are_a_hundred_files_and_one_call_an_interval(kind: str) -> None:
     world = World(kind)
     writer = LogWriter(world, world.clock)
     while world.now_s < 36_000.0:

@@ -53,7 +53,7 @@ def files(store: Store) -> dict[str, int]:
     return {name: file.size_bytes for name, file in store.walk().items()}
 
 
-def test_checkpoints_of_another_program_are_refused_before_anything_is_written(home: Store) -> None:
+def test_another_programs_checkpoints_are_refused_before_any_write(home: Store) -> None:
     before = files(home)
     with pytest.raises(StoreError, match=r"holds no study and is not empty: 'checkpoints'.*results/train'\.$"):
         run(home)
@@ -105,7 +105,7 @@ def test_a_study_with_files_of_others_beside_it_goes_on(tmp_path: Path, is_shari
 
 
 @pytest.mark.parametrize("left", [[], [".DS_Store", ".gitignore", ".nfs000123"], [*OWN]])
-def test_an_empty_folder_and_one_whose_beginning_was_cut_off_become_a_store(tmp_path: Path, left: list[str]) -> None:
+def test_an_empty_folder_and_one_with_a_cut_off_start_become_a_store(tmp_path: Path, left: list[str]) -> None:
     for name in left:
         if "." in name or name == "lock":
             (tmp_path / name).touch()

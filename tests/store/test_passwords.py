@@ -62,7 +62,7 @@ def test_only_the_password_is_taken_out_of_a_url_and_once(url: str, shown: str) 
     assert not lacks_password(url)
 
 
-def test_a_password_is_in_no_file_of_the_shared_folder_and_in_nothing_that_people_see(tmp_path: Path) -> None:
+def test_a_password_is_in_no_file_of_the_shared_folder_and_never_shown(tmp_path: Path) -> None:
     password, seen = uuid.uuid4().hex, list[str]()
     study = make(tmp_path, password)
     study.run(display="none")
@@ -81,7 +81,7 @@ def test_a_password_is_in_no_file_of_the_shared_folder_and_in_nothing_that_peopl
     assert [text for text in seen if password in text] == []
 
 
-def test_no_file_of_a_study_holds_a_password_or_a_key_of_its_stores_and_it_goes_on_with_those_of_its_own(
+def test_a_studys_files_hold_no_secret_of_its_stores_and_it_can_resume(
     tmp_path: Path,
 ) -> None:
     password, key = uuid.uuid4().hex, uuid.uuid4().hex
@@ -126,9 +126,7 @@ def test_a_place_that_is_refused_is_named_without_its_password(place: str) -> No
     assert "secret" not in str(raised.value)
 
 
-def test_the_hold_of_a_study_whose_home_needs_a_password_counts_however_old_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hold_whose_home_needs_a_password_counts_at_any_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, ref = plan_at(f"{tmp_path}/plan"), CheckpointRef(NODE, 3)
     plan.hold("digits", [ref], home=f"memory://ann:***@{uuid.uuid4().hex}/digits")
     now = time.time

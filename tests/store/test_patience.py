@@ -83,7 +83,7 @@ def test_waiting_ends(error: StoreError, limit_s: float) -> None:
     assert len(said) == 1
 
 
-def test_a_store_that_has_not_answered_is_refused_at_once_since_its_address_may_be_wrong() -> None:
+def test_a_store_that_never_answered_is_refused_as_perhaps_mistyped() -> None:
     files, said = Files(StoreAwayError("Nobody answers."), 1e9, names_too=True), list[str]()
     with pytest.raises(StoreAwayError):
         patient(files, said).read("a")

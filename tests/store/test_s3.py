@@ -85,7 +85,7 @@ def test_of_two_clients_one_creates_a_file() -> None:
     assert first.read("lock") == b"first"
 
 
-def test_a_driver_whose_clock_is_an_hour_ahead_does_not_take_the_study_of_a_living_one() -> None:
+def test_a_driver_with_a_clock_an_hour_ahead_takes_no_living_ones_study() -> None:
     store = open_store(new())
     store.prepare()
     with store.lock():

@@ -123,7 +123,7 @@ def test_an_ended_process_leaves_nothing(place: Path) -> None:
     assert list(base(place).iterdir()) == []
 
 
-def test_the_next_process_removes_what_a_killed_one_left_and_not_what_a_living_one_has(place: Path) -> None:
+def test_the_next_process_removes_roots_of_killed_and_not_of_living_ones(place: Path) -> None:
     killed = start(place)
     left = Path(line_of(killed))
     kill(killed)
@@ -255,7 +255,7 @@ def test_where_there_are_no_locks_folders_go_at_the_end_of_their_process(
     assert all(path == base(place) and list(path.iterdir()) == [] for path in place.iterdir())
 
 
-def test_roots_of_other_machines_are_left_alone_and_those_of_containers_on_this_one_are_not(
+def test_roots_of_other_machines_stay_and_those_of_containers_here_do_not(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host, boot = scratch._machine()

@@ -74,7 +74,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("seed", seeds(len(NAMES), 3))
-def test_no_command_hangs_or_ends_in_a_traceback_where_something_strange_lies_in_the_place_of_a_file(
+def test_no_command_hangs_or_has_a_traceback_at_a_strange_file(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
 ) -> None:
     draw, root = random.Random(seed), tmp_path / "s"
@@ -104,7 +104,7 @@ def stores(tmp_path: Path) -> list[LocalStore | FsspecStore]:
     return [LocalStore(tmp_path / "disk"), FsspecStore(f"file://{tmp_path}/far")]
 
 
-def test_what_lies_in_a_checkpoint_and_not_in_its_manifest_is_no_part_of_it(tmp_path: Path) -> None:
+def test_a_file_beside_a_checkpoints_manifest_is_no_part_of_it(tmp_path: Path) -> None:
     for store in stores(tmp_path):
         store.prepare()
         save(store, model=b"model")
@@ -145,9 +145,7 @@ def test_a_folder_of_a_checkpoint_that_became_a_link_is_damage(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", STRANGE[2:8], ids=lambda kind: kind.__name__)
-def test_something_else_in_the_place_of_a_small_file_is_told_as_such_and_waited_for_by_nobody(
-    tmp_path: Path, kind: object
-) -> None:
+def test_a_strange_small_file_is_named_as_such_and_waited_for_by_nobody(tmp_path: Path, kind: object) -> None:
     for store in stores(tmp_path):
         store.prepare()
         store.write("notes/a.json", b"{}")
@@ -186,7 +184,7 @@ def test_a_sweep_goes_on_behind_a_leftover_that_cannot_be_removed(
     assert os.listdir(tmp_path / "store" / "tmp") == []
 
 
-def test_a_folder_of_checkpoints_with_a_name_that_no_node_has_ends_no_sweep(tmp_path: Path) -> None:
+def test_a_folder_of_checkpoints_with_no_nodes_name_ends_no_sweep(tmp_path: Path) -> None:
     for store in stores(tmp_path):
         store.prepare()
         save(store, model=b"model")
@@ -203,7 +201,7 @@ def test_a_folder_of_checkpoints_with_a_name_that_no_node_has_ends_no_sweep(tmp_
 
 @pytest.mark.parametrize(("folder", "lock"), [(0o755, 0o600), (0o775, 0o660), (0o777, 0o666), (0o700, 0o600)])
 @pytest.mark.parametrize("earlier", [None, 0o644])
-def test_the_file_of_the_lock_is_open_to_those_alone_who_may_write_beside_it(
+def test_the_locks_file_is_open_only_to_those_who_may_write_beside_it(
     tmp_path: Path, folder: int, lock: int, earlier: int | None
 ) -> None:
     root = tmp_path / "store"

@@ -67,7 +67,7 @@ def test_over_tls_what_was_appended_is_read(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.cluster
-def test_a_certificate_that_nobody_here_trusts_is_refused_with_the_variable_to_set() -> None:
+def test_an_untrusted_certificate_is_refused_with_the_variable_to_set() -> None:
     assert hdfs().certificates.exists()
     with pytest.raises(StoreError, match=r"does not trust the certificate.*REQUESTS_CA_BUNDLE"):
         open_store(new_with_tls()).prepare()

@@ -91,7 +91,7 @@ def trained_by_hand(left_out: str, seed: int) -> float:
     return float(trainer.evaluate()["accuracy"])
 
 
-def test_a_network_without_layers_and_features_equals_one_that_was_changed_by_hand(tmp_path: Path) -> None:
+def test_a_network_without_layers_and_features_equals_one_made_by_hand(tmp_path: Path) -> None:
     searcher = Ablation(
         layers={"3": "3", "shallow": shallow}, features={"middle": 28, "zeros": without_zeros}, fill=True, seeds=2
     )
@@ -134,7 +134,7 @@ def test_a_table_without_a_column_equals_one_that_was_cut_by_hand(tmp_path: Path
     assert made.ablation().effects[0].ablated == "feature bmi"
 
 
-def test_a_scheduler_may_stop_hopeless_variants_which_are_compared_where_they_ended(tmp_path: Path) -> None:
+def test_a_scheduler_may_stop_hopeless_variants_compared_at_their_ends(tmp_path: Path) -> None:
     def train(trial: Any) -> None:
         for epoch in trial.epochs(state={}):
             trial.report(loss=1 / epoch + trial.seed + 10 * (not trial.ablation.keeps("useful")))
@@ -168,7 +168,7 @@ def test_each_variant_is_tried_by_what_it_lacks(tmp_path: Path, searcher: Ablati
         try_variants(Task(Digits, {"lr": 0.5, "ablated": values}, 0, 1, 1, {}, tmp_path))
 
 
-def test_a_base_that_cannot_be_computed_is_called_so_and_needs_no_hint_on_features(tmp_path: Path) -> None:
+def test_an_incomputable_base_is_called_so_without_a_hint_on_features(tmp_path: Path) -> None:
     class Narrow(Digits):
         def model(self, hp: Any) -> Any:
             return torch.nn.Linear(7, 10)

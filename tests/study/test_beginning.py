@@ -72,7 +72,7 @@ def actions(folder: Path, kind: type[Any]) -> list[Any]:
     ]
 
 
-def test_workers_are_launched_before_the_server_starts_and_after_that_is_in_the_journal(
+def test_workers_are_launched_before_the_server_starts_and_journalled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = Workerless()
@@ -88,7 +88,7 @@ def test_workers_are_launched_before_the_server_starts_and_after_that_is_in_the_
     assert [action for action in recorded if isinstance(action, LaunchWorker)]
 
 
-def test_the_server_takes_no_time_of_this_process_before_the_first_launch_is_submitted(
+def test_the_server_takes_no_time_before_the_first_launch_is_submitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = []
@@ -108,7 +108,7 @@ def test_the_server_takes_no_time_of_this_process_before_the_first_launch_is_sub
     assert steps == [("submitted", True), ("listening", True)]
 
 
-def test_a_launch_that_is_never_submitted_does_not_keep_the_server_from_starting(
+def test_a_launch_that_is_never_submitted_does_not_delay_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stuck(Workerless):

@@ -52,7 +52,7 @@ def named(trial: Any) -> None:
     train(trial)
 
 
-def test_two_studies_of_one_worker_take_turns_in_processes_of_their_own_and_both_end(tmp_path: Path) -> None:
+def test_two_studies_of_one_worker_take_turns_in_own_processes_and_end(tmp_path: Path) -> None:
     common = {"x": uniform(0.0, 1.0), "folder": str(tmp_path)}
     first, second = (make(tmp_path, name, named, space=common | {"name": name}) for name in ("first", "second"))
     with Cluster(1, backend="processes", display="none", turn=0.2) as cluster:
@@ -84,7 +84,7 @@ def shares_of(study: Study) -> list[int]:
     return [record.event.workers for record in read_records(study.store) if isinstance(record.event, ShareChanged)]
 
 
-def test_a_newcomer_gets_workers_of_the_study_that_had_all_and_nothing_is_trained_twice(tmp_path: Path) -> None:
+def test_a_newcomer_gets_workers_of_the_only_study_and_nothing_repeats(tmp_path: Path) -> None:
     space = {"x": uniform(0.0, 1.0), "folder": str(tmp_path)}
     first = make(tmp_path, "first", gated, space=space, scheduler=FIFO(max_resource=4))
     second = make(tmp_path, "second", scheduler=FIFO(max_resource=2))
@@ -111,7 +111,7 @@ def wait_until(is_true: Any) -> None:
     raise AssertionError("it never came to that")
 
 
-def test_a_study_with_a_limit_never_has_more_and_one_of_higher_priority_comes_first(tmp_path: Path) -> None:
+def test_a_study_keeps_its_limit_and_a_higher_priority_comes_first(tmp_path: Path) -> None:
     low, high = make(tmp_path, "low"), make(tmp_path, "high")
     with Cluster(3, backend="processes", display="none") as cluster:
         cluster.submit(high, 6, max_workers=1, priority=1)
@@ -120,7 +120,7 @@ def test_a_study_with_a_limit_never_has_more_and_one_of_higher_priority_comes_fi
     assert shares_of(high)[0] == 1
 
 
-def test_one_that_fails_does_not_stop_the_others_and_its_error_is_raised_once(tmp_path: Path) -> None:
+def test_one_that_fails_stops_no_other_and_its_error_is_raised_once(tmp_path: Path) -> None:
     broken, good = make(tmp_path, "broken", mute), make(tmp_path, "good")
     with Cluster(2, backend="processes", display="none") as cluster:
         handles = [cluster.submit(broken, 3), cluster.submit(good, 6)]

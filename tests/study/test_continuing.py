@@ -65,7 +65,7 @@ def test_a_finished_study_goes_on_with_more_trials(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
-def test_deciding_again_over_a_journal_promotes_the_same_trials_in_the_same_order(name: str, tmp_path: Path) -> None:
+def test_deciding_anew_over_a_journal_promotes_the_same_trials_in_order(name: str, tmp_path: Path) -> None:
     made = study(tmp_path / "s", SCHEDULERS[name])
     made.run(9, display="none")
     made.run(27, display="none")
@@ -114,7 +114,7 @@ def test_a_story_names_the_bracket_wherever_it_is_told(name: str, tmp_path: Path
     assert Study.open(tmp_path / "s").explain(paused) == told
 
 
-def test_a_trial_of_a_study_that_is_opened_is_ranked_within_its_synchronous_bracket(tmp_path: Path) -> None:
+def test_an_opened_studys_trial_is_ranked_in_its_synchronous_bracket(tmp_path: Path) -> None:
     made = study(tmp_path / "s", SHA(max_resource=9, bracket_size=9)).run(18, display="none")
     opened = Study.open(tmp_path / "s")
     for trial in made.trials:
@@ -123,7 +123,7 @@ def test_a_trial_of_a_study_that_is_opened_is_ranked_within_its_synchronous_brac
             assert " of 9 at resource 1" in opened.explain(trial)
 
 
-def test_a_study_that_was_created_before_schedulers_were_written_down_is_explained_from_its_journal(
+def test_a_study_older_than_written_schedulers_is_explained_by_its_journal(
     tmp_path: Path,
 ) -> None:
     made = study(tmp_path / "s", SHA(max_resource=9)).run(9, display="none")
@@ -135,7 +135,7 @@ def test_a_study_that_was_created_before_schedulers_were_written_down_is_explain
     assert f"It stayed at {paused.resource}, where it has rank" in Study.open(tmp_path / "s").explain(paused)
 
 
-def test_what_becomes_of_trials_that_failed_before_the_code_was_corrected_is_said(
+def test_the_outcome_of_trials_failed_before_the_code_was_mended_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def search(train: Any, num_trials: int) -> None:

@@ -145,7 +145,7 @@ def test_a_mig_device_is_of_another_kind_than_its_gpu() -> None:
         ("3", "PCI_BUS_ID", []),
     ],
 )
-def test_the_kind_of_a_device_is_told_only_where_its_name_tells_which_it_is(
+def test_a_devices_kind_is_given_only_where_its_name_tells_which(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, order: str, kinds: list[str]
 ) -> None:
     show(tmp_path, monkeypatch, MIXED, visible)
@@ -153,7 +153,7 @@ def test_the_kind_of_a_device_is_told_only_where_its_name_tells_which_it_is(
 
 
 @pytest.mark.parametrize("how", [{"workers_per_trial": 2, "devices_per_trial": 2}, {"devices_per_trial": 1}])
-def test_gpus_of_different_kinds_for_one_trial_are_refused_before_a_worker_starts(
+def test_different_gpus_for_one_trial_are_refused_before_a_worker_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
 ) -> None:
     show(tmp_path, monkeypatch, MIXED)

@@ -37,7 +37,7 @@ def study(folder: Path, **options: Any) -> Study:
     return Study(train, space=space, metric="loss", mode="min", scheduler=ASHA(max_resource=3), store=folder, **options)
 
 
-def test_a_study_that_is_read_later_says_when_it_ended_and_how_long_it_took(tmp_path: Path) -> None:
+def test_a_study_read_later_says_when_it_ended_and_how_long_it_took(tmp_path: Path) -> None:
     recorded = simulated()
     ended_s = records_of(recorded)[-1].t
     results = open_results(store_of(recorded, tmp_path / "s"))
@@ -53,7 +53,7 @@ def test_a_cell_that_shows_a_study_after_its_run_says_when_it_ended(tmp_path: Pa
     assert ", after 0:00:0" in made.summary()
 
 
-def test_running_a_finished_study_again_says_when_it_was_finished_and_that_nothing_was_left(
+def test_running_a_finished_study_says_when_it_ended_and_nothing_is_left(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = study(tmp_path / "s", backend="inline").run(3, display="none")
@@ -98,7 +98,7 @@ def test_a_search_of_failures_alone_is_not_called_finished() -> None:
     assert title(make_status(counts=full_counts(failed=2, stopped=1), elapsed_s=1.0)) == "digits: finished in 0:00:01"
 
 
-def test_the_best_params_print_schedules_as_they_are_written_and_are_json_all_the_same(tmp_path: Path) -> None:
+def test_best_params_print_schedules_as_written_and_are_still_json(tmp_path: Path) -> None:
     space = {"lr": multistep(0.1, [2]), "net": {"width": 3, "rate": exponential(0.1, gamma=0.9)}}
     made = Study(
         train_by_schedule,

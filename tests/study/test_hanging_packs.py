@@ -30,7 +30,7 @@ class Hanging(Line):
 
 
 @pytest.mark.slow
-def test_a_trial_that_hangs_in_a_pack_of_three_costs_the_other_two_nothing_but_time(tmp_path: Path) -> None:
+def test_a_trial_that_hangs_in_a_pack_of_three_costs_the_others_only_time(tmp_path: Path) -> None:
     study = Study(
         Hanging,
         space={"rate": choice(RATES)},

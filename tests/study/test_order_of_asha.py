@@ -52,7 +52,7 @@ def algorithm_2(losses: list[float]) -> list[tuple[int, int, int | None]]:
     return starts
 
 
-def test_one_worker_that_saves_before_it_goes_on_starts_trials_as_the_paper_does(tmp_path: Path) -> None:
+def test_a_lone_worker_that_saves_first_starts_trials_as_the_paper_does(tmp_path: Path) -> None:
     study = Study(
         train,
         space={"x": uniform(0, 1)},

@@ -86,7 +86,7 @@ def test_a_mistake_is_found_before_the_search_begins(tmp_path: Path) -> None:
         study(tmp_path / "s", pack=None, pack_opt=in_pairs)
 
 
-def test_a_strategy_that_fails_in_the_search_ends_the_run_and_its_results_are_kept(tmp_path: Path) -> None:
+def test_a_strategy_that_fails_in_a_search_ends_it_and_results_are_kept(tmp_path: Path) -> None:
     def only_begun(choice: PackChoice) -> list[PackCandidate]:
         return [] if choice.first.trial < 2 else [choice.first]
 
@@ -98,7 +98,7 @@ def test_a_strategy_that_fails_in_the_search_ends_the_run_and_its_results_are_ke
     assert sum(trial.failures + trial.losses for trial in found.trials) == 0
 
 
-def test_trials_that_agree_in_what_pack_by_names_are_packed_whatever_else_differs(tmp_path: Path) -> None:
+def test_trials_equal_in_what_pack_by_names_are_packed_whatever_differs(tmp_path: Path) -> None:
     found = study(tmp_path / "s").run(8, parallelism=1, display="none")
     assert max(lanes(found)) == 4
     assert all(len(one) == 1 for one in values_in_packs(found, "width"))

@@ -56,7 +56,7 @@ def failures(found: Study) -> list[str]:
     return [event.error_kind for event in events if isinstance(event, TrainingEnded) and event.error_kind]
 
 
-def test_auto_trains_no_more_together_than_are_predicted_to_fit_and_none_runs_out_of_memory(tmp_path: Path) -> None:
+def test_auto_trains_only_as_many_together_as_fit_and_none_lacks_memory(tmp_path: Path) -> None:
     found = study(tmp_path / "s", Heavy, FIFO(max_resource=2), pack="auto", backend="processes")
     found.run(40, parallelism=1, display="none")
     first: Any = measured(found)[0]
@@ -72,7 +72,7 @@ def test_auto_trains_no_more_together_than_are_predicted_to_fit_and_none_runs_ou
     assert "that RLIMIT_DATA leaves" in story
 
 
-def test_an_integer_trains_no_more_together_than_are_predicted_to_fit_and_says_what_to_write(tmp_path: Path) -> None:
+def test_an_integer_trains_only_as_many_together_as_fit_and_says_a_remedy(tmp_path: Path) -> None:
     found = study(tmp_path / "s", Limited, FIFO(max_resource=2), pack=12, backend="processes")
     found.run(24, parallelism=1, display="none")
     (first,) = measured(found)
@@ -104,7 +104,7 @@ assert before + LANE_BYTES < meter.peak() < before + 4 * LANE_BYTES, (before, me
 """
 
 
-def test_the_memory_of_a_process_is_watched_from_the_beginning_of_each_training() -> None:
+def test_a_processs_memory_is_watched_from_the_start_of_each_training() -> None:
     """In a process of its own: threads of libraries that others have used give memory back at any time."""
     command = [sys.executable, "-c", WATCHED]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)

@@ -110,7 +110,7 @@ def lanes(found: Study) -> list[int]:
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])
-def test_a_packed_search_finds_the_same_promotions_and_values_as_an_unpacked_one(tmp_path: Path, backend: str) -> None:
+def test_a_packed_search_has_an_unpacked_ones_promotions_and_values(tmp_path: Path, backend: str) -> None:
     def results(name: str, **options: Any) -> list[tuple[Any, ...]]:
         found = study(tmp_path / name, backend=backend, **options).run(9, parallelism=1, display="none")
         assert (max(lanes(found)) > 1) == bool(options)
@@ -165,7 +165,7 @@ def test_auto_measures_how_many_train_fastest_and_keeps_it_in_the_store(tmp_path
     assert re.search(r"36 units trained in packs of up to 18; that saved about", shown(found))
 
 
-def test_a_pack_with_too_little_memory_goes_on_in_halves_from_its_last_checkpoints(tmp_path: Path) -> None:
+def test_a_pack_short_of_memory_goes_on_in_halves_from_its_checkpoints(tmp_path: Path) -> None:
     found = study(tmp_path / "s", Hungry, FIFO(max_resource=3), pack=4, save_every=1, backend="processes")
     found.run(4, parallelism=1, display="none")
     assert lanes(found) == [4, 2, 2]
@@ -182,7 +182,7 @@ def hinted(found: Study, capsys: pytest.CaptureFixture[str], trials: int) -> boo
     return 'Study(pack="auto")' in capsys.readouterr().out
 
 
-def test_a_search_of_small_trials_says_at_its_end_that_it_could_have_been_packed(
+def test_a_search_of_small_trials_says_that_it_could_have_been_packed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = study(tmp_path / "s", backend="inline")
@@ -205,7 +205,7 @@ def test_a_search_with_long_units_is_not_told_to_pack() -> None:
     assert packing_line(msgspec.structs.replace(short, workers_wanted=1)) == "", "it is not over"
 
 
-def test_why_a_trainable_trains_one_after_another_is_kept_and_they_train_alone_from_then_on(tmp_path: Path) -> None:
+def test_why_a_trainable_trains_in_turn_is_kept_and_its_trials_train_alone(tmp_path: Path) -> None:
     found = study(tmp_path / "s", Unpacked, FIFO(max_resource=1), pack=2, backend="processes")
     found.run(4, parallelism=1, display="none")
     assert [told.refusal for told in measured(found)] == ["model.py, line 7, calls an LSTM"]
@@ -213,7 +213,7 @@ def test_why_a_trainable_trains_one_after_another_is_kept_and_they_train_alone_f
     assert "one after another, not together: model.py, line 7, calls an LSTM" in shown(found)
 
 
-def test_why_trials_of_a_pack_step_in_turn_is_told_once_and_they_stay_packed(tmp_path: Path) -> None:
+def test_why_trials_of_a_pack_step_in_turn_is_told_once_and_they_stay(tmp_path: Path) -> None:
     found = study(tmp_path / "s", InTurn, FIFO(max_resource=2), pack=2, backend="inline")
     found.run(4, parallelism=1, display="none")
     words = "step in turn, not as one computation: Net.train_step (model.py, line 7) is its own"
@@ -265,7 +265,7 @@ def trained_of(found: Study) -> int:
     return sum(trial.trained for trial in found.trials)
 
 
-def test_a_study_takes_over_what_others_trained_in_packs_only_if_it_tolerates_that(tmp_path: Path) -> None:
+def test_a_study_takes_over_others_packed_training_only_if_tolerant(tmp_path: Path) -> None:
     assert trained_of(shared(tmp_path, "packed", 3, pack=2)) == 6
     tolerant = shared(tmp_path, "tolerant", 3, sharing=Sharing(tolerant=True))
     assert trained_of(tolerant) == 0
@@ -276,7 +276,7 @@ def test_a_study_takes_over_what_others_trained_in_packs_only_if_it_tolerates_th
     assert trained_of(shared(tmp_path, "again", 3, pack=2)) == 0
 
 
-def test_what_a_tolerant_study_trains_on_a_packed_beginning_is_packed_for_others(tmp_path: Path) -> None:
+def test_a_tolerant_studys_training_on_a_packed_start_counts_as_packed(tmp_path: Path) -> None:
     shared(tmp_path, "packed", 3, pack=2)
     tolerant = shared(tmp_path, "tolerant", 9, sharing=Sharing(tolerant=True))
     assert trained_of(tolerant) == 12

@@ -66,7 +66,7 @@ def test_schedulers_promote_the_same_trials(tmp_path: Path) -> None:
     assert states[0] == states[1]
 
 
-def test_a_best_trial_that_was_stopped_early_comes_with_the_way_to_train_it_on() -> None:
+def test_a_best_trial_that_was_stopped_comes_with_the_line_to_train_it_on() -> None:
     words = []
     for scheduler in (ASHA(max_resource=9), ASHA(max_resource=9, finish_best=True)):
         state = packed_state(scheduler, None)

@@ -83,7 +83,7 @@ def test_what_is_shared_up_to_a_split_must_be_resumed_there(trainable: Any, tmp_
     assert make(trainable, tmp_path, share=False).config.share is False
 
 
-def test_a_space_in_which_no_two_trials_meet_is_not_searched_for_what_they_share(tmp_path: Path) -> None:
+def test_a_space_in_which_no_two_trials_meet_is_not_searched_for_sharing(tmp_path: Path) -> None:
     assert can_share(Space(LR))
     assert can_share(Space({"x": choice(1, 2), "y": randint(1, 9)}))
     assert not can_share(Space({"x": choice(1, 2), "y": uniform(0, 1)}))

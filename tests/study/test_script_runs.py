@@ -47,7 +47,7 @@ def script(text: str) -> str:
     return "search.py"
 
 
-def test_a_script_that_runs_its_search_is_previewed_with_the_numbers_of_that_run_and_runs_nothing(
+def test_a_script_with_a_run_is_previewed_with_its_numbers_and_not_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.main(["preview", script(SEARCH)]) == 0
@@ -84,7 +84,7 @@ def test_the_only_study_of_a_script_may_have_any_name(capsys: pytest.CaptureFixt
     assert "training all 8 to the end" in capsys.readouterr().out
 
 
-def test_of_several_studies_that_a_script_makes_and_does_not_run_one_must_be_called_study(
+def test_of_several_studies_that_a_script_never_runs_one_is_called_study(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.main(["preview", script('one, two = made("a"), made("b")'), "--num-trials", "8"]) == 2
@@ -103,7 +103,7 @@ def test_a_script_without_a_study_says_what_to_write(capsys: pytest.CaptureFixtu
     assert "asyncsearch check search.py:train --params '{\"lr\": 0.1}'" in error
 
 
-def test_a_script_that_cannot_be_sent_to_the_process_of_the_check_says_why_and_how_to_check_it() -> None:
+def test_a_script_that_cannot_be_sent_to_the_check_says_why_and_a_remedy() -> None:
     text = "import threading\nguard = threading.Lock()\ndef guarded(trial):\n    return guard.locked() + 1.0"
     command = [sys.executable, "-m", "asyncsearch", "check", f"{script(text)}:guarded"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -128,7 +128,7 @@ def test_a_trainable_that_is_none_is_refused(tmp_path: Path) -> None:
         study(tmp_path / "s", "train")
 
 
-def test_an_unpicklable_trainable_is_refused_with_the_name_that_cannot_be_pickled(tmp_path: Path) -> None:
+def test_an_unpicklable_trainable_is_refused_naming_what_does_not_pickle(tmp_path: Path) -> None:
     guard = threading.Lock()
 
     def locked(trial: Any) -> None:
@@ -152,9 +152,7 @@ def never_saves(trial: Any) -> None:
 
 
 @pytest.mark.parametrize("trainable", [Unpausable, never_saves])
-def test_a_scheduler_that_pauses_refuses_what_cannot_be_paused_before_the_search(
-    tmp_path: Path, trainable: Any
-) -> None:
+def test_a_pausing_scheduler_refuses_unpausable_code_before_the_search(tmp_path: Path, trainable: Any) -> None:
     with pytest.raises(CannotPauseError, match=r"save.*variant='stopping'"):
         study(tmp_path / "s", trainable, scheduler=ASHA(max_resource=9))
 
@@ -167,7 +165,7 @@ def hides_its_loop(trial: Any) -> None:
     inner(trial)
 
 
-def test_what_cannot_be_paused_and_hides_it_ends_the_search_at_its_first_trial(tmp_path: Path) -> None:
+def test_hidden_unpausable_code_ends_the_search_at_its_first_trial(tmp_path: Path) -> None:
     made = study(tmp_path / "s", hides_its_loop, scheduler=ASHA(max_resource=9))
     with pytest.raises(CannotPauseError, match="save"):
         run(made, 9)
@@ -178,7 +176,7 @@ def reports_another_name(trial: Any) -> None:
     trial.report(accuracy=1.0, error=0.0)
 
 
-def test_a_metric_that_is_never_reported_ends_the_search_and_names_what_was(tmp_path: Path) -> None:
+def test_a_metric_never_reported_ends_the_search_and_names_those_that_were(tmp_path: Path) -> None:
     with pytest.raises(MetricNotReportedError, match=r"'loss'.*'accuracy', 'error'"):
         run(study(tmp_path / "s", reports_another_name))
 
@@ -253,7 +251,7 @@ def reports_what_cannot_be_written(trial: Any) -> None:
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])
-def test_a_metric_whose_name_cannot_be_written_fails_its_trial_and_not_the_search(tmp_path: Path, backend: str) -> None:
+def test_a_metrics_unwritable_name_fails_its_trial_and_not_the_search(tmp_path: Path, backend: str) -> None:
     made = study(tmp_path / "s", reports_what_cannot_be_written, backend=backend)
     with pytest.raises(TrialsFailedError, match="all 2 trials failed"):
         run(made)
@@ -293,7 +291,7 @@ def test_a_timeout_ends_the_run_with_what_it_has(tmp_path: Path, monkeypatch: py
     assert "timeout of 600 s" in made.trials[0].reason
 
 
-def test_the_log_of_what_is_shared_names_those_who_share_it_and_their_logs_name_it(tmp_path: Path) -> None:
+def test_a_shared_log_names_who_shares_it_and_their_logs_name_it(tmp_path: Path) -> None:
     space = {"lr": choice(multistep(0.1, [2]), multistep(0.1, [3]))}
     made = study(tmp_path / "s", chatty, space=space, searcher=GridSearch(), scheduler=FIFO(max_resource=4))
     run(made, 2)
@@ -313,14 +311,14 @@ def test_its_first_trials_read_as_a_person_writes_them(tmp_path: Path) -> None:
     )
 
 
-def test_a_study_that_is_only_looked_at_knows_every_checkpoint_that_is_kept(tmp_path: Path) -> None:
+def test_a_study_that_is_only_viewed_knows_every_kept_checkpoint(tmp_path: Path) -> None:
     made = run(study(tmp_path / "s", scheduler=FIFO(max_resource=3), checkpoints=Checkpoints(keep_checkpoints=2)), 4)
     kept = [trial.checkpoint for trial in made.trials]
     assert sum(checkpoint is not None for checkpoint in kept) == 2
     assert [trial.checkpoint for trial in Study.open(tmp_path / "s").trials] == kept
 
 
-def test_what_is_looked_at_shows_what_has_come_since_and_reads_the_journal_only_then(
+def test_a_viewed_study_shows_what_came_since_and_reads_only_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = run(study(tmp_path / "s", backend="inline", scheduler=FIFO(max_resource=1)), 1)
@@ -443,7 +441,7 @@ def test_a_preview_like_a_study_that_measured_nothing_says_so(tmp_path: Path) ->
         study(tmp_path / "s", scheduler=FIFO(max_resource=2)).preview(9, like=earlier)
 
 
-def test_a_study_that_was_opened_for_looking_says_how_to_preview_and_run_it(tmp_path: Path) -> None:
+def test_a_study_opened_for_viewing_says_how_to_preview_and_run_it(tmp_path: Path) -> None:
     study(tmp_path / "s", scheduler=FIFO(max_resource=2), backend="inline").run(1, display="none")
     opened = Study.open(tmp_path / "s")
     with pytest.raises(UsageError, match=r"To preview it, write Study.resume\(.*\).preview\(...\)"):
@@ -513,7 +511,7 @@ def test_warnings_of_a_run_are_of_as_many_trials_as_there_will_be(
         (PBT(max_resource=3, perturbation_interval=1), False),
     ],
 )
-def test_a_preview_of_a_study_with_trials_is_of_the_whole_search_and_says_what_a_run_adds(
+def test_a_preview_of_a_begun_study_is_of_it_all_and_says_what_a_run_adds(
     scheduler: Scheduler, is_bracketed: bool, tmp_path: Path
 ) -> None:
     made = study(tmp_path / "s", scheduler=scheduler, backend="inline")
@@ -529,7 +527,7 @@ def test_a_preview_of_a_study_with_trials_is_of_the_whole_search_and_says_what_a
     assert len(run(Study.resume(tmp_path / "s"), 9).trials) == 4 + 5
 
 
-def test_a_plan_is_pickled_while_no_other_study_has_its_modules_sent_by_value(
+def test_a_plan_is_pickled_while_no_other_study_sends_its_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dumps, alone = code_pickler.dumps, list[bool]()
@@ -543,7 +541,7 @@ def test_a_plan_is_pickled_while_no_other_study_has_its_modules_sent_by_value(
     assert alone == [True]
 
 
-def test_a_value_that_a_pausing_trial_would_return_is_said_to_belong_into_the_loop(tmp_path: Path) -> None:
+def test_a_value_that_a_pausing_trial_would_return_belongs_into_the_loop(tmp_path: Path) -> None:
     def train(trial: Any) -> dict[str, float]:
         for _ in trial.epochs(state={}):
             pass

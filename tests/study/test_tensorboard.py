@@ -91,7 +91,7 @@ def test_tensorboard_shows_trials_parameters_and_metrics(tmp_path: Path) -> None
         assert all(states[name] == "STATUS_SUCCESS" for name, end in ends.items() if end is TrialState.COMPLETED)
 
 
-def test_event_files_of_a_trial_are_beside_its_reports_and_nothing_else_of_it(tmp_path: Path) -> None:
+def test_a_trials_event_files_are_beside_its_reports_and_nothing_else_is(tmp_path: Path) -> None:
     searcher, scheduler = GridSearch(), FIFO()
     space = {"x": choice(1, 2)}
     study = Study(
@@ -105,7 +105,7 @@ def test_event_files_of_a_trial_are_beside_its_reports_and_nothing_else_of_it(tm
         assert board.points("trial-1/dir", "gradient") == [(1, 3.0)]
 
 
-def test_a_folder_that_the_end_of_a_search_removes_meanwhile_is_left_out_and_a_damaged_one_is_told(
+def test_a_folder_removed_meanwhile_is_left_out_and_a_damaged_one_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {"searcher": GridSearch(), "scheduler": FIFO(), "space": {"x": choice(1, 2)}}
@@ -123,7 +123,7 @@ def test_a_folder_that_the_end_of_a_search_removes_meanwhile_is_left_out_and_a_d
         study.tensorboard(tmp_path / "others")
 
 
-def test_a_second_call_adds_what_is_new_and_a_reader_without_the_code_can_call_it(tmp_path: Path) -> None:
+def test_a_second_call_adds_the_new_and_needs_no_code_of_the_study(tmp_path: Path) -> None:
     study = searched(tmp_path / "study", backend="inline")
     logdir = study.tensorboard(tmp_path / "logs")
     before = {path: path.read_bytes() for path in logdir.rglob("*tfevents*")}

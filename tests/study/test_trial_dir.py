@@ -95,7 +95,7 @@ def text_in(study: Study, trial: int, name: str = "units.txt") -> str:
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])
-def test_a_trial_that_goes_on_finds_what_was_there_and_the_last_state_stays(tmp_path: Path, backend: str) -> None:
+def test_a_resumed_trial_finds_its_files_and_the_last_state_stays(tmp_path: Path, backend: str) -> None:
     study = study_of(writes_units, tmp_path / "study", range(1, 10), scheduler=EARLY, backend=backend)
     study.run(parallelism=2, display="none")
     assert {trial.resource for trial in study.trials} >= {1, 9}
@@ -146,7 +146,7 @@ def test_too_much_in_it_fails_the_trial_and_names_the_line(tmp_path: Path) -> No
         text_in(study, 0, "much.bin")
 
 
-def test_the_folders_of_the_best_finished_trials_stay_if_not_all_are_to_stay(tmp_path: Path) -> None:
+def test_folders_of_the_best_finished_trials_stay_if_not_all_do(tmp_path: Path) -> None:
     study = study_of(writes_units, tmp_path / "study", [3, 1, 2], checkpoints=Checkpoints(keep_dirs=2))
     study.run(display="none")
     assert [text_in(study, trial)[:3] for trial in (1, 2)] == ["1:1", "1:2"]
@@ -177,7 +177,7 @@ def test_trials_that_share_a_stage_read_the_folder_of_the_stage(tmp_path: Path) 
     assert [text_in(study, trial) for trial in (0, 1)] == ["1:1 2:1 3:1 4:2 ", "1:1 2:1 3:1 4:3 "]
 
 
-def test_a_trial_that_takes_over_weights_takes_over_the_folder_that_goes_with_them(tmp_path: Path) -> None:
+def test_a_trial_that_takes_over_weights_takes_over_their_folder(tmp_path: Path) -> None:
     copying = PBT(max_resource=6, perturbation_interval=2)
     space = {"x": uniform(0.1, 1.0)}
     study = Study(

@@ -71,7 +71,7 @@ def test_searcher_that_does_not_learn_begins_with_the_best(earlier: Path, tmp_pa
 
 
 @pytest.mark.parametrize("searcher", [RandomSearch(), SobolSearch()], ids=str)
-def test_the_same_seed_proposes_other_configurations_after_a_warm_start_and_the_same_ones_again(
+def test_a_seed_proposes_others_after_a_warm_start_and_again_the_same(
     earlier: Path, tmp_path: Path, searcher: Searcher
 ) -> None:
     if isinstance(searcher, SobolSearch):
@@ -263,7 +263,7 @@ def observed(x: float, values: dict[int, float | None], position: TrialPosition 
     return Observed({"x": x}, {}, values, position, max(values, default=0), None)
 
 
-def test_best_are_those_that_came_furthest_then_those_with_the_best_last_score() -> None:
+def test_best_are_those_that_came_furthest_then_those_with_the_best_score() -> None:
     space = Space({"x": uniform(0, 1)}, initial=[{"x": 0}])
     trials = [
         observed(0.1, {1: 0.1}, TrialPosition.STOPPED),

@@ -62,7 +62,7 @@ def require_nothing_done_twice(store: Path) -> None:
     assert len(commits) == len(set(commits)), "what was committed is not trained again"
 
 
-def test_a_killed_driver_goes_on_by_the_same_command_and_leaves_no_process_behind(gate: Gate, tmp_path: Path) -> None:
+def test_a_killed_driver_resumes_by_the_same_command_and_leaves_no_process(gate: Gate, tmp_path: Path) -> None:
     driver = start(tmp_path)
     pids = gate.pids()
     processes = family(driver)
@@ -83,9 +83,7 @@ def test_a_killed_driver_goes_on_by_the_same_command_and_leaves_no_process_behin
 
 
 @pytest.mark.parametrize("presses", [1, 2])
-def test_ctrl_c_keeps_the_results_ends_every_process_and_can_be_gone_on_with(
-    gate: Gate, tmp_path: Path, presses: int
-) -> None:
+def test_ctrl_c_keeps_results_ends_every_process_and_can_be_resumed(gate: Gate, tmp_path: Path, presses: int) -> None:
     driver = start(tmp_path)
     gate.pids()
     processes = family(driver)

@@ -64,7 +64,7 @@ def make(folder: Path, name: str = "study", **options: Any) -> Study:
 
 
 @pytest.mark.parametrize("share", [True, False])
-def test_rungs_between_reports_are_evaluated_and_nothing_is_trained_for_that(tmp_path: Path, share: bool) -> None:
+def test_rungs_between_reports_are_evaluated_without_training(tmp_path: Path, share: bool) -> None:
     study = make(tmp_path, share=share)
     assert study.config.can_evaluate
     study.run(parallelism=2, display="none")
@@ -88,7 +88,7 @@ def test_rungs_between_reports_are_evaluated_and_nothing_is_trained_for_that(tmp
     assert "evaluates its checkpoint at 1, without training" in str(study.explain(0))
 
 
-def test_what_another_study_saved_in_silence_is_evaluated_and_not_trained_again(tmp_path: Path) -> None:
+def test_what_another_study_saved_in_silence_is_evaluated_not_retrained(tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "version": "v1",
         "space": {"x": choice(0.1, 0.2)},
@@ -150,9 +150,7 @@ def test_eval_evaluates_a_checkpoint_of_its_own_study_without_training(tmp_path:
     assert Study.open(silent.store.url).eval({"x": 0.2}, 6) == found
 
 
-def test_eval_says_where_its_metrics_were_reported_if_the_trainable_cannot_evaluate(
-    tmp_path: Path, silent: Study
-) -> None:
+def test_eval_says_where_metrics_were_reported_if_it_cannot_evaluate(tmp_path: Path, silent: Study) -> None:
     trained = done(tmp_path, "trained")
     for resource in (4, 5, 6):
         found = silent.eval({"x": 0.2}, resource)

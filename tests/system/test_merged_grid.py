@@ -46,7 +46,7 @@ def counting(note: Path) -> type[Trainer]:
 
 
 @pytest.mark.slow
-def test_the_grid_of_448_trials_trains_each_distinct_unit_once_through_the_whole_system(tmp_path: Path) -> None:
+def test_the_grid_of_448_trials_trains_each_distinct_unit_once_end_to_end(tmp_path: Path) -> None:
     study = Study(
         counting(tmp_path / "units"),
         space=resnet56_space(),

@@ -62,9 +62,7 @@ def end(driver: subprocess.Popen[str]) -> str:
     return output
 
 
-def test_two_drivers_at_once_train_each_unit_once_and_each_has_every_result(
-    tmp_path: Path, alone: list[object]
-) -> None:
+def test_two_drivers_at_once_train_each_unit_once_and_have_every_result(tmp_path: Path, alone: list[object]) -> None:
     gate = Gate(tmp_path).make()
     first = start(tmp_path, "first", stop_at=3)
     gate.pids()
@@ -79,9 +77,7 @@ def test_two_drivers_at_once_train_each_unit_once_and_each_has_every_result(
         assert results(Study.open(tmp_path / "studies" / name)) == alone
 
 
-def test_when_a_driver_is_killed_the_other_takes_over_and_repeats_no_more_than_was_not_saved(
-    tmp_path: Path, alone: list[object]
-) -> None:
+def test_a_killed_drivers_work_is_taken_over_and_only_the_unsaved_repeated(tmp_path: Path, alone: list[object]) -> None:
     gate = Gate(tmp_path).make()
     first = start(tmp_path, "first", stop_at=6)
     gate.pids()
@@ -132,7 +128,7 @@ def make_open(folder: Path, name: str) -> Study:
     return Study.open(folder / "studies" / name)
 
 
-def test_parameters_that_a_space_lacks_merge_through_declared_defaults_only(
+def test_parameters_that_a_space_lacks_merge_only_by_declared_defaults(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run(make(tmp_path, "first"))
@@ -186,7 +182,7 @@ def test_studies_run_together_train_each_unit_once_and_have_every_result(
     assert {line.partition(":")[0] for line in lines} - {"note"} == {"first", "second"}
 
 
-def test_a_study_that_is_submitted_later_takes_what_one_of_its_version_has_trained_and_trains(
+def test_a_later_study_takes_over_what_one_of_its_version_trains(
     tmp_path: Path, alone: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STOP_AT", "3")
@@ -212,7 +208,7 @@ def test_of_studies_run_together_one_that_fails_does_not_stop_the_others(tmp_pat
     assert results(good) == alone
 
 
-def test_ctrl_c_ends_all_studies_that_run_together_and_each_goes_on_where_it_stopped(
+def test_ctrl_c_ends_all_studies_that_run_together_and_each_can_resume(
     tmp_path: Path, alone: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(tmp_path).make()
@@ -295,7 +291,7 @@ def test_what_is_known_is_evaluated_at_once_and_what_is_not_is_trained(tmp_path:
         assert set(before.values()) == {1}, "what eval trained, the study goes on from"
 
 
-def test_eval_of_a_study_that_shares_with_nobody_goes_on_from_its_checkpoints(tmp_path: Path) -> None:
+def test_eval_of_a_study_that_shares_nothing_resumes_its_checkpoints(tmp_path: Path) -> None:
     end = 10
     study = run(
         make(tmp_path, "first", version="", scheduler=SHA(max_resource=end, min_resource=5, reduction_factor=2))

@@ -26,9 +26,7 @@ def alone(tmp_path: Path) -> list[object]:
     return results(make(folder, "a", sharing=Sharing(shared=False), backend="inline").run(display="none"))
 
 
-def test_studies_in_memory_train_each_unit_once_and_what_nobody_needs_can_go(
-    tmp_path: Path, alone: list[object]
-) -> None:
+def test_studies_in_memory_train_each_unit_once_and_drop_the_unneeded(tmp_path: Path, alone: list[object]) -> None:
     place = f"memory://{uuid.uuid4().hex}"
     for name in ("first", "second"):
         study = make(tmp_path, name, store=f"{place}/{name}", backend="inline").run(display="none")
@@ -42,7 +40,7 @@ def test_studies_in_memory_train_each_unit_once_and_what_nobody_needs_can_go(
 
 
 @pytest.mark.slow
-def test_two_drivers_at_once_share_over_fsspec_and_one_takes_over_from_the_other(
+def test_two_drivers_share_over_fsspec_and_one_takes_over_from_the_other(
     tmp_path: Path, alone: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(REMOTE, "yes")

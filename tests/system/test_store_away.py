@@ -103,16 +103,12 @@ def end_without_its_store(store: Path, gate: Gate, break_it: Break) -> None:
 
 
 @pytest.mark.parametrize("folder", ["checkpoints", "tmp"])
-def test_a_run_that_can_save_nothing_ends_in_words_and_goes_on_after_the_mending(
-    tmp_path: Path, gate: Gate, folder: str
-) -> None:
+def test_a_run_that_can_save_nothing_ends_in_words_and_resumes_mended(tmp_path: Path, gate: Gate, folder: str) -> None:
     store = tmp_path / "study"
     end_without_its_store(store, gate, lambda mending: make_immutable(store / folder, mending))
 
 
-def test_a_run_that_cannot_write_its_journal_ends_in_words_and_goes_on_after_the_mending(
-    tmp_path: Path, gate: Gate
-) -> None:
+def test_a_run_with_an_unwritable_journal_ends_in_words_and_resumes_mended(tmp_path: Path, gate: Gate) -> None:
     journal = tmp_path / "study" / "journal"
 
     def break_it(mending: contextlib.ExitStack) -> None:
@@ -122,7 +118,7 @@ def test_a_run_that_cannot_write_its_journal_ends_in_words_and_goes_on_after_the
     end_without_its_store(journal.parent, gate, break_it)
 
 
-def test_a_run_whose_disk_is_full_ends_in_words_and_goes_on_after_the_mending(small_disk: Path, gate: Gate) -> None:
+def test_a_run_with_a_full_disk_ends_in_words_and_resumes_mended(small_disk: Path, gate: Gate) -> None:
     end_without_its_store(small_disk / "study", gate, lambda mending: fill(small_disk, mending))
 
 

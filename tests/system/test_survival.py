@@ -39,7 +39,7 @@ def require_whole(study: Study) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_runner_killed_in_the_middle_of_a_unit_costs_what_it_trained_since_its_checkpoint(
+def test_a_runner_killed_inside_a_unit_costs_training_since_its_checkpoint(
     gate: Gate, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
     study = make_study(make_trainable(gate), tmp_path / "study")
@@ -147,7 +147,7 @@ def proxied() -> Iterator[ThroughProxies]:
         launcher.proxies.get().close()
 
 
-def test_a_stream_cut_in_the_middle_of_a_trial_goes_on_under_the_same_lease(
+def test_a_stream_cut_during_a_trial_goes_on_under_the_same_lease(
     gate: Gate, tmp_path: Path, proxied: ThroughProxies
 ) -> None:
     study = make_study(make_trainable(gate), tmp_path / "study", backend=proxied)

@@ -80,7 +80,7 @@ def trained_by_hand(left_out: str) -> float:
 
 
 @pytest.mark.slow
-def test_a_network_without_layers_and_features_equals_one_that_was_changed_by_hand(tmp_path: Path) -> None:
+def test_a_network_without_layers_and_features_equals_one_made_by_hand(tmp_path: Path) -> None:
     made = Study(
         Digits,
         space={"lr": 0.5},

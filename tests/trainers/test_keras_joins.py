@@ -72,7 +72,7 @@ def require_whole(found: Study, folder: Path) -> None:
         tensorflow.config.run_functions_eagerly(False)
 
 
-def test_a_process_that_is_killed_in_a_pack_that_was_joined_costs_no_trial_its_results(tmp_path: Path) -> None:
+def test_a_process_killed_in_a_joined_pack_costs_no_trial_its_results(tmp_path: Path) -> None:
     kind = dying(patient(Joined, tmp_path, 99, "died"), tmp_path, "joined")
     found = search(kind, tmp_path / "s").run(MANY, parallelism=1, display="none")
     assert (tmp_path / "died").exists()

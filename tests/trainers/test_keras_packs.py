@@ -69,7 +69,7 @@ def test_each_layer_and_each_optimizer_in_a_stack_trains_as_it_does_alone(kind: 
     assert Net.pack_in_turn() == ""
 
 
-def test_values_that_change_between_and_inside_units_are_those_of_each_member() -> None:
+def test_values_that_change_between_or_inside_units_are_each_members() -> None:
     def inside(time: float) -> Any:
         return {"lr": 0.1 * (1 + time % 1)}
 
@@ -170,7 +170,7 @@ def test_members_with_other_samples_are_not_mixed() -> None:
     assert max(map(difference, packed, alone)) < SMALL
 
 
-def test_units_and_evaluations_of_a_pack_go_on_with_what_tensorflow_has_prepared(
+def test_units_and_evaluations_of_a_pack_reuse_what_tensorflow_prepared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     packed = [trainer(Net, *each) for each in numbered(2)]
@@ -204,14 +204,14 @@ class Guessing(Net):
 
 
 @pytest.mark.parametrize("kind", [Augmented, Guessing])
-def test_what_draws_by_tensorflow_outside_the_steps_of_a_pack_is_seeded_as_alone(kind: type[Any]) -> None:
+def test_draws_by_tensorflow_outside_a_packs_steps_are_seeded_as_alone(kind: type[Any]) -> None:
     packed, alone = ([trainer(kind, *each) for each in numbered(2)] for _ in range(2))
     metrics = train_together(packed)
     assert gap(metrics[0], train_alone(alone[0])) < SMALL
     assert difference(packed[0], alone[0]) < SMALL
 
 
-def test_alike_members_at_other_places_of_their_training_are_one_computation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alike_members_at_other_places_of_training_are_one_computation(monkeypatch: pytest.MonkeyPatch) -> None:
     packed, alone = ([trainer(Net, *each) for each in numbered(3)] for _ in range(2))
     sizes: list[int] = []
     own = StackedMembers.end

@@ -132,7 +132,7 @@ def test_a_value_that_a_trace_may_hold_is_seen_to_change(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", END_TO_END)
-def test_a_changed_value_counts_from_the_next_step_on_as_after_a_checkpoint(place: str, tmp_path: Path) -> None:
+def test_a_changed_value_counts_from_the_next_step_as_after_a_checkpoint(place: str, tmp_path: Path) -> None:
     whole = Run(kind_with(place), Trial(UNITS)).train(3)
     first = Run(kind_with(place), Trial(UNITS)).train(1)
     saved = first.save(tmp_path / "saved")
@@ -141,7 +141,7 @@ def test_a_changed_value_counts_from_the_next_step_on_as_after_a_checkpoint(plac
     assert resumed.save(tmp_path / "resumed") == whole.save(tmp_path / "whole") != saved
 
 
-def test_a_step_is_traced_anew_only_where_a_value_that_it_holds_has_changed() -> None:
+def test_a_step_is_retraced_only_where_a_value_that_it_holds_has_changed() -> None:
     class Counted(Fading):
         where, traced = "attribute", 0
 
@@ -173,7 +173,7 @@ class WithFunction(keras.Model):  # type: ignore[misc]
         return x * self.factor
 
 
-def test_a_function_of_the_models_own_that_holds_a_changed_value_is_traced_anew_too() -> None:
+def test_a_models_own_function_that_holds_a_changed_value_is_retraced_too() -> None:
     class Nested(Fading):
         def model(self, hp: Mapping[str, Any]) -> Any:
             return WithFunction()

@@ -35,7 +35,7 @@ def test_an_epoch_has_each_sample_once_whatever_the_batch_size(batch_size: int) 
     assert line(SIZE, 2 * SIZE, batch_size) == order(1).tolist()
 
 
-def test_a_change_of_batch_size_inside_an_epoch_stays_in_the_permutation_at_the_offset() -> None:
+def test_a_batch_size_changed_inside_an_epoch_keeps_permutation_and_offset() -> None:
     """Trap 4 of notes/stages.md, section 2.4."""
     assert line(0, 70, 16) + line(70, 140, 8) + line(140, 200, 32) == [*order(0).tolist(), *order(1).tolist()]
 

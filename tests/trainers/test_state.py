@@ -300,7 +300,7 @@ print(*(name for name in ("numpy", "torch", "tensorflow", "keras", "sklearn", "p
     assert done.stdout.split() == []
 
 
-def test_an_object_that_is_exchanged_in_the_mapping_is_the_one_that_is_saved(tmp_path: Path) -> None:
+def test_an_object_replaced_in_the_mapping_is_the_one_that_is_saved(tmp_path: Path) -> None:
     def exchanging(trial: TrialContext) -> None:
         state = {"weights": np.zeros(1)}
         for _ in trial.epochs(state=state):

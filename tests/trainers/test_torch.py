@@ -187,7 +187,7 @@ def test_the_learning_rate_of_a_step_is_the_value_at_its_samples(tmp_path: Path)
     assert rates == [0.0, 0.5, 1.0, 1.5]
 
 
-def test_a_new_value_leaves_the_optimizers_state_and_the_other_groups_alone() -> None:
+def test_a_new_value_leaves_optimizer_state_and_other_groups_alone() -> None:
     """Trap 6 of notes/stages.md, section 2.4: the momentum is lost where the optimizer is built anew."""
 
     class TwoGroups(Net):
@@ -229,7 +229,7 @@ def test_evaluate_changes_nothing() -> None:
     assert state() == before
 
 
-def test_metrics_are_the_mean_loss_and_the_accuracy_and_only_the_loss_of_a_loss_of_ones_own() -> None:
+def test_metrics_are_mean_loss_and_accuracy_and_a_loss_of_ones_own_alone() -> None:
     class Squares(Net):
         def loss(self, model: Any, batch: Any) -> Any:
             x, y = batch

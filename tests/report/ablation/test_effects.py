@@ -87,7 +87,7 @@ def test_differences_that_are_equal_for_all_seeds_are_tested_by_their_sign(
 
 @pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize("spread", [0.5, 1.0])
-def test_where_a_metric_has_few_values_chance_is_called_clear_in_at_most_5_percent(count: int, spread: float) -> None:
+def test_where_a_metric_has_few_values_at_most_5_percent_are_called_clear(count: int, spread: float) -> None:
     pytest.importorskip("scipy.stats")
     normal = NormalDist(0, spread)
     weights = {step: normal.cdf(step + 0.5) - normal.cdf(step - 0.5) for step in range(-3, 4)}
@@ -112,7 +112,7 @@ def test_the_units_of_an_effect_are_the_fewest_of_its_pairs() -> None:
     assert found.units == 1
 
 
-def test_failed_trials_and_values_that_are_not_finite_are_counted_and_left_out() -> None:
+def test_failed_trials_and_nonfinite_values_are_counted_and_left_out() -> None:
     curves: Curves = {
         ("nothing", 0): [1.0],
         ("nothing", 1): [1.0],
@@ -171,7 +171,7 @@ def test_the_base_of_the_heading_is_that_of_all_units_and_seeds() -> None:
     assert "accuracy with everything 0.5 (" in str(AblationTable("digits", "accuracy", "max", rows[:2]))
 
 
-def test_comparisons_are_counted_and_failures_and_single_seeds_are_said_in_words() -> None:
+def test_comparisons_are_counted_and_failures_and_single_seeds_are_named() -> None:
     rows = [row("whole", -0.3), row("lost", math.nan, seeds=0, failed=5, p=None)]
     single = row("failed often", -0.2, seeds=1, failed=4, p=None, low=None, high=None)
     text = str(AblationTable("digits", "accuracy", "max", [*rows, single]))
@@ -181,7 +181,7 @@ def test_comparisons_are_counted_and_failures_and_single_seeds_are_said_in_words
     assert "write Ablation(..., seeds=5)" in str(AblationTable("digits", "accuracy", "max", [single]))
 
 
-def test_a_variant_that_ends_exactly_as_the_base_is_named_since_the_code_may_not_ask_for_it() -> None:
+def test_a_variant_that_equals_the_base_is_named_as_code_may_ignore_it() -> None:
     same = row("typo", 0.0, p=1.0, low=None, high=None)
     assert "no difference at all without typo; should there be one" in str(AblationTable("s", "a", "max", [same]))
     chance = row("chance", 0.0, p=1.0)

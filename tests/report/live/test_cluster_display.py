@@ -39,7 +39,7 @@ class Side:
         return self._row
 
 
-def test_the_table_has_a_line_for_each_study_with_what_it_holds_and_may_have() -> None:
+def test_the_table_has_a_line_per_study_with_its_workers_and_its_share() -> None:
     lines = cluster_table(ROWS, 4).splitlines()
     assert lines[0] == "2 of 4 workers, 3 studies"
     assert lines[1].split() == ["study", "workers", "trials", "best"]

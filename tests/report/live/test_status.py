@@ -58,7 +58,7 @@ class Following(Recorded):
         self.followed.append((status_of(self.state), len(training), len(self.state.open_attempts)))
 
 
-def test_a_trial_whose_checkpoint_is_being_stored_still_runs_and_is_told_apart_and_none_is_counted_twice() -> None:
+def test_a_trial_whose_checkpoint_is_being_stored_runs_and_counts_once() -> None:
     state = make_state(ASHA(max_resource=9), space=SPACE)
     following = Following(state)
     Simulation(state, workload=Histories(), workers=2, delays=Delays(commit_s=3.0), watch=following).run(20)
@@ -147,7 +147,7 @@ def test_one_line_says_time_trials_and_best() -> None:
     assert short_line(missing) == f"1:01:01 | 1 of 2 workers | {said}", "as long as one is missing"
 
 
-def test_a_search_that_is_over_says_what_became_of_its_configurations_and_how_long_it_took() -> None:
+def test_a_finished_search_tells_its_configurations_outcome_and_its_time() -> None:
     counts = full_counts(paused=57, stopped=3, completed=4)
     status = make_status(counts=counts, elapsed_s=72.0, workers_had=2, place="Spark local[2]")
     first, second = table(status).splitlines()[:2]
@@ -164,7 +164,7 @@ def test_a_search_that_is_over_looks_finished() -> None:
     assert "#8fb6d9" not in over, "the colour of trials that may go on"
 
 
-def test_the_time_that_a_run_prints_at_its_end_is_the_one_that_is_shown_later() -> None:
+def test_the_time_that_a_run_prints_at_its_end_is_the_one_shown_later() -> None:
     state = simulated().state
     at_its_end, later = status_of(state, elapsed_s=1e6), status_of(state)
     assert at_its_end.elapsed_s == later.total_s == state.times.last_s
@@ -172,7 +172,7 @@ def test_the_time_that_a_run_prints_at_its_end_is_the_one_that_is_shown_later() 
     assert f", after {duration(later.total_s or 0.0)}" in table(later)
 
 
-def test_an_interrupted_search_says_how_far_it_came_what_is_kept_and_how_to_continue() -> None:
+def test_an_interrupted_search_tells_progress_content_and_how_to_resume() -> None:
     counts = full_counts(waiting=2, paused=17, completed=4)
     status = make_status(counts=counts, is_unfinished=True, num_trials=60, elapsed_s=12.0, store="/tmp/my studies/d")
     text = " ".join(table(status).split())
@@ -280,7 +280,7 @@ def test_attempts_are_counted_only_where_they_are_not_failed_trials(
     assert words in short_line(status)
 
 
-def test_an_attempt_that_failed_and_was_made_up_for_is_counted_without_its_reason() -> None:
+def test_a_failed_attempt_made_up_for_is_counted_without_its_reason() -> None:
     status = make_status(counts={TrialState.COMPLETED: 2}, failures=1, failing=1, last_failure="")
     assert "  1 attempt of 1 trial failed" in table(status).splitlines()
 

@@ -47,7 +47,7 @@ def seen(incumbents: list[Incumbent]) -> list[tuple[int, int, float]]:
     return [(one.trial, one.resource, one.value) for one in incumbents]
 
 
-def test_values_on_the_way_of_a_trial_count_with_the_resource_at_which_they_were_seen() -> None:
+def test_values_before_a_trials_end_count_at_the_resource_of_their_report() -> None:
     assert seen(found([3.0, 1.0, 2.0], [2.0, 0.5, 4.0])) == [(0, 1, 3.0), (0, 2, 1.0), (1, 2, 0.5)]
 
 
@@ -80,7 +80,7 @@ def test_the_last_incumbent_is_the_best_of_all_reports() -> None:
     assert (last.value, last.trial) == min(every)
 
 
-def test_the_table_tells_of_an_incumbent_that_is_better_than_every_last_value() -> None:
+def test_the_table_shows_an_incumbent_better_than_every_last_value() -> None:
     status = status_of(searched([3.0, 1.0, 2.0], [2.0, 5.0, 4.0]).state)
     assert "best loss 2 after 3 units: trial-0" in table(status)
     assert "best loss ever reported: 1 after 2 units by trial-0" in table(status)
@@ -113,6 +113,6 @@ def test_units_between_two_reports_are_counted_too() -> None:
     assert (one.trial, one.resource, one.trained) == (1, 2, 6)
 
 
-def test_the_incumbent_of_a_table_is_the_largest_value_where_that_is_the_best() -> None:
+def test_a_tables_incumbent_is_the_largest_value_where_largest_is_best() -> None:
     status = status_of(searched([3.0, 1.0], [5.0, 2.0], [4.0, 0.0], mode="max").state)
     assert "best loss ever reported: 5 after 1 unit by trial-1" in table(status)

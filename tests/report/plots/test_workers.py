@@ -55,7 +55,7 @@ def test_each_training_is_a_bar_in_the_row_of_its_worker(study: Study) -> None:
     assert "it was killed by the script" in found["reason"]
 
 
-def test_a_gang_is_a_bar_in_the_row_of_each_of_its_workers_and_the_picture_is_whole(tmp_path: Path) -> None:
+def test_a_gang_is_a_bar_in_each_of_its_workers_rows_in_a_whole_picture(tmp_path: Path) -> None:
     state = make_state(SCHEDULER, space=SPACE)
     state.gang = Gang(2)
     gangs = Study.open(store_of(record(state, 9, workers=4), tmp_path / "study"))

@@ -66,7 +66,7 @@ def test_all_units_that_were_trained_lie_in_spans() -> None:
     assert sum(span.resource - span.start for span in found.spans) == sum(t.trained for t in recorded.state.trials)
 
 
-def test_a_failure_and_the_loss_of_a_worker_end_their_spans_with_the_reason() -> None:
+def test_a_failure_and_a_lost_worker_end_their_spans_with_the_reason() -> None:
     found = worker_timeline(records_of(simulated()))
     [failed] = [span for span in found.spans if span.end is SpanEnd.FAILED]
     [lost] = [span for span in found.spans if span.end is SpanEnd.LOST]
@@ -94,7 +94,7 @@ def test_work_that_a_worker_did_not_get_is_no_span() -> None:
     assert found.spans == []
 
 
-def test_the_lanes_of_a_pack_lie_above_each_other_and_a_lane_that_joins_takes_a_free_place() -> None:
+def test_a_packs_lanes_are_stacked_and_a_joining_lane_takes_a_free_place() -> None:
     joined = AddLane(LEASE, 2, lane(3))
     found = read(
         (0.0, ATTACHED, [assign(lane(1), lane(2))]),
@@ -107,7 +107,7 @@ def test_the_lanes_of_a_pack_lie_above_each_other_and_a_lane_that_joins_takes_a_
     assert found.busy_share == 1.0
 
 
-def test_the_time_between_two_drivers_is_left_out_and_ends_what_the_first_one_gave() -> None:
+def test_time_between_two_drivers_is_left_out_and_ends_spans_of_the_first() -> None:
     found = read(
         (100.0, DriverStarted("1"), []),
         (101.0, ATTACHED, [assign(lane(1))]),
@@ -135,7 +135,7 @@ def test_an_event_of_a_lost_worker_ends_no_span_of_the_next_one() -> None:
     assert [span.end for span in found.spans] == [SpanEnd.LOST, SpanEnd.RUNNING]
 
 
-def test_a_worker_that_changes_its_study_is_one_of_those_that_there_are_at_once() -> None:
+def test_a_worker_that_changes_its_study_counts_once_at_any_time() -> None:
     first = read((0.0, ATTACHED, [assign(lane(1))]), (2.0, ended(), [DismissWorker(WORKER, 1, "no work")]))
     second = read((2.0, ATTACHED, [assign(lane(1))]), (5.0, ended(), []))
     found, names = joint_timeline({"first": first, "second": second})

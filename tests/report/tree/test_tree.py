@@ -230,7 +230,7 @@ def test_every_unit_that_somebody_wants_is_drawn_once(until: float) -> None:
     assert sum(count.values()) == 2 * (4 + 2 + 2 + 3 + 3 + 3)
 
 
-def test_the_448_trials_are_drawn_in_as_many_lanes_and_their_saving_is_said() -> None:
+def test_the_448_trials_are_drawn_in_as_many_lanes_with_their_saving() -> None:
     _, records = searched(resnet56_space(), FIFO(max_resource=RESNET56_EPOCHS), workers=4)
     picture = shown(records)
     said = "448 trials, 53,760 units of training asked for, 21,960 trained: each unit serves 2.45 trials"
@@ -266,7 +266,7 @@ def test_a_picture_is_whole_whatever_characters_names_and_values_have() -> None:
     assert not set(HOSTILE.replace("[2J", "")) & set(picture.svg)
 
 
-def test_a_trial_that_failed_is_marked_and_what_it_wanted_is_not_waited_for() -> None:
+def test_a_failed_trial_is_marked_and_its_wanted_stages_are_not_awaited() -> None:
     _, records = searched(SPACE, FIFO(max_resource=9), workers=1, faults=Faults(failures={TrialId(0): 7}))
     stages = read_tree(records, "loss")
     failed = [path for path in stages.paths if path.state is TrialState.FAILED]
@@ -275,7 +275,7 @@ def test_a_trial_that_failed_is_marked_and_what_it_wanted_is_not_waited_for() ->
     assert any("failed at" in tip for tip in tips(shown(records)))
 
 
-def test_what_is_trained_again_after_a_loss_counts_as_training_and_is_drawn_once() -> None:
+def test_retraining_after_a_loss_counts_as_training_and_is_drawn_once() -> None:
     _, whole = searched(SPACE, FIFO(max_resource=9))
     _, lossy = searched(SPACE, FIFO(max_resource=9), faults=Faults(losses=[Loss(WorkerId(0), 3.5)]))
     assert read_tree(lossy, "loss").trained > read_tree(whole, "loss").trained
@@ -384,7 +384,7 @@ def test_what_a_worker_still_has_to_train_runs(last: Record | None, running: int
 
 
 @pytest.mark.parametrize("told", [CutWork(LEASE, 4), StopTraining(LEASE, "it was interrupted")], ids=["cut", "stop"])
-def test_what_a_worker_trains_before_it_hears_that_it_is_to_stop_is_trained(told: CutWork | StopTraining) -> None:
+def test_what_a_worker_trains_before_its_stop_reaches_it_is_trained(told: CutWork | StopTraining) -> None:
     late = [Record(3, 2.0, NodeFreed(NodeKey("b")), (told,)), Record(4, 3.0, Reported(LEASE, 5, {"loss": 0.5}))]
     stages = read_tree([*assigned(), *late], "loss")
     assert units(stages) == {Kind.TRAINED: 5, Kind.WAITING: 3}

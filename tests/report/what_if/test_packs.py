@@ -73,13 +73,13 @@ def test_what_packs_gain_is_read_from_what_auto_measured() -> None:
     assert list(units.unit_s.values()) == pytest.approx([UNIT_S] * 24)
 
 
-def test_what_packs_gain_is_read_from_rounds_of_several_sizes_where_one_trial_trained_alone() -> None:
+def test_packs_gain_is_read_from_rounds_of_several_sizes_beside_one_alone() -> None:
     units = recorded_units(records_of(packed(FIFO(max_resource=4), 8, trials=25)))
     assert units.pack_speedup == {"{}": pytest.approx({1: 1.0, 8: CURVE[8]})}
     assert list(units.unit_s.values()) == pytest.approx([UNIT_S] * 25)
 
 
-def test_where_nothing_is_known_of_the_gain_a_trial_takes_its_share_of_the_pack() -> None:
+def test_with_an_unknown_gain_a_trial_takes_its_share_of_the_pack() -> None:
     units = recorded_units(records_of(packed(FIFO(max_resource=4))))
     assert units.pack_speedup == {}
     assert list(units.unit_s.values()) == pytest.approx([UNIT_S / CURVE[8]] * 24)
@@ -107,9 +107,7 @@ def test_the_answer_for_the_packs_that_were_run_is_what_was_run(
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS[:2], ids=lambda scheduler: scheduler.describe())
-def test_a_packed_study_is_told_what_it_would_have_taken_unpacked_and_the_other_way_round(
-    scheduler: Scheduler, tmp_path: Path
-) -> None:
+def test_a_packed_study_is_estimated_unpacked_and_the_reverse(scheduler: Scheduler, tmp_path: Path) -> None:
     together = Planned(packed(scheduler, 8), scheduler, tmp_path / "together")
     alone = Planned(packed(scheduler, None), scheduler, tmp_path / "alone")
     ran = [what_if(one, workers=[1]).recorded for one in (together, alone)]
@@ -175,7 +173,7 @@ def test_gains_that_cannot_be_are_refused(tmp_path: Path, value: Any) -> None:
         what_if(study, workers=[1], pack=8, pack_speedup=value)
 
 
-def test_a_failure_inside_a_pack_costs_a_trial_that_trains_alone_no_more_than_a_unit() -> None:
+def test_a_failure_in_a_pack_costs_a_trial_alone_a_unit_at_most() -> None:
     class Broken(Curves):
         def fails_after(self, trial: int) -> tuple[int, float] | None:
             return (1, 0.5) if trial == 3 else None
@@ -196,7 +194,7 @@ def test_packs_that_gain_nothing_take_as_long_as_without_them(strategy: str) -> 
     assert wall_s(pack=8, pack_opt=strategy) == pytest.approx(wall_s())
 
 
-def test_a_preview_counts_a_unit_of_a_packed_study_as_what_one_trial_takes_alone(tmp_path: Path) -> None:
+def test_a_preview_counts_a_packed_studys_unit_as_one_trials_alone(tmp_path: Path) -> None:
     store = open_store(store_of(packed(FIFO(max_resource=4), "auto"), tmp_path / "study"))
     cost = measured(store)
     assert cost is not None

@@ -50,7 +50,7 @@ def test_wall_time_is_not_guessed_where_the_cost_of_a_unit_is_not_known() -> Non
     assert " on 1 worker" not in str(plan)
 
 
-def test_preview_of_trials_that_end_by_themselves_admits_what_it_does_not_know() -> None:
+def test_preview_of_trials_that_end_by_themselves_admits_the_unknown() -> None:
     plan = preview(FIFO(), 10)
     assert (plan.total, plan.seconds) == (None, None)
     assert "not known in advance" in str(plan)
@@ -81,7 +81,7 @@ def test_a_search_that_cannot_work_is_refused() -> None:
     "scheduler", [ASHA(max_resource=27, variant="stopping"), ASHA(max_resource=27, finish_best=True)]
 )
 @pytest.mark.parametrize("size", [1, 2, 4, 9])
-def test_what_one_trial_is_sure_to_train_is_in_the_table_and_in_the_simulation(scheduler: ASHA, size: int) -> None:
+def test_what_one_trial_surely_trains_is_in_the_table_and_the_simulation(scheduler: ASHA, size: int) -> None:
     search = expected(scheduler, size, 3)
     plan = preview(scheduler, size, parallelism=3, cost=Cost(2.0), expected=search)
     assert search is not None
@@ -90,7 +90,7 @@ def test_what_one_trial_is_sure_to_train_is_in_the_table_and_in_the_simulation(s
     assert (plan.seconds or 0.0) >= 2.0 * 27
 
 
-def test_no_number_of_workers_makes_a_search_shorter_than_the_trial_that_is_sure_to_train_to_the_end() -> None:
+def test_no_number_of_workers_shortens_a_search_below_its_longest_trial() -> None:
     plan = preview(ASHA(max_resource=10**6, variant="stopping"), 1_000, parallelism=1_000, cost=Cost(1.0))
     assert (plan.longest, plan.seconds) == (10**6, 1e6)
 
@@ -136,7 +136,7 @@ def test_warnings_are_of_as_many_trials_as_there_will_be(
     assert warnings_of(scheduler, num_trials, proposals) == scheduler.warnings(counted)
 
 
-def test_the_simulated_time_is_that_of_a_search_whose_workers_wait_for_rungs() -> None:
+def test_the_simulated_time_is_that_of_workers_that_wait_for_rungs() -> None:
     def seconds(workers: int) -> float:
         search = expected(SHA(max_resource=27), 27, workers, Cost(2.0))
         assert search is not None
@@ -168,7 +168,7 @@ def test_delays_that_were_measured_are_part_of_the_simulated_time() -> None:
     ("workers", "part"),
     [(4, (5_000, 1)), (8, (2_507, 1)), (1_000, (4_994, 249)), (3, (5_000, 1))],
 )
-def test_of_a_large_search_a_part_is_simulated_with_as_many_trials_a_worker(
+def test_a_large_search_is_simulated_in_part_with_equal_trials_a_worker(
     workers: int, part: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncsearch.report.what_if.expected._MOST_TRIALS", 5_000)
@@ -276,7 +276,7 @@ def test_the_cost_of_a_unit_is_read_from_the_journal_of_a_study(tmp_path: Path) 
     assert measured(open_store(store_of(simulated(), tmp_path / "begun", lines=3))) is None
 
 
-def test_a_search_without_max_resource_is_simulated_as_far_as_its_trials_climb() -> None:
+def test_without_max_resource_a_search_is_simulated_as_far_as_trials_climb() -> None:
     search = expected(ASHA(), 64, 2)
     assert search is not None
     assert [level for level, _ in search.reached][:4] == [1, 3, 9, 27]
@@ -284,7 +284,7 @@ def test_a_search_without_max_resource_is_simulated_as_far_as_its_trials_climb()
     assert "less than" not in str(preview(ASHA(), 64, expected=search))
 
 
-def test_trials_that_are_judged_on_their_way_are_stopped_in_the_simulation_too() -> None:
+def test_trials_judged_before_their_end_are_stopped_in_the_simulation_too() -> None:
     search = expected(ASHA(max_resource=9, variant="stopping"), 27, 2)
     assert search is not None
     assert search.reached[0] == (1, 27)

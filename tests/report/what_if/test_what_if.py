@@ -115,7 +115,7 @@ class Broken(Curves):
     [FIFO(), FIFO(max_resource=9), ASHA(max_resource=9), ASHA(max_resource=9, variant="stopping"), SHA(max_resource=9)],
     ids=lambda scheduler: scheduler.describe(),
 )
-def test_trials_that_failed_fail_again_so_that_it_takes_as_long_and_nothing_is_guessed(
+def test_failed_trials_fail_again_and_take_as_long_without_a_guess(
     scheduler: Scheduler, max_failures: int, tmp_path: Path
 ) -> None:
     state = make_state(scheduler, space=SPACE, max_failures=max_failures)
@@ -135,7 +135,7 @@ def test_trials_that_failed_fail_again_so_that_it_takes_as_long_and_nothing_is_g
     assert states(again.trials) == states(made.state.trials)
 
 
-def test_what_failed_where_it_raised_and_reported_nothing_of_that_unit_takes_the_unit_all_the_same(
+def test_a_failure_without_a_report_of_its_unit_takes_the_whole_unit(
     tmp_path: Path,
 ) -> None:
     made = quiet(workload=Curves(seed=1, spread=0.5), faults=Faults(failures={TrialId(4): 1, TrialId(0): 2}))
@@ -153,7 +153,7 @@ def test_what_failed_once_and_went_well_when_it_was_tried_again_goes_well() -> N
     assert [workload.fails_after(trial.id) for trial in made.state.trials] == [None] * 9
 
 
-def test_the_last_attempt_says_how_long_a_failure_takes_and_all_of_them_how_far_it_came() -> None:
+def test_the_last_attempt_gives_a_failures_time_and_all_give_its_progress() -> None:
     class Hanging(Curves):
         def __init__(self) -> None:
             super().__init__(seed=1)
@@ -168,7 +168,7 @@ def test_the_last_attempt_says_how_long_a_failure_takes_and_all_of_them_how_far_
     assert units + seconds == pytest.approx(1 + 10.0)
 
 
-def test_what_failed_with_the_weights_of_another_did_not_fail_as_what_it_began_as() -> None:
+def test_a_failure_with_anothers_weights_is_no_failure_of_its_beginning() -> None:
     class Late(NoisyQuadratic):
         def fails_after(self, trial: TrialId) -> tuple[int, float] | None:
             return 7, 0.5
