@@ -110,7 +110,7 @@ _EXPLAINS = "trains it again with one part restored at a time, to name those tha
 
 
 def _announcing(task: Task, ask: Ask) -> Ask:
-    """Say what a step does that takes its time."""
+    """Announce each step that takes its time."""
 
     def asked(step: str) -> Any:
         words = _STARTS.get(step, _EXPLAINS).format(units=task.units, cut=task.cut)

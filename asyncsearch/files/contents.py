@@ -21,7 +21,7 @@ _OF_THE_WRITER = frozenset(
 
 
 class Content(NamedTuple):
-    """What a manifest knows of the content of a file."""
+    """The content of a file, as a manifest knows it."""
 
     size_bytes: int
     blake2b: str

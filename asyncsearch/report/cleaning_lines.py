@@ -9,7 +9,7 @@ from asyncsearch.shared.cleaning import Cleaning, Item
 
 
 def line(item: Item, dry_run: bool) -> str:
-    """Return what happened to one item, and why."""
+    """Return a line on the end of one item, and its reason."""
     verb = "would remove" if dry_run else "removed"
     return f"{verb} {item.kind} {item.name}, {size(item.size_bytes)}: {item.why}"
 

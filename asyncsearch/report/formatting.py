@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from asyncsearch.errors import UsageError
 
 UNIT = "a unit is an epoch, or whatever you train between two reports"
-"""What people have to know of units where these are counted."""
+"""An explanation of units for the places where these are counted."""
 _BYTES = {"": 1, "B": 1} | {
     f"{letter}{i}B": base ** (power + 1)
     for i, base in (("", 1000), ("i", 1024))

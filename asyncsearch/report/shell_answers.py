@@ -32,7 +32,7 @@ _SORT_KEYS = ("id", "resource", "state", "value")
 
 
 def answer_to(arguments: Sequence[str]) -> str:
-    """Return the command to write instead of one that was refused; empty: none is known."""
+    """Return the command to write instead of one that was refused; empty if none is known."""
     words = list(arguments)
     if not words or any(word in ("-h", "--help") for word in words):
         return ""

@@ -61,7 +61,7 @@ def packed(state: StudyState) -> str:
 
 
 def _saving(seconds: float, others: Sequence[str]) -> str:
-    """Return what packs have saved, as was measured, by this study or others."""
+    """Return the saving of packs, as measured by this study or others."""
     by = f" by {', '.join(map(repr, others))}" if others else ""
     if seconds < 0:
         return f"that took about {-seconds:.3g} s longer than training alone, as measured{by}"
@@ -69,7 +69,7 @@ def _saving(seconds: float, others: Sequence[str]) -> str:
 
 
 def beyond_quota(state: StudyState) -> str:
-    """Return why checkpoints take more than their quota; empty: they do not."""
+    """Return why checkpoints take more than their quota; empty if they do not."""
     if not state.usage.is_over:
         return ""
     return (
@@ -80,7 +80,7 @@ def beyond_quota(state: StudyState) -> str:
 
 
 def of_pack(event: PackMeasured) -> str:
-    """Return what the runner of a pack has told; empty: nothing but what earlier versions told."""
+    """Return the report of the runner of a pack; empty if it has no more than those of earlier versions."""
     words = f"some of its pack step in turn, not as one computation: {event.in_turn}" if event.in_turn else ""
     has_more = bool(event.seconds or event.refusal or event.memory)
     return "; ".join(filter(None, (_of_measures(event) if has_more else "", words)))
@@ -100,7 +100,7 @@ def _of_measures(event: PackMeasured) -> str:
 
 
 def _of_best(event: PackMeasured) -> str:
-    """Return what the times say, if one training alone is among them."""
+    """Return the conclusion from the times, if one training alone is among them."""
     seconds = dict(event.seconds)
     if len(seconds) < 2 or 1 not in seconds:
         return ""
@@ -109,14 +109,14 @@ def _of_best(event: PackMeasured) -> str:
 
 
 def of_others_packs(event: PacksTimed) -> str:
-    """Return what was known of packs before the study had trained one."""
+    """Return the sentence on packs known before the study had trained one."""
     best = fastest(dict(event.seconds))
     most = "each trains alone" if best == 1 else f"{best} train together"
     return f"study {event.study!r} had timed packs of its structure on {event.device}: {most}"
 
 
 def _of_memory(memory: PackMemory | None) -> str:
-    """Return how many trainings fit together, as predicted; empty: as many as there may be."""
+    """Return how many trainings fit together, as predicted; empty means as many as there may be."""
     if memory is None or most_that_fit(memory) >= MAX_LANES:
         return ""
     return (

@@ -106,7 +106,7 @@ class Store(abc.ABC):
         return ()
 
     def free_bytes(self) -> int | None:
-        """Return the free space where the store is prepared; None: its file system does not report it."""
+        """Return the free space where the store is prepared; None if its file system does not report it."""
         return None
 
     def entries(self) -> Sequence[str]:
@@ -311,7 +311,7 @@ class Store(abc.ABC):
         raise InternalError(f"{type(self).__name__} does not append to logs")
 
     def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None:
-        """Return what a file has from byte ``start`` to before ``end``, as a slice does; None: there is no such file.
+        """Return the bytes of a file from ``start`` to before ``end``, as a slice does; None if there is no such file.
 
         Args:
             name: of a file, as for ``read``.
@@ -325,7 +325,7 @@ class Store(abc.ABC):
         return None if data is None else data[start:end]
 
     def open_log(self) -> LogWriter | AppendedLogs:
-        """Return what writes the lines of all trials, for one driver at a time."""
+        """Return the writer of the lines of all trials, for one driver at a time."""
         return LogWriter(self) if type(self).append_log is Store.append_log else AppendedLogs(self)
 
     def append_log(self, name: str, lines: Sequence[str]) -> None:

@@ -119,7 +119,7 @@ def sweep_away(path: Path, bin_: Path) -> None:
 
 
 class FileIdentity(NamedTuple):
-    """What tells an open file from another one that takes its place."""
+    """The identity of an open file, apart from another one that takes its place."""
 
     path: str
     device: int

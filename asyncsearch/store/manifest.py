@@ -41,7 +41,7 @@ class StoredFile(msgspec.Struct, frozen=True):
     """128 bits, in hexadecimal."""
 
     def difference(self, found: Content) -> str | None:
-        """Return how the found content differs from the committed one; None: not at all."""
+        """Return the difference of the found content from the committed one, in words; None if they are equal."""
         if found.size_bytes != self.size_bytes:
             return f"file {self.name!r} has {found.size_bytes} bytes, and had {self.size_bytes}"
         return None if found.blake2b == self.blake2b else f"the content of file {self.name!r} has changed"
@@ -53,7 +53,7 @@ class PackedWith(msgspec.Struct, frozen=True):
     lanes: int
     """How many trainings the last pack had at its beginning, this one included."""
     structure: str
-    """What of its values decides the structure of its model; those of one structure are alike."""
+    """The part of its values that decides the structure of its model; those of one structure are alike."""
     until: int
     """Resource up to which it was trained in packs; from there on alone."""
 
@@ -64,14 +64,14 @@ class Sharded(msgspec.Struct, frozen=True):
     world_size: int
     """Number of workers, each with one shard."""
     strategy: str
-    """What divided it, as ``fsdp2``."""
+    """The strategy that divided it, as ``fsdp2``."""
 
 
 class Shards(NamedTuple):
     """The files that other workers have added to a checkpoint before its commit."""
 
     place: str
-    """Where they are, as ``Store.shard_place`` gave it; empty: none were added, as all lie in the staged folder."""
+    """Where they are, as ``Store.shard_place`` gave it; empty if none were added, as all lie in the staged folder."""
     files: tuple[StoredFile, ...]
     sharded: Sharded
 
@@ -142,7 +142,7 @@ _MANIFEST = msgspec.json.Decoder(Manifest)
 
 
 def packed_with_in(data: bytes | None) -> PackedWith | None:
-    """Return what a manifest says of packs; None: nothing, or there is no manifest that can be read."""
+    """Return the entry on packs of a manifest; None if it has none, or cannot be read."""
     try:
         found = None if data is None else Manifest.decode(data).packed_with
     except ValueError:
@@ -151,19 +151,19 @@ def packed_with_in(data: bytes | None) -> PackedWith | None:
 
 
 def packed_with_beside(files: Path) -> PackedWith | None:
-    """Return what the manifest beside the fetched files of a checkpoint says of packs."""
+    """Return the entry on packs of the manifest beside the fetched files of a checkpoint."""
     found = manifest_beside(files)
     return None if found is None or isinstance(found.packed_with, UnsetType) else found.packed_with
 
 
 def shards_beside(files: Path) -> Shards | None:
-    """Return what the manifest beside the fetched files says of shards, to commit a copy; None: nothing."""
+    """Return the entry on shards of the manifest beside the fetched files, to commit a copy; None if it has none."""
     found = manifest_beside(files)
     return None if found is None or isinstance(found.sharded, UnsetType) else Shards("", (), found.sharded)
 
 
 def manifest_beside(files: Path) -> Manifest | None:
-    """Return the manifest beside the fetched files of a checkpoint; None: there is none that can be read."""
+    """Return the manifest beside the fetched files of a checkpoint; None if there is none that can be read."""
     if files.name != FILES:
         return None  # of a store of another kind, which keeps it elsewhere
     try:
@@ -213,7 +213,7 @@ def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) -> None:
 
 
 def wrong_checkpoint(manifest: Manifest, checkpoint: CheckpointRef) -> str | None:
-    """Return in words that a manifest lies where that of another checkpoint belongs; None: it is the right one."""
+    """Return in words that a manifest lies where that of another checkpoint belongs; None if it is the right one."""
     if manifest.checkpoint in ("", str(checkpoint)):
         return None
     return f"the checkpoint {manifest.checkpoint} was put in its place"

@@ -55,7 +55,7 @@ class HeadFile(Protocol):
 
 
 class SmallFiles(Protocol):
-    """What can write a whole small file; every store can."""
+    """Something that can write a whole small file, as every store can."""
 
     def write(self, name: str, data: bytes) -> None: ...
 
@@ -66,7 +66,7 @@ class SmallHeadFile:
     def __init__(self, files: SmallFiles) -> None:
         self._files = files
         self._data: bytes | None = None
-        """What was noted and is not written."""
+        """The content that was noted and is not written."""
         self._due_s = 0.0
 
     def note(self, data: bytes) -> None:

@@ -26,7 +26,7 @@ _REPLACED = ("head.json",)
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 _BUILT_IN = ("file", "local")
 DATABASE = re.compile(r"(?i:sqlite|mysql|mariadb|postgres|redis|mongo|mssql|oracle|duckdb|cockroach)[a-zA-Z0-9+]*://")
-"""How the URL of a database begins, in which other tuners keep their studies."""
+"""The beginning of the URL of a database, in which other tuners keep their studies."""
 _EXTRAS = {"s3": "s3", "s3a": "s3", "az": "azure", "abfs": "azure", "abfss": "azure"}
 _factories: dict[str, Callable[[str], Store]] = {}
 

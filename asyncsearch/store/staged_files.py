@@ -100,7 +100,7 @@ def _taken(folder: Path, entry: Entry) -> str:
 
 @contextlib.contextmanager
 def its_own_doing(folder: Path) -> Iterator[None]:
-    """Tell what a worker wrote and cannot be read from a disk that does not answer: only the latter may pass.
+    """Tell files of a worker that cannot be read from a disk that does not answer: only the latter may pass.
 
     Args:
         folder: what the worker wrote.
@@ -158,7 +158,7 @@ def require_unchanged(folder: Path, names: Iterable[str], contents: Iterable[Con
 
 
 def listed_readable(folder: Path) -> tuple[list[str], list[str]]:
-    """Return what a worker has written, as ``listed`` does, once all of it was found readable."""
+    """Return the files and folders of a worker, as ``listed`` does, once all were found readable."""
     names, folders = listed(folder)
     require_readable(folder, names)
     return names, folders
@@ -184,7 +184,7 @@ def require_apart(
     """Check that no worker has written a file where another one has written a file or a folder.
 
     Args:
-        shards: what other workers have added; None: there are none.
+        shards: what other workers have added; None if there are none.
         names: the names of the files of the worker that commits.
         folders: those of its folders.
         checkpoint: for the message.

@@ -1,4 +1,4 @@
-"""What is known of one configuration, wherever it was trained; and a search of one trial for what is not."""
+"""The known reports of one configuration, wherever it was trained, and a search of one trial for those that lack."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Evaluation(dict[str, float]):
 
 
 class KnownPath:
-    """What is known of the way of one configuration up to a resource."""
+    """The reports and checkpoints of one configuration up to a resource, as far as they are known."""
 
     def __init__(self, params: Params, path: PlanPath, resource: int) -> None:
         self.params = params
@@ -233,7 +233,7 @@ def train_single(study: RunnableStudy, known: KnownPath, end: int | None, home: 
     Args:
         study: whose trainable, workers and shared folder it has.
         known: the configuration, and what is known of it.
-        end: resource at which a trial of the study is complete; None: when its function returns.
+        end: resource at which a trial of the study is complete; None means when its function returns.
         home: the store of the search, inside that of the study.
         display: shows it.
 

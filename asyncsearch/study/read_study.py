@@ -29,13 +29,13 @@ _SHOWN = 3
 
 
 class ReadState(NamedTuple):
-    """What was known of a study."""
+    """The state of a study as last read."""
 
     state: StudyState
     journal_size: int
     """Bytes that the journal had, at the least, when it led to the state."""
     unread: str = ""
-    """What of the journal could not be read, in words; empty: all was read."""
+    """The part of the journal that could not be read, in words; empty if all was read."""
     last_s: float = 0.0
     """Driver's clock at the last record, in seconds since 1970; 0.0: unknown, or there is none."""
 
@@ -87,7 +87,7 @@ class ReadStudy:
         return status
 
     def _words(self) -> Callable[[TrialState], str]:
-        """Return what people call a state now; see ``StudyStatus.words``, which costs more."""
+        """Return the names of states as of now; see ``StudyStatus.words``, which costs more."""
         if self._is_running():
             return lambda trial_state: trial_state.words
         is_begun = any(trial.state in (TrialState.WAITING, TrialState.RUNNING) for trial in self._read_state().trials)
@@ -117,7 +117,7 @@ class ReadStudy:
         return latest
 
     def _driver_died_s(self) -> float | None:
-        """Return when the last record was written of a run whose driver no longer lives; None: there is no such run."""
+        """Return the time of the last record of a run whose driver no longer lives; None if there is no such run."""
         if self._read_state().run is None or self.store.is_locked():
             return None
         # Read after the look at the lock: a driver that ended in order in between has recorded the end of its run.
@@ -154,7 +154,7 @@ class ReadStudy:
         return words or read_position(self.store, self._require_file(), trial)
 
     def _training_ends(self, number: TrialId) -> list[CheckpointRef]:
-        """Return where the trainings of a trial ended; the journal is read again only when there is more to read."""
+        """Return the ends of the trainings of a trial; the journal is read again only when there is more to read."""
         from asyncsearch.journal.training_ends import training_ends
 
         size, found = self._ends

@@ -1,4 +1,4 @@
-"""What a study has found: its trials, the best of them, their stories and their checkpoints; read from its store."""
+"""The results of a study: its trials, the best of them, their stories and their checkpoints; read from its store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Results(ReadStudy):
     """The results of a study, at any time: while it runs, afterwards, and on a machine that has none of its code."""
 
     _shown_in: object = None
-    """The run of a notebook's cell that shows the table already; None: there is none."""
+    """The run of a notebook's cell that shows the table already; None if there is none."""
 
     @property
     @in_sentences()
@@ -117,7 +117,7 @@ class Results(ReadStudy):
 
     @in_sentences()
     def ablation(self) -> AblationTable:
-        """Return what leaving out each component does to the metric, as a table for ``print`` and notebooks.
+        """Return the effect on the metric of leaving out each component, as a table for ``print`` and notebooks.
 
         Its ``dataframe()`` and ``plot()`` are a frame and a picture.
 
@@ -158,14 +158,15 @@ class Results(ReadStudy):
 
     @in_sentences()
     def tensorboard(self, path: str | Path | None = None) -> Path:
-        """Write what the trials have reported as event files of TensorBoard, and return their folder.
+        """Write the reports of the trials as event files of TensorBoard, and return their folder.
 
         Each trial is a run, whose steps are its resource, and its configuration is on the page "hparams". The event
         files that trials wrote into ``trial.dir`` are put beside them. A second call adds only what is new, so that it
         may be called while the study runs: by ``Study.open(store)`` in another cell or process.
 
         Args:
-            path: a folder on this machine; None: ``tensorboard/<name of the study>``; a name with a ``/`` is no path.
+            path: a folder on this machine; None means ``tensorboard/<name of the study>``; a name with a ``/``
+                is no path.
 
         Raises:
             UsageError: the extra ``tensorboard`` is not installed, or the folder cannot be written.
@@ -180,7 +181,7 @@ class Results(ReadStudy):
 
     @in_sentences()
     def tree(self) -> Tree:
-        """Return what is trained and for which trials, as a picture for a notebook and as text for ``print``.
+        """Return the stage tree, with the trials that each stage is for: a picture in a notebook, text for ``print``.
 
         Raises:
             NoTrialsError: there is no trial yet.
@@ -245,7 +246,7 @@ class Results(ReadStudy):
 
     @in_sentences()
     def summary(self) -> str:
-        """Return how the study stands, as the table that people see."""
+        """Return the status of the study, as the table that people see."""
         from asyncsearch.report.live.table import table
 
         return table(self._status())

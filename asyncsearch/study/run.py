@@ -73,7 +73,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     worker_config: Callable[[WorkerId, int, Endpoint | None], WorkerConfig]
     """Gives the configuration of a launch of a worker."""
     identity: Future[auth.Identity] | None
-    """The driver's proof of identity, which is being made; None: the workers are in this process."""
+    """The driver's proof of identity, which is being made; None if the workers are in this process."""
     worker_store: str
     """URL of the store of the workers' checkpoints."""
     definition: StudyDefinition
@@ -86,7 +86,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     could_pack: bool = False
     """Whether the study might have asked for ``pack=``, and did not."""
     share: WorkerShare | None = None
-    """Its part of the workers that it shares with other studies; None: all are its own."""
+    """Its part of the workers that it shares with other studies; None if all are its own."""
 
 
 def run_search(search: Search, display: Display, interrupts: Interrupts | None = None) -> EndRun:
@@ -245,7 +245,7 @@ class _Run:
         self.driver.lost(worker, epoch, reason)
 
     def _reserve(self, preflight: Preflight) -> tuple[auth.Identity, Endpoint]:
-        """Return what workers are launched with: the address at which the server is going to listen, and secrets."""
+        """Return the secrets and the address, at which the server is going to listen, that workers are launched with."""
         self._reservation = reservation = Reservation(preflight.bind, preflight.port)
         assert self._search.identity is not None
         identity = self._search.identity.result()
@@ -295,7 +295,7 @@ class _Run:
         self.driver.loop.call_soon_threadsafe(take_status)
 
     def status(self, state: StudyState) -> StudyStatus:
-        """Return how the study stands."""
+        """Return the status of the study."""
         search, outcome = self._search, self.driver.outcome
         return status_of(
             state,

@@ -55,7 +55,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
     could_pack: bool = False
     """Whether it might have asked for ``pack=``, and did not."""
     default: DefaultFolder | None = None
-    """Gives the store for good, when it is taken; None: it was named, or is taken already."""
+    """Gives the store for good, when it is taken; None if it was named, or is taken already."""
 
     def run(
         self,
@@ -181,7 +181,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
         return FolderMembership(folder, self.store.shown)
 
     def _pack_times(self, place: SharedPlace | None) -> list[PackTimes]:
-        """Return where studies of this code keep how fast packs train: the cluster, and the folder that they share."""
+        """Return the places of the times of packs of this code: the cluster, and the folder that studies share."""
         what = self.definition
         code = code_key(self.code.name, self.code.parts, what.config.defaults)
         if not code or what.packing is None or not what.packing.is_measured:
@@ -204,7 +204,7 @@ def _require_journal(store: Store) -> None:
 
 
 def too_few(given: str, total: int, there: int, argument: str) -> str:
-    """Return what a total below the number of trials that a study has leads to, and what to write for more."""
+    """Return a sentence on a total below the number of trials that a study has, with the total for more."""
     return (
         f"{given} is fewer than the {there} trials that the study has: it is the total, so no new trial begins. "
         f"For {total} more write {argument}{there + total}."

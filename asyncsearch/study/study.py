@@ -135,27 +135,27 @@ class Study(Results):
             warm_start: earlier studies of the same space and metric, or their stores. A searcher that learns starts
                 with the results of their trials, any other with their best configurations; see docs/searchers.md.
             version: your name for this version of code and data. Studies with the same version, seed and trainable
-                train a common beginning once; see docs/sharing.md. Empty: nothing is shared with other studies.
+                train a common beginning once; see docs/sharing.md. Empty if nothing is shared with other studies.
             share: train the common beginning of trials once; False: each trial trains all of its units itself, except
                 that ``PBT`` copies weights.
             backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
                 ``"inline"``, or a ``Launcher``.
-            save_every: interval, in units of resource, at which running trials are saved; None: only when they pause
-                or end.
+            save_every: interval, in units of resource, at which running trials are saved; None means only when they
+                pause or end.
             max_failures: how often a failed trial is retried.
             sharing: the folder that studies of one version share, default values of parameters, and a quota in bytes.
             pack: how many alike trials a worker may train together; ``"auto"``: as many as train fastest, which the
-                first packs measure; None: each alone. Needs a ``Trainer`` with ``train_pack``. Results agree with those
-                of trials that train alone within a tolerance, not to the bit.
+                first packs measure; None means each alone. Needs a ``Trainer`` with ``train_pack``. Results agree with
+                those of trials that train alone within a tolerance, not to the bit.
             pack_opt: how those trials are chosen: ``"plan"`` (of one structure, in the order of the search),
                 ``"nearest"`` (nearest hyper-parameters), ``"batch_size"`` (the same one) or ``"random"``; or a function
                 of a ``PackChoice`` that returns some of its ``others``; see docs/packing.md.
             workers_per_trial: how many workers train one trial together, data-parallel; or a ``Gang``, with which
-                trials go on with fewer while a lost worker is replaced. None: one. See docs/gangs.md.
+                trials go on with fewer while a lost worker is replaced. None means one. See docs/gangs.md.
             autoscale: lets trials have more workers than that where some are free, as long as they gain enough; see
-                docs/autoscaling.md. None: never.
+                docs/autoscaling.md. None means never.
             devices_per_trial: how many GPUs the workers of a trial see; a fraction such as 0.5: two trials share one,
-                each with its part of the memory. None: what their machine shows. See docs/devices.md.
+                each with its part of the memory. None means what their machine shows. See docs/devices.md.
             workers: timeouts of trials and leases, and the start and end of worker processes.
             checkpoints: which checkpoints are kept, and how long a store that cannot be used is waited for.
 
@@ -251,7 +251,7 @@ class Study(Results):
         Args:
             store: its folder or URL, or the rescue file that a run wrote when its folder was removed; that is written
                 back to where the folder was.
-            backend: as in ``Study``; None: that of the study.
+            backend: as in ``Study``; None means that of the study.
 
         Raises:
             StudyNotFoundError: the store holds no study.
@@ -289,7 +289,7 @@ class Study(Results):
 
     @property
     def store(self) -> Store:
-        """What holds everything that the study writes; of a study without a named store, from its first run on."""
+        """The place of everything that the study writes; of a study without a named store, from its first run on."""
         return self._place if self._runnable is None else self._runnable.store
 
     @property
@@ -309,12 +309,12 @@ class Study(Results):
 
     @property
     def gang(self) -> Gang | None:
-        """How many workers train a trial together; None: one, or the study was only opened."""
+        """How many workers train a trial together; None means one, or the study was only opened."""
         return None if self._runnable is None else self._runnable.definition.gang
 
     @property
     def packing(self) -> Packing | None:
-        """How workers get several trials together; None: each trains alone, or the study was only opened."""
+        """How workers get several trials together; None if each trains alone, or the study was only opened."""
         return None if self._runnable is None else self._runnable.definition.packing
 
     @property
@@ -336,9 +336,9 @@ class Study(Results):
         """Search until ``num_trials`` trials exist and none of them has anything left to train.
 
         Args:
-            num_trials: total number of trials, those of earlier runs included; None: until the searcher has no more
-                proposals.
-            parallelism: number of workers; None: one for each slot of the cluster.
+            num_trials: total number of trials, those of earlier runs included; None means until the searcher has no
+                more proposals.
+            parallelism: number of workers; None means one for each slot of the cluster.
             timeout: seconds, or a ``timedelta``, after which the run ends and keeps its results.
             display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
             logs: whether to show the lines that trials print.
@@ -378,15 +378,15 @@ class Study(Results):
 
         Args:
             num_trials: as in ``run``, but at most as many as the searcher proposes, which is also the default.
-            parallelism: number of workers; None: as many as ``run`` would have, as far as that is known before it.
+            parallelism: number of workers; None means as many as ``run`` would have, as far as that is known before it.
             seconds_per_unit: time of one unit of training, if you know it.
-            like: an earlier study, or its store, from which to take the measured time; None: this study, if it has
+            like: an earlier study, or its store, from which to take the measured time; None means this study, if it has
                 run.
-            pack: how many alike trials a worker trains together, or ``"auto"``; 1: each alone; None: as the study.
+            pack: how many alike trials a worker trains together, or ``"auto"``; 1: each alone; None means as the study.
             pack_speedup: how many times as much packs train in the same time, as of ``TrainingModel``, e.g.
-                ``{8: 5.0}``; None: as measured in that study.
+                ``{8: 5.0}``; None means as measured in that study.
             gang_speedup: with ``autoscale=``, how many times as fast k workers train a trial, e.g.
-                ``{2: 1.9, 4: 3.4}``; None: as measured in that study, else by the least efficiency.
+                ``{2: 1.9, 4: 3.4}``; None means as measured in that study, else by the least efficiency.
 
         Raises:
             UsageError: a number is out of range, ``num_trials`` is missing for an endless searcher, nothing was
@@ -558,7 +558,7 @@ def require_end(study: Study, num_trials: int | None) -> None:
 
 
 def proposals_of(study: Study) -> int | None:
-    """Return the number of proposals of a study's searcher; None: without end.
+    """Return the number of proposals of a study's searcher; None means without end.
 
     Raises:
         UsageError: it was opened to read its results only.

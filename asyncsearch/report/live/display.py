@@ -1,4 +1,4 @@
-"""What people see while a search runs: a live table in a notebook, quiet lines elsewhere.
+"""The display of a running search: a live table in a notebook, quiet lines elsewhere.
 
 Rule: called from the main thread only, so that a notebook puts all output into the cell that runs.
 There are no widgets and, except on a terminal, no escape sequences, so the output is the same in JupyterLab, VS Code,
@@ -41,14 +41,14 @@ class Display(abc.ABC):
     """Shows one run."""
 
     _lines: LinePrinter | None = None
-    """Chooses among the lines that trials print; None: none are shown."""
+    """Chooses among the lines that trials print; None if none are shown."""
     _status: StudyStatus | None = None
-    """As last updated; None: before, and once it is closed."""
+    """As last updated; None before, and once it is closed."""
 
     is_shown = True
     """Whether the user is to be told what is being done."""
     cell: object = None
-    """The run of a notebook's cell that has the study's table among its outputs; None: there is none."""
+    """The run of a notebook's cell that has the study's table among its outputs; None if there is none."""
 
     def begin(self, sentence: str) -> None:
         """Show what begins."""
@@ -254,7 +254,7 @@ def in_notebook() -> bool:
 
 
 def running_cell() -> object:
-    """Return what tells the cell that runs from all others, and from its own earlier runs; None: this is no kernel."""
+    """Return the identity of the run of the present cell, unlike its earlier runs; None if this is no kernel."""
     ipython = notebook_shell()
     if ipython is None:
         return None

@@ -32,7 +32,7 @@ def title(status: StudyStatus) -> str:
 
 
 def driver_died_words(last_s: float) -> str:
-    """Return what is known of a driver that no longer lives, whose last record was written at ``last_s``."""
+    """Return a sentence on a driver that no longer lives, whose last record was written at ``last_s``."""
     return f"not finished, its driver ended without closing it; its last record is of {moment(last_s)}"
 
 
@@ -114,7 +114,7 @@ def incumbent_line(status: StudyStatus) -> str:
 
 
 def unrecorded_line(status: StudyStatus) -> str:
-    """Return how many trials returned a value that is not recorded, and what to change; empty: none did."""
+    """Return how many trials returned a value that is not recorded, and what to change; empty if none did."""
     if not status.unrecorded:
         return ""
     return f"{many(status.unrecorded, 'trial')} returned a value beside the reports, the last {status.last_unrecorded}"
@@ -129,7 +129,7 @@ def training_line(status: StudyStatus) -> str:
 
 
 def packing_line(status: StudyStatus) -> str:
-    """Return what packing did, or at the end of a search of small trials without it what it could do; else empty."""
+    """Return the effect of packing, or of a search of small trials without it the possible one; else empty."""
     workers, time = max(1, status.workers_had), status.total_s or status.elapsed_s
     if status.packed or not (status.could_pack and status.is_finished and status.trained and time):
         return status.packed
@@ -179,7 +179,7 @@ def repeated_line(status: StudyStatus) -> str:
 
 
 def continue_line(status: StudyStatus) -> str:
-    """Return what is kept of a search that is not finished, and how to continue it; empty of any other."""
+    """Return a line on the results of a search that is not finished, and on how to continue it; empty of any other."""
     if not status.is_unfinished:
         return ""
     if status.failures and not status.trained:
@@ -207,7 +207,7 @@ def failures_line(status: StudyStatus) -> str:
 
 
 def unshown_line(status: StudyStatus) -> str:
-    """Return where the metrics are for which there is no column; empty: each has one."""
+    """Return the place of the metrics for which there is no column; empty if each has one."""
     if not status.unshown:
         return ""
     others = "metric is" if status.unshown == 1 else "metrics are"

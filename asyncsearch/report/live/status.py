@@ -16,7 +16,7 @@ class TrialRow(msgspec.Struct, frozen=True):
     resource: int
     """Units of training done."""
     target: int | None
-    """Resource up to which it trains now; None: until its function returns."""
+    """Resource up to which it trains now; None means until its function returns."""
     value: float | None
     """The metric as last reported."""
     params: Params
@@ -24,7 +24,7 @@ class TrialRow(msgspec.Struct, frozen=True):
     metrics: dict[str, float] = {}
     """The metrics besides the study's, as last reported; as many as are kept for tables."""
     goes_on_from: int | None = None
-    """Resource of the checkpoint from which the next run continues it, if that repeats units; None: none are."""
+    """Resource of the checkpoint from which the next run continues it, if that repeats units; None if none are."""
 
 
 class BestSeen(msgspec.Struct, frozen=True):
@@ -78,25 +78,25 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     is_unfinished: bool = False
     """Whether no run is in progress and something that was requested is left to do."""
     num_trials: int | None = None
-    """The total of trials that the run, or the one that ended unfinished, has requested; None: no limit, or no run."""
+    """The total of trials that the run, or the one that ended unfinished, has requested; None if there is no limit or run."""
     repeated: int = 0
     """Units since its last checkpoint of the trial to be continued that has most of them; the next run repeats them."""
     driver_died_s: float | None = None
-    """When the last record was written by a driver that ended without closing, seconds since 1970; None: none has."""
+    """When the last record was written by a driver that ended without closing, seconds since 1970; None if none has."""
     trained: int = 0
     """Units of training done by all trials together, repeated ones included."""
     full: int | None = None
-    """Units of training every trial to ``max_resource``; None: there is no such resource."""
+    """Units of training every trial to ``max_resource``; None if there is no such resource."""
     saving: int = 0
     """Running trials that have trained, and whose checkpoint is not stored yet: their workers may train others."""
     nonfinite: int = 0
     """Trials whose last value of the metric was NaN or infinite."""
     who_failed: str = ""
-    """Which trials failed, if the search has failed as a whole: "every promoted trial"; empty: it has not."""
+    """Which trials failed, if the search has failed as a whole: "every promoted trial"; empty if it has not."""
     unrecorded: int = 0
     """Trials whose function returned a value beside its reports, which is not recorded."""
     last_unrecorded: str = ""
-    """What the last of them returned, and what to change."""
+    """The value that the last of them returned, and what to change."""
     failures: int = 0
     """Attempts that ended by an error of the trial."""
     failing: int = 0
@@ -106,22 +106,22 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     stopping: str = ""
     """Why the run is being stopped; empty while it is not."""
     elapsed_s: float | None = None
-    """Seconds that the run in progress, or the one that has just ended, has taken; None: there was none to follow."""
+    """Seconds that the run in progress, or the one that has just ended, has taken; None if there was none to follow."""
     ended_by: str = ""
-    """What ended the run that has just ended, where that was a timeout; else empty."""
+    """The cause of the end of the run that has just ended, where that was a timeout; else empty."""
     is_idle: bool = False
     """Whether the run that has just ended had nothing to do."""
     ended_s: float | None = None
-    """When the last run ended that had something to do, seconds since 1970; None: unknown, or none has."""
+    """When the last run ended that had something to do, seconds since 1970; None if unknown, or none has."""
     total_s: float | None = None
-    """Seconds that all runs have taken together; None: unknown."""
+    """Seconds that all runs have taken together; None if unknown."""
     runs: int = 0
     """How many these are."""
     store: str = ""
     unread: str = ""
-    """What of the journal could not be read, in words; empty: nothing."""
+    """The part of the journal that could not be read, in words; empty if all was read."""
     packed: str = ""
-    """How many trained together and what that saved, or why none did, in words; empty: nothing was packed."""
+    """How many trained together and what that saved, or why none did, in words; empty if nothing was packed."""
     could_pack: bool = False
     """Whether the study might have asked for ``pack=``, and did not."""
     beyond_quota: str = ""
@@ -134,7 +134,7 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def marked(self) -> str:
-        """The name of the trial that tables mark; empty: none."""
+        """The name of the trial that tables mark; empty if there is none."""
         return "" if self.best is None or self.is_ablation else self.best.name
 
     @property
@@ -149,18 +149,18 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def saved(self) -> float | None:
-        """The share of training that early stopping has saved, from 0 to 1; None: unknown yet, or none."""
+        """The share of training that early stopping has saved, from 0 to 1; None if unknown yet, or none."""
         if not self.is_finished or not self.full or self.trained >= self.full:
             return None
         return 1 - self.trained / self.full
 
     @property
     def value_heading(self) -> str:
-        """What the values that rank trials are: "loss", or "best loss" where each is the trial's best one."""
+        """The name of the values that rank trials: "loss", or "best loss" where each is the trial's best one."""
         return f"best {self.metric}" if self.rank_by == "best" else self.metric
 
     def words(self, state: TrialState) -> str:
-        """Return what people call a trial in this state."""
+        """Return the name of this state of trials, for people."""
         return state.words if self.workers_wanted else state.words_after(is_unfinished=self.is_unfinished)
 
     def counts_line(self) -> str:

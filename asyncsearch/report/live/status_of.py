@@ -45,7 +45,7 @@ def status_of(
     """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
 
     Args:
-        elapsed_s: seconds since the run began; None: as the journal of a run in progress says. A run that is over
+        elapsed_s: seconds since the run began; None means as the journal of a run in progress says. A run that is over
             takes its duration from the journal, as it is shown later.
         store: as shown to people.
         scheduler: in one line.
@@ -55,10 +55,10 @@ def status_of(
         is_complete: whether the last run did everything that was requested.
         unread: what of the journal could not be read, in words.
         could_pack: whether the study might have asked for ``pack=``, and did not.
-        latest: the metrics besides the study's; None: those that the state has seen.
-        ended_by: why the run has just ended before its end; empty: for no reason that is worth words.
+        latest: the metrics besides the study's; None means those that the state has seen.
+        ended_by: why the run has just ended before its end; empty if for no reason worth words.
         driver_died_s: when the last record was written by a driver that no longer lives and has not closed the
-            study, seconds since 1970: no run is in progress, whatever the journal says; None: there is none.
+            study, seconds since 1970: no run is in progress, whatever the journal says; None if there is none.
     """
     run = state.run if driver_died_s is None else None
     counts: dict[TrialState, int] = {}

@@ -90,7 +90,7 @@ class StudyRow(msgspec.Struct, frozen=True):
     share: int
     """How many it may have."""
     status: StudyStatus | None = None
-    """As last known; None: nothing is known yet."""
+    """As last known; None if nothing is known yet."""
     is_running: bool = True
 
 

@@ -27,7 +27,7 @@ _ENDING = ".asyncsearch"
 _PROTOS = "tensorboard.compat.proto"
 _HPARAMS = "tensorboard.plugins.hparams"
 _VERSION = "brain.Event:2"
-"""What the first event of each file says; TensorBoard reads no other."""
+"""The text of the first event of each file; TensorBoard reads no other."""
 
 
 def update(folder: Path, began_s: float, beginning: object, records: Sequence[bytes]) -> None:
@@ -155,7 +155,7 @@ def _summary(**data: Any) -> Any:
 
 
 def _info(api: Any, parameter: ShownParameter) -> Any:
-    """Return what the page knows of a parameter; where it does not know the values it offers to filter by any."""
+    """Return the description of a parameter for the page, which offers to filter by any value where it knows none."""
     kinds = {
         ScalarKind.BOOLEAN: api.DATA_TYPE_BOOL,
         ScalarKind.NUMBER: api.DATA_TYPE_FLOAT64,

@@ -30,9 +30,9 @@ class ShownParameter(msgspec.Struct, frozen=True):
     name: str
     kind: ScalarKind
     choices: tuple[Scalar, ...] = ()
-    """All its values; empty: they are not known, or not a few."""
+    """All its values; empty if they are not known, or not a few."""
     interval: tuple[float, float] | None = None
-    """Its least and its greatest number; None: it has none, or they are not known."""
+    """Its least and its greatest number; None if it has none, or they are not known."""
 
 
 def shown_parameters(configurations: Iterable[Params], domains: Mapping[str, Domain]) -> list[ShownParameter]:

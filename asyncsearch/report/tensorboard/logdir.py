@@ -16,7 +16,7 @@ from asyncsearch.space.domains import Domain
 
 
 def write_logdir(study: PlottedStudy, logdir: Path, created_s: float, domains: Mapping[str, Domain]) -> list[TrialRun]:
-    """Write what a study has reported, or what is new of it, and return the runs.
+    """Write the reports of a study, or the new ones of them, and return the runs.
 
     Args:
         study: to show.

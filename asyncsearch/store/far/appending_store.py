@@ -87,7 +87,7 @@ class AppendedLog:
 
 
 class AppendingStore(FarStore):
-    """What such stores have in common."""
+    """A store on such a file system."""
 
     _remote: AppendingFiles
 

@@ -164,7 +164,7 @@ class Remote:
         return None
 
     def read_part(self, name: str, start: int, end: int | None) -> bytes | None:
-        """Return what a file has from byte ``start`` to before ``end``, as a slice does; None: there is none."""
+        """Return the bytes of a file from ``start`` to before ``end``, as a slice does; None if there is none."""
         path = self._path(name)
         with self.explained("read", name):
             try:
@@ -236,7 +236,7 @@ class Remote:
         return content
 
     def download(self, name: str, local: Path) -> Content | None:
-        """Copy a file from here to a local one, and return what was copied; None: there is no such file.
+        """Copy a file from here to a local one, and return what was copied; None if there is no such file.
 
         The content is hashed while it is copied, in one pass. A file system with a faster copy of its own, as object
         stores have, uses that, and the local file is read back.

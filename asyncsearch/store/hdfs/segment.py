@@ -32,7 +32,7 @@ MOST_BYTES = 16 << 20
 
 
 def open_time_s(elapsed_s: float) -> float:
-    """Return how long the next segment stays open, where the journal was first opened so long ago."""
+    """Return the time for which the next segment stays open, where the journal was first opened so long ago."""
     return max(SHORTEST_S, _SHARE * elapsed_s)
 
 
@@ -46,8 +46,8 @@ class HdfsSegment:
             files: of the store.
             name: of the segment.
             file: the file.
-            lock: of the driver; None: it holds none, as in a test.
-            open_s: seconds after which it is closed so that others can read it; infinite: it is not.
+            lock: of the driver; None if it holds none, as in a test.
+            open_s: seconds after which it is closed so that others can read it; infinite if it is not.
         """
         self._files, self._name, self._file, self._lock = files, name, file, lock
         self._path = f"journal/{name}"
@@ -66,7 +66,7 @@ class HdfsSegment:
         return self._name
 
     def lines(self) -> Sequence[bytes]:
-        """Return what was appended and is durable."""
+        """Return the lines that were appended and are durable."""
         return list(self._appended)
 
     def append(self, data: bytes) -> None:

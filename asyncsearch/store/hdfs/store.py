@@ -45,7 +45,7 @@ class HdfsStore(FarStore):
 
     Args:
         url: such as ``hdfs://namenode:8020/studies/digits``, or ``hdfs:///studies/digits``.
-        address: the cluster; None: as the URL says, Spark's Hadoop configuration or HADOOP_CONF_DIR.
+        address: the cluster; None means as the URL says, Spark's Hadoop configuration or HADOOP_CONF_DIR.
         lock_lease_s: seconds without a refresh after which a driver on another machine loses its lock.
         gone_after_s: seconds after which a checkpoint whose content no DataNode has counts as damaged, while HDFS takes
             other files.

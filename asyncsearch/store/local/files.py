@@ -132,7 +132,7 @@ def lines_of(path: Path) -> Iterator[bytes]:
 
 
 def files_in(folder: Path) -> dict[str, FileInfo]:
-    """Return what is in a folder and no folder itself, without the folders in it that may not be read."""
+    """Return the files in a folder, at any depth, without the folders in it that may not be read."""
     try:
         found = [entry for entry in walk(folder, follow=True, failed=lambda name, error: None) if not entry.is_folder]
         return {entry.name: FileInfo(entry.status.st_size, entry.status.st_mtime) for entry in found}

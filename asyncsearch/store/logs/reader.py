@@ -23,7 +23,7 @@ class _Open:
 
     def __init__(self) -> None:
         self.driver = ""
-        """Who writes it; empty: not known yet."""
+        """The driver that writes it; empty until it is known."""
         self.at = self.body = 0
         """Where the next block begins, and where the lines of the last one did."""
 
@@ -47,9 +47,9 @@ class LogReader:
         self._last: dict[str, int] = {}
         """Driver -> number of its last block that was read: one that was written again counts once."""
         self._torn: tuple[str, list[str]] | None = None
-        """Who had written a part half, and its whole lines."""
+        """A driver that had written a part half, and its whole lines."""
         self.unread = ""
-        """What was written and cannot be read yet, in words; empty: nothing."""
+        """The part that was written and cannot be read yet, in words; empty if there is none."""
 
     def lines(self) -> Iterator[str]:
         """Yield the lines without their newlines, or those that have come since the last call.
@@ -93,7 +93,7 @@ class LogReader:
         return {number: end for number, end in zip(numbers, found, strict=True) if end is not None}
 
     def _pick(self, number: int, windows: Windows, index: form.LogIndex) -> Iterator[str]:
-        """Yield what a closed segment has of the trial."""
+        """Yield the trial's lines in a closed segment."""
         yield from self._torn_of_another(index.driver)
         parts = [part for part in index.parts(self._name) if part.number > self._last.get(index.driver, 0)]
         for part, data in zip(parts, windows.parts(parts), strict=True):
@@ -105,7 +105,7 @@ class LogReader:
         self._over.add(number)
 
     def _walk(self, number: int, windows: Windows, is_over: bool) -> Iterator[str]:
-        """Yield what the blocks of a segment have of the trial, from where the last call ended.
+        """Yield the trial's lines in the blocks of a segment, from the end of the last call.
 
         Args:
             is_over: whether nothing more comes: a crash may have cut off its last block.
@@ -145,7 +145,7 @@ class LogReader:
             self._over.add(number)
 
     def _torn_of_another(self, driver: str) -> Iterator[str]:
-        """Yield what a driver before this one had written half; one that lived on has written it again, as a whole."""
+        """Yield the lines that a driver before this one had written half; one that lived on has written them again."""
         torn, self._torn = self._torn, None
         if torn is not None and torn[0] != driver:
             yield from torn[1]
@@ -196,7 +196,7 @@ class Windows:
     """The bytes of one segment."""
 
     def __init__(self, store: LogStore, path: str, end: bytes | None = None) -> None:
-        """Begin; ``end`` is what was read of its last bytes; None: nothing was."""
+        """Begin; ``end`` is what was read of its last bytes; None if nothing was."""
         self._store, self._path = store, path
         self._end = end or b""
         self._start = 0
@@ -204,7 +204,7 @@ class Windows:
         self._window_bytes, self._gap_bytes = (_FAR, _FAR_GAP) if store.is_far else (_NEAR, _NEAR_GAP)
 
     def index(self) -> form.LogIndex | None:
-        """Return the index; None: the segment is open, or damaged."""
+        """Return the index; None if the segment is open, or damaged."""
         start = form.decode_end(self._end)
         if start is None:
             return None
@@ -227,7 +227,7 @@ class Windows:
         return self._held[start - self._start : end - self._start]
 
     def line(self, start: int) -> bytes:
-        """Return the line that begins at a byte, with its newline; empty: it has none yet."""
+        """Return the line that begins at a byte, with its newline; empty if it has none yet."""
         size_bytes = 256
         while True:
             found = self.get(start, start + size_bytes)
@@ -239,7 +239,7 @@ class Windows:
             size_bytes *= 4
 
     def next_line_of_ours(self, start: int) -> int:
-        """Return where the next line begins, behind ``start``, that tells of a block or is the index; -1: nowhere."""
+        """Return the beginning of the next line of a block, or of the index, behind ``start``; -1 if there is none."""
         while found := self.get(start, start + self._window_bytes):
             at = form.next_mark(found)
             if at < 0 and len(found) < self._window_bytes:

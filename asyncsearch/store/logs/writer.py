@@ -59,7 +59,7 @@ class LogWriter:
 
     @property
     def due_in_s(self) -> float:
-        """Seconds until the open segment is to be closed; infinite: there is none, or it may stay open."""
+        """Seconds until the open segment is to be closed; infinite if there is none, or it may stay open."""
         return self._close_s - self._clock()
 
     @property

@@ -1,4 +1,4 @@
-"""What people write first, as in the libraries that they know, and the line that does it here."""
+"""First lines of people, as in the libraries that they know, and the line that does it here."""
 
 from __future__ import annotations
 

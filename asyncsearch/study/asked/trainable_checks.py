@@ -117,7 +117,7 @@ def _head(name: str) -> str:
 
 
 def _foreign_uses(function: Trainable, metric: str) -> Iterator[str]:
-    """Yield what the source does with its trial that no trial can do.
+    """Yield the uses of its trial, in the source, that no trial allows.
 
     A wrapper may give the function something else than the trial, and a name that is bound again is something else.
     """

@@ -44,7 +44,7 @@ class Submission(Display):
         """
         self.study = study
         self.error: BaseException | None = None
-        """Why it failed; None: it did not, or has not ended."""
+        """Why it failed; None if it did not, or has not ended."""
         self.is_raised = False
         """Whether its error was raised where it was waited for."""
         self._watch, self._place, self._wakeup, self._shown = watch, place, wakeup, shown
@@ -128,12 +128,12 @@ class Submission(Display):
         return self._interrupts.count > 0
 
     def row(self) -> StudyRow:
-        """Return how it stands, for the table of all studies."""
+        """Return its row in the table of all studies."""
         share = self._place.share
         return StudyRow(self.study.name, share.held, share.workers, self._last, is_running=self._is_running)
 
     def lines(self) -> list[str]:
-        """Return what to print of it now; called in the main thread."""
+        """Return the lines to print of it now; called in the main thread."""
         found = [self._notes.popleft() for _ in range(len(self._notes))]
         if self._statuses:
             found.append(f"{self.study.name}: {short_line(self._statuses.pop())}")
