@@ -245,7 +245,7 @@ class _Run:
         self.driver.lost(worker, epoch, reason)
 
     def _reserve(self, preflight: Preflight) -> tuple[auth.Identity, Endpoint]:
-        """Return the secrets and the address, at which the server is going to listen, that workers are launched with."""
+        """Return the secrets that workers are launched with, and the address at which the server is going to listen."""
         self._reservation = reservation = Reservation(preflight.bind, preflight.port)
         assert self._search.identity is not None
         identity = self._search.identity.result()

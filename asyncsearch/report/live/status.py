@@ -78,7 +78,7 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     is_unfinished: bool = False
     """Whether no run is in progress and something that was requested is left to do."""
     num_trials: int | None = None
-    """The total of trials that the run, or the one that ended unfinished, has requested; None if there is no limit or run."""
+    """The total of trials that the run, or the one that ended unfinished, has requested; None without limit or run."""
     repeated: int = 0
     """Units since its last checkpoint of the trial to be continued that has most of them; the next run repeats them."""
     driver_died_s: float | None = None

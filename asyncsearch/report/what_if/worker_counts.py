@@ -143,8 +143,8 @@ def what_if(
         workers: the numbers of workers.
         scheduler: instead of the study's own.
         chance: stragglers and lost work to add.
-        pack: how many alike trials a worker trains together, or ``"auto"``, as of a ``Study``; 1: each alone; None means
-            as in the study.
+        pack: how many alike trials a worker trains together, or ``"auto"``, as of a ``Study``; 1: each alone; None
+            means as in the study.
         pack_speedup: how many times as much packs train in the same time, as of ``TrainingModel``; None means as
             measured in the study.
 

@@ -17,7 +17,7 @@ _LEAST = 1e-3
 
 
 def devices_for(devices_per_trial: float | None, gang: Gang | None) -> float | None:
-    """Return the number of devices that a worker sees, below 1 its share of one; None means those that its machine shows.
+    """Return the number of devices that a worker sees, below 1 its share of one; None means those of its machine.
 
     Raises:
         UsageError: it is no number of devices, or the workers of a trial cannot share them evenly.
