@@ -5,20 +5,22 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
 from asyncsearch.actions import Branch, CreateTrial, DeleteCheckpoint
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import MetricNotReportedError, StoreError, TrialsFailedError
+from asyncsearch.errors import MetricNotReportedError, SpaceError, StoreError, TrialsFailedError
 from asyncsearch.events import CheckpointCommitted, Imported
 from asyncsearch.files.trees import copy_tree
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
 from asyncsearch.journal.format import Record
+from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import Projection
 from asyncsearch.journal.writer import Journal
 from asyncsearch.plan.base_plan import PlanPath
@@ -29,6 +31,7 @@ from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.shared.folder import NodeFacts, SharedFolder
 from asyncsearch.simulate.recorded_workload import ProposalsState
 from asyncsearch.space import Space
+from asyncsearch.space.parameter_values import plain
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.manifest import packed_with_beside, shards_beside
@@ -61,6 +64,14 @@ class KnownPath:
         """Up to the resource, on each path that leads the same way."""
         self._saved: dict[CheckpointRef, PlanPath] = {}
         """The checkpoints that there are up to the resource."""
+
+    def read(self, stores: Iterable[Store], shared: SharedFolder | None, evaluated: str) -> Evaluation | None:
+        """Take in the journals of stores and a shared folder, and return the metrics; see ``metrics``."""
+        for store in stores:
+            self.read_journal(read_records(store))
+        if shared is not None:
+            self.read_shared(shared)
+        return self.metrics(evaluated)
 
     def read_journal(self, records: Iterable[Record]) -> None:
         """Take in what a study's own journal says."""
@@ -157,17 +168,31 @@ class KnownPath:
         self._saved |= {CheckpointRef(node, at): path for at in checkpoints if at <= self.resource}
 
 
-def was_found(params: Params, records: Iterable[Record]) -> bool:
-    """Return whether a trial went on with these params and the weights of another one, as a journal says."""
-    return any(
-        isinstance(action, Branch) and action.params == params for record in records for action in record.actions
-    )
+def params_in(space: Space, params: Mapping[str, Any], store: Store) -> Params:
+    """Return params as a trial of a study holds them: of the space, or of one that took over the weights of another.
+
+    Raises:
+        SpaceError: they are neither.
+    """
+    given: Params
+    try:
+        found = space.plain(params)
+    except SpaceError:
+        given = plain(dict(params))
+        if not _has_params(store, given, Branch):
+            raise
+        return given
+    # A trial's own params name its functions as they were before an edit.
+    given = plain(dict(params)) if space.custom_functions else found
+    return given if given != found and _has_params(store, given, CreateTrial) else found
 
 
-def was_proposed(params: Params, records: Iterable[Record]) -> bool:
-    """Return whether a trial was created with exactly these params, as a journal says."""
+def _has_params(store: Store, params: Params, kind: type[Branch | CreateTrial]) -> bool:
+    """Return whether the journal of a study has an action of a kind with exactly these params."""
     return any(
-        isinstance(action, CreateTrial) and action.params == params for record in records for action in record.actions
+        isinstance(action, kind) and action.params == params
+        for record in read_records(store)
+        for action in record.actions
     )
 
 

@@ -41,7 +41,8 @@ from asyncsearch.study.kept.kept_functions import read_earlier
 from asyncsearch.study.kept.kept_study import KeptStudy
 from asyncsearch.study.kept.leftovers import swept
 from asyncsearch.study.read_study import ReadState
-from asyncsearch.study.run import Search, run_search
+from asyncsearch.study.run import run_search
+from asyncsearch.study.run_parts import Search
 from asyncsearch.trainable import Pickled, WithFunctions
 
 CORRECT = "Correct it and run the script again, with resume=True and a larger num_trials, or in another store="

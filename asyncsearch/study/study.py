@@ -13,9 +13,9 @@ import msgspec
 from asyncsearch.arguments import answering, positive, seconds_of, text_of, workers_of, yes_or_no
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
-from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
+from asyncsearch.errors import AsyncSearchError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
-from asyncsearch.journal.opening import read_records, read_study_file, replay
+from asyncsearch.journal.opening import read_study_file, replay
 from asyncsearch.launch import require_backend
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
@@ -38,7 +38,6 @@ from asyncsearch.sizing.gangs import Gang
 from asyncsearch.sizing.pack_strategies import PackStrategy
 from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space
-from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.opening import resumable
@@ -58,7 +57,7 @@ from asyncsearch.study.asked.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.asked.packing_option import could_pack, pack_by_of, packing_of, require_choices
 from asyncsearch.study.asked.requirements import can_evaluate, can_save, require_pausable, require_sequences
 from asyncsearch.study.asked.trainable_checks import require_ablated, require_trainable, sent_with_functions
-from asyncsearch.study.evaluate import Evaluation, KnownPath, train_single, was_found, was_proposed
+from asyncsearch.study.evaluate import Evaluation, KnownPath, params_in, train_single
 from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.definition import Code, StudyDefinition, read_plan
 from asyncsearch.study.kept.warm_start import begin_searcher, kept, warm_start_of
@@ -67,7 +66,6 @@ from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.script_runs import note_run
 from asyncsearch.trainable import Trainable, WithFunctions
-from asyncsearch.trial import Params
 
 _log = logging.getLogger(__name__)
 _SHARING, _WORKERS, _CHECKPOINTS = Sharing(), WorkerOptions(), Checkpoints()
@@ -423,7 +421,7 @@ class Study(Results):
         if end is not None and resource > end:
             raise UsageError(f"resource={resource} is beyond max_resource={end} of this study. Use resource <= {end}.")
         display = open_display("none")
-        given = dict(params) if self._runnable is None else self._plain(params)
+        given = dict(params) if self._runnable is None else params_in(self.space, params, self.store)
         if self._runnable is not None:
             self._runnable.take_store(display)
         root = self.config.root
@@ -441,28 +439,13 @@ class Study(Results):
                 raise AsyncSearchError(f"It could not be trained to {resource}: {printable(trial.reason)}")
         return known
 
-    def _plain(self, params: Mapping[str, Any]) -> Params:
-        """Return params as a trial holds them: of the space, or of a trial that took over the weights of another."""
-        given: Params
-        try:
-            found = self.space.plain(params)
-        except SpaceError:
-            given = plain(dict(params))
-            if not was_found(given, read_records(self.store)):
-                raise
-            return given
-        # A trial's own params name its functions as they were before an edit.
-        given = plain(dict(params)) if self.space.custom_functions else found
-        return given if given != found and was_proposed(given, read_records(self.store)) else found
-
     def _known(self, known_path: KnownPath, home: Store) -> Evaluation | None:
-        for store in (self.store, home):
-            known_path.read_journal(read_records(store))
+        shared = None
         if self.shared is not None:
             takes_packed = self._runnable is not None and self._runnable.definition.takes_packed
-            known_path.read_shared(SharedFolder(self.shared, takes_packed=takes_packed))
+            shared = SharedFolder(self.shared, takes_packed=takes_packed)
         can_evaluate = self.config.can_evaluate and self._runnable is not None
-        return known_path.metrics(self.config.metric if can_evaluate else "")
+        return known_path.read((self.store, home), shared, self.config.metric if can_evaluate else "")
 
     def _max_resource(self) -> int | None:
         study = self._runnable
