@@ -31,7 +31,7 @@ from asyncsearch.plan.keys import PathStep, digest, path, root_key
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.searchers import GridSearch
 from tests.plan.algorithm import choose, generate
-from tests.plan.plan_facts import facts_of
+from tests.plan.tools import facts_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.sequences.spaces import RESNET56_EPOCHS, resnet56_space

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from asyncsearch.engine.affected import trials_unsaved
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
@@ -60,7 +61,7 @@ def loss_in(state: StudyState, event: WorkerLost | TrainingEnded) -> LossNotice 
     attempt = state.attempt(event.lease, event.lane)
     if event.error_kind != KILLED or attempt is None or attempt.is_closed:
         return None
-    trials = [trial.id for trial in state.unsaved(attempt, event)]
+    trials = [trial.id for trial in trials_unsaved(state, attempt, event)]
     what = (
         f"{_names(trials or [attempt.trial])} lost a process on {worker_name(event.lease.worker)}: "
         f"{_short(event.error.strip().splitlines()[-1] if event.error.strip() else 'it was killed')}."

@@ -14,6 +14,7 @@ import msgspec
 from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, Worker
 from asyncsearch.driver.timeouts import STALLED_S
+from asyncsearch.engine.affected import trials_awaiting
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StoreError
@@ -90,7 +91,7 @@ class Promises:
         elif attempt.settled is None or event.checkpoint.resource > attempt.settled:
             self._get_on(event.lease)  # its uploads follow one another
             if isinstance(event, CheckpointFailed) and event.error_kind:
-                if self._state.awaiting(attempt, event.checkpoint):  # others may be left out
+                if trials_awaiting(self._state, attempt, event.checkpoint):  # others may be left out
                     self._note_vain(attempt, f"it could not store a checkpoint: {event.error}", is_store=True)
             else:
                 self._vain.pop(event.lease.worker, None)

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from asyncsearch.engine.outages import Outages
+from asyncsearch.engine.liveness import Outages
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.backoff import Backoff

@@ -80,9 +80,9 @@ class Attempt(msgspec.Struct):
     size: int = 1
     """How many workers train it together."""
     device: str = ""
-    """What it trains on, as its trainer has told; empty: it has not."""
+    """The device that it trains on, as its trainer has told. Empty if it has not."""
     resize: str = ""
-    """Why it was cut, so that its trials go on with another number of workers; empty: it was not."""
+    """Why it was cut, so that its trials go on with another number of workers. Empty if it was not."""
 
     @property
     def number(self) -> int:
@@ -159,7 +159,7 @@ class Attempt(msgspec.Struct):
         return awaited is None or (self.committed is not None and self.committed >= awaited)
 
     def misnamed(self, message: Event) -> str:
-        """Return what a message under this lease names that is not of its work, or undoes what is done; or nothing."""
+        """Return the part of a message that is not of its work, or undoes it. Empty if there is none."""
         start, end = self.batch.stages[0].start, self.batch.stages[-1].stop
         if isinstance(message, CheckpointCommitted | CheckpointFailed):
             at = message.checkpoint
@@ -213,14 +213,14 @@ def verdict_on_failure(end: TrainingEnded) -> Verdict:
 
 
 class Reporting(NamedTuple):
-    """What the trials of a study have reported so far."""
+    """The metrics that the trials of a study have reported so far."""
 
     metric: str
     """The metric of the study."""
     names: Set[str]
     """All names that any trial has reported."""
     since: int
-    """The lowest resource at which any trial reported the metric; 0: none did."""
+    """The lowest resource at which any trial reported the metric. 0 if none did."""
 
 
 def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, reporting: Reporting) -> Verdict:
@@ -246,7 +246,7 @@ def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, r
 
 
 def unreported_words(end: TrainingEnded, metric: str) -> str:
-    """Return what a function returned beside its reports, and what to change."""
+    """Return the words for a value that a function returned beside its reports, and the change to make."""
     shown = [f"{name[:_NAME_CHARS]}={value}" for name, value in itertools.islice(end.unreported.items(), _SHOWN)]
     left_out = len(end.unreported) - len(shown)
     values = ", ".join(shown) + (f" and {left_out:,} more" if left_out else "")
@@ -281,8 +281,8 @@ def missing_metric(trial: Trial, reporting: Reporting, *, is_pause: bool = False
 
     Args:
         trial: that ended, or would pause.
-        reporting: what is known of all trials.
-        is_pause: whether it would pause, so that what its function returns at the end was never returned.
+        reporting: the metrics of all trials.
+        is_pause: whether it would pause, so that its function has returned nothing yet.
     """
     if trial.value_resource > 0:
         return None

@@ -41,12 +41,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     keep_checkpoints: int = 1
     """How many of the best finished trials keep their checkpoints; unfinished trials always keep theirs."""
     quota_bytes: int | None = None
-    """Bytes beyond which finished trials give up checkpoints, the worst first and the best never; None: no limit."""
+    """Bytes beyond which finished trials give up checkpoints, the worst first, never the best. None means no limit."""
     save_every: int | None = None
-    """Interval in units of resource at which running trials are saved; None: only when they pause or end."""
+    """Interval in units of resource at which running trials are saved. None saves them only when they pause or end."""
 
     share: bool = True
-    """Whether trials share equal training; False: each trains alone, for comparisons."""
+    """Whether trials share equal training. False lets each train alone, for comparisons."""
     can_evaluate: bool = False
     """Whether the trainable can evaluate a checkpoint without training; else the last earlier report counts."""
     can_save: bool = False
@@ -55,9 +55,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How many trials may wait before workers are free for them, so that the plan knows where their paths split."""
 
     shared_as: str = ""
-    """Name under which studies of one version share their training; empty: this study shares with no other."""
+    """Name under which studies of one version share their training. Empty if this study shares with no other."""
     pack_by: tuple[str, ...] | None = None
-    """Names of the hyper-parameters that tell which trials are alike; None: all but floats and sequences."""
+    """Names of the hyper-parameters that tell which trials are alike. None means all but floats and sequences."""
     defaults: dict[str, Any] = {}
     """Values of parameters that the space lacks and the spaces of other studies may have; part of every key."""
 
@@ -102,12 +102,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def search_config(space: Space, scheduler: Scheduler, *, share: bool | None, **settings: Any) -> EngineConfig:
-    """Return the configuration of a search, real or simulated, with what follows from its space and scheduler.
+    """Return the configuration of a search, real or simulated, completed from its space and scheduler.
 
     Args:
         space: of the search.
         scheduler: of the search.
-        share: whether trials share equal training; None: where two trials may have something in common.
+        share: whether trials share equal training. None shares where two trials may have something in common.
         settings: the other fields.
     """
     share = can_share(space) or scheduler.branches if share is None else share

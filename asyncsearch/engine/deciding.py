@@ -1,4 +1,4 @@
-"""Decides what follows from facts. Pure; see ``engine.handling`` for the rules.
+"""Decides the actions that follow from facts. Pure; see ``engine.handling`` for the rules.
 
 Every function reads the state and emits actions; ``emit`` applies each at once, so the next read sees its effect.
 """
@@ -9,23 +9,28 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncsearch.actions import DismissWorker, MoveTrial
+from asyncsearch.engine.affected import dependents_of, is_at_target, is_to_be_evaluated, trials_awaiting, trials_unsaved
 from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
 from asyncsearch.engine.filling import is_anything_left
 from asyncsearch.engine.moving import (
+    Emit,
     fail_or_retry,
     inherit_known,
     inherit_news,
+    judge,
     move_by,
     requeue,
     requeue_lost,
     requeue_unsaved,
     settle_at_target,
+    stop_all,
+    stop_run,
+    stop_training,
     wait,
 )
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.sizing.share import count_launchable, cut_short, give_back, launch, relaunch
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.stopping import Emit, judge, stop_all, stop_run, stop_training
 from asyncsearch.events import (
     KILLED,
     AnyEvent,
@@ -88,22 +93,19 @@ def _respond_to_refusal(state: StudyState, event: WorkRefused, emit: Emit) -> No
         inherit_news(state, state.trials[number], emit)
 
 
-def _respond_to_timeouts(state: StudyState, event: TrialTimedOut, emit: Emit) -> None:
+def _respond_to_timeout(state: StudyState, event: TrialTimedOut, emit: Emit) -> None:
     for attempt in state.attempts_timed_out(event):
-        _respond_to_timeout(state, attempt, emit)
-
-
-def _respond_to_timeout(state: StudyState, attempt: Attempt, emit: Emit) -> None:
-    reason = "it ran longer than trial_timeout"
-    if attempt.is_training and attempt.lanes > 1:
-        reason += f" together with others ({attempt.lanes} trainings): it is tried alone"
-        for number in list(attempt.trials):
-            requeue_lost(state, state.trials[number], reason, emit)
-        stop_training(attempt, reason, emit)
-    elif attempt.is_training:
-        for trial in state.dependents(attempt, attempt.next_unit):
-            fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason), emit)
-        requeue(state, attempt, emit)
+        if not attempt.is_training:
+            continue
+        reason = "it ran longer than trial_timeout"
+        if attempt.lanes > 1:
+            reason += f" together with others ({attempt.lanes} trainings): it is tried alone"
+            for number in list(attempt.trials):
+                requeue_lost(state, state.trials[number], reason, emit)
+        else:
+            for trial in dependents_of(state, attempt, attempt.next_unit):
+                fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason), emit)
+            requeue(state, attempt, emit)
         stop_training(attempt, reason, emit)
 
 
@@ -135,7 +137,7 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
         node = state.attempts[event.lease.number + event.lane].node_at(resource)
         for number in state.plan.requesters_at(node, resource):
             trial = state.trials[number]
-            if trial.state is TrialState.WAITING and state.is_at_target(trial):
+            if trial.state is TrialState.WAITING and is_at_target(state, trial):
                 settle_at_target(state, trial, "", emit)
 
 
@@ -160,7 +162,7 @@ def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: 
     if attempt is None:
         return
     reason = f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}"
-    for trial in state.awaiting(attempt, event.checkpoint):
+    for trial in trials_awaiting(state, attempt, event.checkpoint):
         if event.error_kind:  # the trial is not to blame
             wait(state, trial, reason, emit)
         else:
@@ -188,19 +190,19 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded,
         _respond_to_damage(state, attempt, verdict.reason, emit)
     elif end.error_kind == KILLED:
         lost = f"{verdict.reason.rstrip('.')}, on {worker_name(end.lease.worker)}"
-        for trial in state.unsaved(attempt, end):
+        for trial in trials_unsaved(state, attempt, end):
             requeue_lost(state, trial, lost, emit, verdict.detail)
     elif attempt.is_too_large:
         most = packs_of(state, attempt).memory
         words = f"{attempt.lanes} trainings had too little memory together; {most} are tried next"
         requeue_unsaved(state, attempt, end, words, emit)
     elif verdict.stops_run:
-        for trial in state.dependents(attempt, attempt.next_unit):
+        for trial in dependents_of(state, attempt, attempt.next_unit):
             emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
         if state.is_agreed(verdict.stops_run):
             stop_run(state, verdict.reason, verdict.stops_run, emit)
     else:
-        for trial in state.dependents(attempt, attempt.next_unit):
+        for trial in dependents_of(state, attempt, attempt.next_unit):
             fail_or_retry(state, trial, verdict, emit)
         requeue_unsaved(state, attempt, end, verdict.reason, emit)
         _end_hopeless_run(state, end, emit)
@@ -244,7 +246,7 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
     for trial in [state.trials[number] for number in find(attempt.node_at(end.resource), end.resource)]:
         if inherit_known(state, trial, emit):
             continue
-        if state.is_to_be_evaluated(trial) and not attempt.has_returned_early:
+        if is_to_be_evaluated(state, trial) and not attempt.has_returned_early:
             settle_at_target(state, trial, "", emit)
             continue
         verdict = verdict_on_end(end, trial, state.max_resource, state.reporting)
@@ -256,7 +258,7 @@ def _settle_evaluation(state: StudyState, attempt: Attempt, emit: Emit) -> None:
     """Settle the trials whose target was evaluated, or let them fail if the metric was not reported."""
     metric = state.config.metric
     reason = f"it was evaluated at {attempt.stop} and {metric!r} was not reported"
-    for trial in state.dependents(attempt, attempt.stop):
+    for trial in dependents_of(state, attempt, attempt.stop):
         never = missing_metric(trial, state.reporting)
         if never is not None:
             move_by(state, trial, never, emit)
@@ -275,7 +277,7 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, Emit], None]] = {
     RunRequested: _respond_to_run,
     ShareChanged: _respond_to_share,
     WorkerLost: _respond_to_loss,
-    TrialTimedOut: _respond_to_timeouts,
+    TrialTimedOut: _respond_to_timeout,
     StopRequested: lambda state, event, emit: stop_all(state, event.reason, emit),
     Learned: _respond_to_news,
     LearnedPacked: _respond_to_news,

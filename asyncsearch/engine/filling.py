@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, EndRun, SaveAt
 from asyncsearch.engine.attempts import NEVER, UNSAVED
+from asyncsearch.engine.moving import Emit, stop_run, stop_training
 from asyncsearch.engine.next_trials import (
     Asked,
     create,
@@ -20,13 +21,12 @@ from asyncsearch.engine.next_trials import (
     promote,
     promote_next,
 )
-from asyncsearch.engine.promoted import failed_as_a_whole
+from asyncsearch.engine.repeated_failures import failed_as_a_whole
 from asyncsearch.engine.sizing.autoscaling import size_for
 from asyncsearch.engine.sizing.gangs import is_waiting_in_vain, members, next_size
 from asyncsearch.engine.sizing.packs import is_open, lane_for, pack, to_measure
 from asyncsearch.engine.sizing.share import excess, give_back
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.stopping import Emit, stop_run, stop_training
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.plan.base_plan import Batch
@@ -89,7 +89,7 @@ def _packed(state: StudyState, packing: Packing, work: Work, batches: list[Batch
 
 
 def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None:
-    """Return the next batch of a free worker: begun trials, else a promotion, else a new trial; None: none now."""
+    """Return the next batch of a free worker: begun trials, a promotion, or a new trial. None if there is none."""
     held = state.pool.slots[worker].held
     if state.config.look_ahead:
         look_ahead(state, emit)
@@ -170,7 +170,7 @@ def conclude(state: StudyState, emit: Emit) -> None:
 
 
 def _missing_metric(state: StudyState) -> str:
-    """Return why a trial failed at a pause or an end at which no trial ever had the metric; empty: none did.
+    """Return why a trial failed at a pause or an end at which no trial ever had the metric. Empty if none did.
 
     One worker had all such trials, so that no other one was there to agree while the run went on.
     """
@@ -183,7 +183,7 @@ def _missing_metric(state: StudyState) -> str:
 
 
 def _cannot_pause(state: StudyState) -> str:
-    """Return why a trial could not be paused, in a search that failed as a whole; empty: none was to be.
+    """Return why a trial could not be paused, in a search that failed as a whole. Empty if none was to be.
 
     As above, no other worker was there to agree.
     """

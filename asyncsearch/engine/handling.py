@@ -17,13 +17,14 @@ from asyncsearch.engine.applying import apply
 from asyncsearch.engine.deciding import respond
 from asyncsearch.engine.filling import adjust, conclude, fill
 from asyncsearch.engine.learning import learn
+from asyncsearch.engine.moving import Emit
 from asyncsearch.engine.sizing.autoscaling import is_scaled, resize
 from asyncsearch.engine.sizing.joining import join
 from asyncsearch.engine.sizing.share import excess
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.stopping import Emit
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
+from asyncsearch.plan.retention import checkpoint_to_spare
 
 
 def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
@@ -86,5 +87,9 @@ def delete_unreachable(state: StudyState, emit: Emit) -> None:
 
 def delete_beyond_quota(state: StudyState, emit: Emit) -> None:
     """Let finished trials give up their checkpoints, the worst first, until the rest fit into the quota of bytes."""
-    while state.usage.is_over and (spared := state.spare()) is not None:
+    while state.usage.is_over:
+        best = state.best_trials.trials()
+        spared = checkpoint_to_spare(best, lambda number: state.trials[number].checkpoint, state.references)
+        if spared is None:
+            return
         emit(DeleteCheckpoint(spared))

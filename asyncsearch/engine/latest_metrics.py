@@ -27,7 +27,7 @@ class LatestMetrics:
         self._places: dict[str, int] = {}
         self._trials: dict[TrialId, _Values] = {}
         self._nodes: dict[NodeKey, tuple[int, _Values]] = {}
-        """What was last reported in a node, and at which resource: a trial that comes later reads it."""
+        """The last report of each node, and its resource: a trial that comes later reads it."""
         self.unsure: set[TrialId] = set()
         """Trials that read what others had trained, and left their path before its last report: only the journal has
         the values at that place."""
@@ -49,7 +49,7 @@ class LatestMetrics:
     def report(
         self, node: NodeKey | None, resource: int, metrics: Mapping[str, float | str], trials: Iterable[TrialId]
     ) -> None:
-        """Note a report in a node, which some trials read; None: no other trial can read it later."""
+        """Note a report in a node, which some trials read. None if no other trial can read it later."""
         known = self._nodes.get(node, (0, ())) if node is not None else (0, ())
         if node is not None and resource >= known[0]:
             self._nodes[node] = resource, self._with(known[1], metrics)

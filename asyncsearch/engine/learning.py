@@ -7,14 +7,23 @@ from typing import Any
 
 import msgspec
 
+from asyncsearch.engine.affected import subscribers_of, trials_wanting
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.claims import count_losses, note_claims
+from asyncsearch.engine.endings import (
+    learn_commit,
+    learn_end,
+    learn_failed_commit,
+    learn_loss,
+    learn_refusal,
+    learn_timeout,
+    lose,
+    progress,
+)
 from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.sizing.autoscaling import is_scaled, note_first, note_unit, note_volume
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
-    KILLED,
     AnyEvent,
     CheckpointCommitted,
     CheckpointFailed,
@@ -23,7 +32,6 @@ from asyncsearch.events import (
     Learned,
     LearnedPacked,
     NodeFreed,
-    Outcome,
     PackMeasured,
     PacksTimed,
     Reported,
@@ -39,7 +47,6 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.base_plan import Batch
 from asyncsearch.sizing.autoscale import Volume
 from asyncsearch.sizing.pack_probe import most_that_fit
 from asyncsearch.sizing.packing import KnownPacks
@@ -57,7 +64,7 @@ def _learn_start_of_driver(state: StudyState, _event: DriverStarted, _now: float
     state.run, state.stopping, state.stopping_kind = None, "", ""
     state.unblock_all()
     for attempt in list(state.attempts.values()):
-        _lose(state, attempt)
+        lose(state, attempt)
 
 
 def _learn_run(state: StudyState, event: RunRequested, now: float) -> None:
@@ -76,26 +83,6 @@ def _learn_share(state: StudyState, event: ShareChanged, _now: float) -> None:
 def _learn_worker(state: StudyState, event: WorkerAttached, _now: float) -> None:
     state.pool.slot(event.worker).host = event.host
     state.pool.free(event.worker)
-
-
-def _learn_loss(state: StudyState, event: WorkerLost, _now: float) -> None:
-    attempts = state.attempts_with(event.worker)
-    state.pool.lose(event.worker)
-    state.pool.slots[event.worker].fruitless += 1
-    is_owing = any(attempt.is_committing for attempt in attempts)
-    for attempt in attempts:
-        _lose(state, attempt)
-        trials = [state.trials[number] for number in attempt.trials]
-        count_losses(state, attempt, trials, lost=event.worker, is_owing=is_owing)
-
-
-def _learn_timeout(state: StudyState, event: TrialTimedOut, _now: float) -> None:
-    for attempt in state.attempts_timed_out(event):
-        _shut_lease(state, attempt)
-        if attempt.is_training and attempt.lanes > 1:
-            count_losses(state, attempt, [state.trials[number] for number in attempt.trials], has_hung=True)
-        elif attempt.is_training:
-            _blame(state, attempt)
 
 
 def _learn_stop(state: StudyState, event: StopRequested, _now: float) -> None:
@@ -123,13 +110,6 @@ def notify_progress(state: StudyState, trial: Trial, resource: int) -> None:
         listener.reported(trial.id, resource, score)
 
 
-def _lose(state: StudyState, attempt: Attempt) -> None:
-    """Drop an attempt whose worker is gone: no further event comes under its lease."""
-    attempt.is_lost = True
-    state.leave_plan(attempt)
-    state.tidy(attempt)
-
-
 def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]:
     attempt = state.attempts[event.lease.number + event.lane]
     if event.resource <= attempt.resource:
@@ -137,8 +117,8 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     state.times.seen_s = now
     if state.plan.is_shared or state.packing is not None or is_scaled(state):
         _measure(state, attempt, event.resource, now)
-    subscribers = state.subscribers(attempt, event.resource)
-    _progress(attempt, event.resource, subscribers)
+    subscribers = subscribers_of(state, attempt, event.resource)
+    progress(attempt, event.resource, subscribers)
     state.add_metric_names(event.metrics)
     is_value = state.config.metric in event.metrics
     value = event.metrics.get(state.config.metric)
@@ -162,22 +142,6 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     return subscribers
 
 
-def _progress(attempt: Attempt, resource: int, subscribers: list[Trial]) -> None:
-    """Attribute the units since an attempt's last event to the first trial that needs them."""
-    if not attempt.is_evaluation:
-        for trial in subscribers:
-            if trial.checkpoint is None or trial.checkpoint.resource < resource:
-                trial.trained += resource - attempt.resource
-                break
-    attempt.resource = resource
-
-
-def _blame(state: StudyState, attempt: Attempt) -> None:
-    """Count the failure of an attempt's last unit as a failure of each trial that needs the unit."""
-    for trial in state.dependents(attempt, attempt.next_unit):
-        trial.failures += 1
-
-
 def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> None:
     """Measure the cost of a unit, from the second report of a lease on: the time of the first includes the start.
 
@@ -196,86 +160,6 @@ def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> 
     elif units == 1:
         note_first(state, attempt, now - attempt.since_s)
     attempt.last_s, attempt.peers = now, state.pool.slots[attempt.lease.worker].lanes
-
-
-def _learn_commit(state: StudyState, event: CheckpointCommitted, _now: float) -> None:
-    attempt, checkpoint = state.attempts[event.lease.number + event.lane], event.checkpoint
-    resource = checkpoint.resource
-    if attempt.committed is None or resource > attempt.committed:
-        attempt.committed = resource
-    if attempt.settled is None or resource > attempt.settled:
-        attempt.settled = resource
-    state.add_checkpoint(checkpoint, attempt.number)
-    state.pool.hold(event.lease.worker, checkpoint)
-    state.pool.note_work(event.lease.worker)
-    state.usage.put(checkpoint, event.size_bytes)
-    if checkpoint not in state.references:
-        state.unreachable[checkpoint] = None
-    for trial in state.dependents(attempt, resource):
-        if trial.checkpoint is None or trial.checkpoint.resource <= resource:
-            state.repoint(trial, checkpoint)
-    _end_if_over(state, attempt)
-
-
-def _learn_failed_commit(state: StudyState, event: CheckpointFailed, _now: float) -> None:
-    attempt = state.attempts[event.lease.number + event.lane]
-    attempt.settled = max(event.checkpoint.resource, attempt.settled or 0)
-    for trial in [] if event.error_kind else state.awaiting(attempt, event.checkpoint):
-        trial.failures += 1
-    if not event.error_kind:
-        state.pool.note_work(event.lease.worker)
-    _end_if_over(state, attempt)
-
-
-def _learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
-    attempt = state.attempts[event.lease.number + event.lane]
-    if attempt.end is not None:
-        return
-    attempt.end = event
-    note_claims(state, attempt, event)
-    if event.resource > attempt.resource:
-        _progress(attempt, event.resource, state.subscribers(attempt, event.resource))
-    if attempt.lanes > 1:
-        units = packs_of(state, attempt).units
-        units[attempt.lanes] = units.get(attempt.lanes, 0) + event.resource - attempt.batch.stages[0].start
-    if event.error_kind == KILLED or attempt.is_too_large:
-        _shut_lease(state, attempt)
-    if event.outcome is Outcome.FAILED and not attempt.is_closed:
-        if event.error_kind == "checkpoint":
-            _forget_checkpoint(state, attempt)
-        elif event.error_kind == KILLED:
-            count_losses(state, attempt, state.unsaved(attempt, event))
-        elif attempt.is_too_large:
-            _halve_packs(state, attempt)
-        else:
-            _blame(state, attempt)
-            if any(
-                trial.failures > state.config.max_failures for trial in state.dependents(attempt, attempt.next_unit)
-            ):
-                state.repeated.add(event, state.pool.workers_of(event.lease.worker))
-    elif attempt.is_evaluation and attempt.has_ended_well:
-        _blame(state, attempt)  # it did not report the metric, and would not report it the next time
-    state.repeated.has_trained |= event.outcome in (Outcome.REACHED, Outcome.RETURNED)
-    if attempt.has_returned_early and not attempt.is_closed:
-        state.plan.reports.end(attempt.node_at(event.resource), event.resource)
-    is_unasked = event.outcome is Outcome.STOPPED and not attempt.is_stop_sent and not state.stopping
-    if event.error_kind != KILLED and attempt.is_over and not is_unasked:  # what it still owes is not done
-        state.pool.note_work(event.lease.worker)
-    if state.pool.slots[event.lease.worker].lease == event.lease.number:
-        state.pool.end_lane(event.lease.worker)
-    _end_if_over(state, attempt)
-
-
-def _shut_lease(state: StudyState, attempt: Attempt) -> None:
-    """Let no lane join any more: the process of all lanes ends, or hangs, and would take those that join along."""
-    for other in state.attempts_under(attempt.lease) if attempt.is_open else ():
-        other.is_shut = True
-
-
-def _halve_packs(state: StudyState, attempt: Attempt) -> None:
-    """Let packs of this group have half the lanes of one that had too little memory."""
-    known, half = packs_of(state, attempt), attempt.lanes // 2
-    known.memory = half if known.memory is None else min(half, known.memory)
 
 
 def _learn_of_packs(state: StudyState, event: PackMeasured, _now: float) -> None:
@@ -299,13 +183,6 @@ def _learn_volume(state: StudyState, event: VolumeMeasured, _now: float) -> None
         note_volume(state, attempt, Volume(event.steps, event.gradient_bytes, event.device))
 
 
-def _end_if_over(state: StudyState, attempt: Attempt) -> None:
-    """Requeue the units that a lease has not trained once it is over."""
-    if attempt.is_over:
-        state.leave_plan(attempt)
-        state.tidy(attempt)
-
-
 def _learn_of_others(state: StudyState, event: Learned, _now: float) -> None:
     """Apply the training of other studies; ``deciding`` lets the waiting trials read their reports."""
     metric = state.config.metric
@@ -319,7 +196,7 @@ def _learn_of_others(state: StudyState, event: Learned, _now: float) -> None:
     if event.ended is not None and not state.plan.reports.has_end(event.node):
         state.plan.reports.end(event.node, event.ended)
     for checkpoint in event.known_checkpoints:
-        wanting = state.wanting(checkpoint)
+        wanting = trials_wanting(state, checkpoint)
         if isinstance(event, Imported) and not wanting and checkpoint not in state.references:
             state.imported[checkpoint] = None
             state.hold(checkpoint)
@@ -329,55 +206,22 @@ def _learn_of_others(state: StudyState, event: Learned, _now: float) -> None:
             state.repoint(trial, checkpoint)
 
 
-def _learn_refusal(state: StudyState, event: WorkRefused, _now: float) -> None:
-    """End a lease, or a lane, that no worker ever had, without blaming a trial or a worker."""
-    attempts = state.attempts_named(event.lease, event.lane)
-    if state.pool.slots[event.lease.worker].lease == event.lease.number:
-        if event.lane is None:
-            state.pool.free(event.lease.worker)
-        elif attempts and attempts[0].end is None:
-            state.pool.end_lane(event.lease.worker)
-    for attempt in attempts:
-        _lose(state, attempt)
-    for node in event.busy:
-        state.block(node)
-
-
-def _forget_checkpoint(state: StudyState, attempt: Attempt) -> None:
-    """Forget an unreadable checkpoint, which is not a failure: training restarts from the nearest good checkpoint."""
-    for number in attempt.trials:
-        state.damages[number] = state.damages.get(number, 0) + 1
-    load = attempt.batch.load
-    if load is None:
-        return
-    state.pool.give_up(load)
-    state.plan.remove_checkpoint(load)
-    for trial in state.trials:
-        if trial.checkpoint == load:
-            state.repoint(trial, state.plan.nearest(trial.steps, load.resource))
-    for other in state.attempts.values():
-        if other.batch.load == load:
-            other.batch = Batch(None, other.batch.stages)
-            state.release(load)
-    state.unreachable[load] = None
-
-
 _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, float], list[Trial] | None]] = {
     Reported: _learn_report,
-    CheckpointCommitted: _learn_commit,
-    TrainingEnded: _learn_end,
-    CheckpointFailed: _learn_failed_commit,
+    CheckpointCommitted: learn_commit,
+    TrainingEnded: learn_end,
+    CheckpointFailed: learn_failed_commit,
     DriverStarted: _learn_start_of_driver,
     RunRequested: _learn_run,
     ShareChanged: _learn_share,
     WorkerAttached: _learn_worker,
-    WorkerLost: _learn_loss,
-    TrialTimedOut: _learn_timeout,
+    WorkerLost: learn_loss,
+    TrialTimedOut: learn_timeout,
     StopRequested: _learn_stop,
     Learned: _learn_of_others,
     LearnedPacked: _learn_of_others,
     Imported: _learn_of_others,
-    WorkRefused: _learn_refusal,
+    WorkRefused: learn_refusal,
     PackMeasured: _learn_of_packs,
     VolumeMeasured: _learn_volume,
     PacksTimed: _learn_times_of_others,

@@ -1,13 +1,49 @@
-"""Decides the next state of one trial, with the reason, after facts and for free workers. Pure."""
+"""Decides the next state of one trial, and whether a training or the run is stopped, each with its reason. Pure.
+
+A scheduler decides whether to stop a trial when it reads a report. A worker stops once no trial needs the rest of its
+work: ``filling.adjust`` finds that out from the plan.
+"""
 
 from __future__ import annotations
 
-from asyncsearch.actions import Inherit, MoveTrial
+from collections.abc import Callable
+
+from asyncsearch.actions import AnyAction, Inherit, MoveTrial, StopRun, StopTraining
+from asyncsearch.engine.affected import is_at_target, is_to_be_evaluated, trials_unsaved
 from asyncsearch.engine.attempts import Attempt, Verdict, verdict_at_target
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.stopping import Emit, judge, stop_run
 from asyncsearch.events import TrainingEnded
 from asyncsearch.trial import Trial, TrialState
+
+Emit = Callable[[AnyAction], None]
+"""Applies an action at once, and keeps it for the journal."""
+
+
+def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
+    """Stop a trial if its scheduler decides so; return whether it did."""
+    if (reason := state.scheduler.judge(trial.id, trial.resource)) is not None:
+        emit(MoveTrial(trial.id, TrialState.STOPPED, reason))
+    return reason is not None
+
+
+def stop_run(state: StudyState, reason: str, kind: str, emit: Emit) -> None:
+    """Begin to end the run for a reason that concerns all trials."""
+    emit(StopRun(reason, kind))
+    stop_all(state, reason, emit)
+
+
+def stop_all(state: StudyState, reason: str, emit: Emit) -> None:
+    """Tell all attempts to stop training, and to wait no longer for a store that takes no checkpoint."""
+    for attempt in list(state.attempts.values()):
+        if attempt.is_committing and not attempt.is_stop_sent:
+            emit(StopTraining(attempt.lease, reason, attempt.lane))
+        stop_training(attempt, reason, emit)
+
+
+def stop_training(attempt: Attempt, reason: str, emit: Emit) -> None:
+    """Tell an attempt to stop, once."""
+    if attempt.is_training and not attempt.is_stop_sent:
+        emit(StopTraining(attempt.lease, reason, attempt.lane))
 
 
 def requeue_lost(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str = "") -> None:
@@ -30,7 +66,7 @@ def requeue(state: StudyState, attempt: Attempt, emit: Emit) -> None:
 
 def requeue_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded, reason: str, emit: Emit) -> None:
     """Let the trials of an attempt that ended early wait, except those whose checkpoint is still being stored."""
-    for trial in state.unsaved(attempt, end):
+    for trial in trials_unsaved(state, attempt, end):
         wait(state, trial, reason, emit)
 
 
@@ -42,7 +78,7 @@ def wait(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str =
         return
     if trial.resource > before:
         settle_from_known(state, trial, emit)
-    elif state.is_at_target(trial):
+    elif is_at_target(state, trial):
         settle_at_target(state, trial, "", emit)
 
 
@@ -53,7 +89,7 @@ def settle_at_target(state: StudyState, trial: Trial, words: str, emit: Emit) ->
     """
     if inherit_known(state, trial, emit):
         return
-    if state.is_to_be_evaluated(trial):
+    if is_to_be_evaluated(state, trial):
         if trial.state is TrialState.RUNNING:
             emit(MoveTrial(trial.id, TrialState.WAITING, f"nothing was reported at {trial.target}: to be evaluated"))
         return
@@ -86,7 +122,7 @@ def settle_from_known(state: StudyState, trial: Trial, emit: Emit) -> None:
         return
     ended = state.plan.reports.ended(trial.steps)
     has_returned_early = ended is not None and trial.resource >= ended
-    if (trial.resource and (has_returned_early or trial.resource >= trial.horizon)) or state.is_at_target(trial):
+    if (trial.resource and (has_returned_early or trial.resource >= trial.horizon)) or is_at_target(state, trial):
         words = ", as is known already"
         verdict = verdict_at_target(trial, state.max_resource, state.reporting, words)
         move_by(state, trial, _at_return(trial, verdict, words) if has_returned_early else verdict, emit)
@@ -108,7 +144,7 @@ def inherit_news(state: StudyState, trial: Trial, emit: Emit) -> None:
     before = trial.resource
     if inherit_known(state, trial, emit):
         return
-    if trial.resource > before or state.is_at_target(trial) or state.plan.reports.ended(trial.steps) is not None:
+    if trial.resource > before or is_at_target(state, trial) or state.plan.reports.ended(trial.steps) is not None:
         settle_from_known(state, trial, emit)
 
 

@@ -44,7 +44,7 @@ class Slot(msgspec.Struct):
     followers: list[WorkerId] = []
     """The workers that train its lease together with it."""
     leader: WorkerId | None = None
-    """The worker to whose gang it belongs; None: it trains a lease of its own, or nothing."""
+    """The worker to whose gang it belongs. None if it trains a lease of its own, or nothing."""
 
 
 class Pool:

@@ -13,19 +13,19 @@ class RunTimes(msgspec.Struct):
     """
 
     began_s: float | None = None
-    """When the run in progress began; None: none is in progress."""
+    """When the run in progress began. None if none is in progress."""
     seen_s: float = 0.0
     """The last report or decision: a run whose driver died has lasted until then."""
     done_before: int = 0
     """Amount of work that had been begun before the run in progress."""
     ended_s: float | None = None
-    """When the last run ended; None: none has. A run that had nothing to do changes nothing."""
+    """When the last run ended. None if none has. A run that had nothing to do changes nothing."""
     total_s: float | None = 0.0
-    """Duration of all runs together; None: unknown, since older versions did not note it."""
+    """Duration of all runs together. None if it is unknown, since older versions did not note it."""
     runs: int = 0
     """How many runs ``total_s`` counts."""
     last_s: float | None = None
-    """Duration of the last of these runs; None: unknown, or there was none."""
+    """Duration of the last of these runs. None if it is unknown, or there was none."""
 
     def begin(self, now: float, done: int) -> None:
         """Begin a run; ``done`` is the amount of work begun so far: a number that only grows."""
@@ -44,5 +44,5 @@ class RunTimes(msgspec.Struct):
 
     @property
     def elapsed_s(self) -> float | None:
-        """Duration of the run in progress up to its last report or decision; None: no run is in progress."""
+        """Duration of the run in progress up to its last report or decision. None if no run is in progress."""
         return None if self.began_s is None else self.seen_s - self.began_s

@@ -10,10 +10,8 @@ from typing import Any, cast
 import msgspec
 
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.consecutive_losses import ConsecutiveLosses
 from asyncsearch.engine.pool import Slot
-from asyncsearch.engine.promoted import Promoted
-from asyncsearch.engine.repeated_failures import RepeatedFailures
+from asyncsearch.engine.repeated_failures import ConsecutiveLosses, Promoted, RepeatedFailures
 from asyncsearch.engine.run_times import RunTimes
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
@@ -51,9 +49,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     searcher: dict[str, Any]
     busy: list[NodeKey] = []
     costs: KnownCosts | None = None
-    """Costs of units of training; None: no decision depends on them."""
+    """Costs of units of training. None if no decision depends on them."""
     sizes: list[tuple[CheckpointRef, int]] | None = None
-    """Bytes of each durable checkpoint; None: there was no quota."""
+    """Bytes of each durable checkpoint. None if there was no quota."""
     imported: list[CheckpointRef] = []
     repeated: RepeatedFailures = msgspec.field(default_factory=RepeatedFailures)
     damages: dict[TrialId, int] = {}
@@ -64,7 +62,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     own_units: dict[TrialId, OwnUnits] = {}
     promoted: Promoted = msgspec.field(default_factory=Promoted)
     metric_since: int | None = None
-    """The lowest resource of the metric; None: an earlier version did not keep it."""
+    """The lowest resource of the metric. None if an earlier version did not keep it."""
+
+
+_AS_THEY_ARE = (
+    "trials", "run", "next_lease", "proposals", "is_exhausted", "repeated", "damages", "consecutive_losses", "times",
+    "packs", "speeds", "own_units", "promoted",
+)  # fmt: skip
+"""The fields that the state has in the same form, under the same name."""
 
 
 def to_json(value: Any) -> Any:
@@ -85,15 +90,11 @@ def encode(state: StudyState, record: int) -> bytes:
         Snapshot(
             format=FORMAT,
             record=record,
-            trials=state.trials,
+            **{name: getattr(state, name) for name in _AS_THEY_ARE},
             waiting=list(state.waiting),
             attempts=list(state.attempts.values()),
             slots=[slot for _, slot in sorted(state.pool.slots.items())],
-            run=state.run,
             stopping=(state.stopping, state.stopping_kind),
-            next_lease=state.next_lease,
-            proposals=state.proposals,
-            is_exhausted=state.is_exhausted,
             metric_names=sorted(state.metric_names),
             best_trials=state.best_trials.snapshot(),
             known=cast(dict[NodeKey, NodeReports], state.plan.reports.nodes),
@@ -103,14 +104,6 @@ def encode(state: StudyState, record: int) -> bytes:
             costs=state.plan.costs(),
             sizes=None if state.config.quota_bytes is None else state.usage.snapshot(),
             imported=list(state.imported),
-            repeated=state.repeated,
-            damages=state.damages,
-            consecutive_losses=state.consecutive_losses,
-            times=state.times,
-            packs=state.packs,
-            speeds=state.speeds,
-            own_units=state.own_units,
-            promoted=state.promoted,
             metric_since=state.metric_since,
         ),
         enc_hook=to_json,
@@ -125,23 +118,15 @@ def decode(data: bytes) -> Snapshot | None:
 
 def restore(state: StudyState, snapshot: Snapshot) -> None:
     """Make a new state equal to the state of the snapshot."""
-    state.trials = snapshot.trials
+    for name in _AS_THEY_ARE:
+        setattr(state, name, getattr(snapshot, name))
     state.plan.reports.restore(snapshot.known)
     _compact(state)
     state.waiting = dict.fromkeys(snapshot.waiting)
     state.attempts = {attempt.number: attempt for attempt in snapshot.attempts}
     state.open_attempts = {trial: a.number for a in snapshot.attempts for trial in a.trials}
     state.pool.restore(snapshot.slots)
-    state.run = snapshot.run
     state.stopping, state.stopping_kind = snapshot.stopping
-    state.repeated, state.damages = snapshot.repeated, snapshot.damages
-    state.promoted = snapshot.promoted
-    state.consecutive_losses = snapshot.consecutive_losses
-    state.times = snapshot.times
-    state.packs, state.speeds, state.own_units = snapshot.packs, snapshot.speeds, snapshot.own_units
-    state.next_lease = snapshot.next_lease
-    state.proposals = snapshot.proposals
-    state.is_exhausted = snapshot.is_exhausted
     state.metric_names = set(snapshot.metric_names)
     state.metric_since = snapshot.metric_since or int(state.config.metric in state.metric_names)
     state.best_trials.restore(snapshot.best_trials)

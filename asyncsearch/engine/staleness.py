@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncsearch import events
+from asyncsearch.engine.affected import is_news
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
 
@@ -53,8 +54,8 @@ _BY_KIND: dict[type[events.AnyEvent], Callable[[StudyState, Any], bool]] = {
     events.WorkerLost: lambda state, event: not state.pool.is_current(event.worker, event.epoch),
     events.ShareChanged: lambda state, _event: state.run is None,
     events.StopRequested: lambda state, _event: state.run is None,
-    events.Learned: lambda state, event: not state.is_news(event),
-    events.LearnedPacked: lambda state, event: not state.is_news(event),
+    events.Learned: lambda state, event: not is_news(state, event),
+    events.LearnedPacked: lambda state, event: not is_news(state, event),
     events.PackMeasured: _is_lease_over,
     events.VolumeMeasured: _is_lease_over,
     events.PacksTimed: _is_timed,

@@ -13,18 +13,16 @@ from collections.abc import Collection
 
 from asyncsearch.engine.attempts import Attempt, Reporting
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.engine.consecutive_losses import ConsecutiveLosses
 from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.engine.pool import Pool
-from asyncsearch.engine.promoted import Promoted
-from asyncsearch.engine.repeated_failures import RepeatedFailures
+from asyncsearch.engine.repeated_failures import ConsecutiveLosses, Promoted, RepeatedFailures
 from asyncsearch.engine.run_times import RunTimes
-from asyncsearch.events import Learned, RunRequested, TrainingEnded, TrialTimedOut
+from asyncsearch.events import RunRequested, TrialTimedOut
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.base_plan import BasePlan
-from asyncsearch.plan.retention import BestTrials, CheckpointSizes, checkpoint_to_spare
+from asyncsearch.plan.retention import BestTrials, CheckpointSizes
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.plan.solo_plan import SoloPlan
 from asyncsearch.schedulers.base_scheduler import SchedulerState
@@ -94,9 +92,9 @@ class StudyState:
     ):
         self.config = config
         self.packing = packing
-        """How workers get several trainings together; None: each trains alone."""
+        """How workers get several trainings together. None if each trains alone."""
         self.gang = gang
-        """How many workers train a trial together; None: one."""
+        """How many workers train a trial together. None means one."""
         self.searcher = searcher
         self.scheduler = scheduler
         self.listeners: tuple[StudyListener, ...] = (scheduler, searcher)
@@ -130,12 +128,12 @@ class StudyState:
         self.repeated = RepeatedFailures()
         """Failures of the run in progress."""
         self.promoted = Promoted()
-        """What became of all promotions, which may fail a search as a whole."""
+        """The outcomes of all promotions, which may fail a search as a whole."""
         self.times = RunTimes()
         self.damages: dict[TrialId, int] = {}
         """How many checkpoints each trial found damaged when it loaded them; trials without any are left out."""
         self.packs: dict[str, KnownPacks] = {}
-        """What is known of packs, by the group of their trainings."""
+        """Facts about packs, by the group of their trainings."""
         self.speeds: dict[str, KnownSpeeds] = {}
         """How fast gangs train, by the group of their trainings; nothing where their sizes do not depend on it."""
         self.own_units: dict[TrialId, OwnUnits] = {}
@@ -149,7 +147,7 @@ class StudyState:
         self.metric_names: set[str] = set()
         """The names of the metrics that were reported; of very many the first ones, and the study's own."""
         self.metric_since = 0
-        """The lowest resource at which any trial reported the study's metric; 0: none did."""
+        """The lowest resource at which any trial reported the study's metric. 0 if none did."""
         self.latest = LatestMetrics(config.metric)
         """The other metrics of each trial, for people to see; no decision reads them."""
         self.best_trials = BestTrials(config.keep_checkpoints)
@@ -164,7 +162,7 @@ class StudyState:
 
     @property
     def reporting(self) -> Reporting:
-        """What the trials have reported so far."""
+        """The metrics that the trials have reported so far."""
         return Reporting(self.config.metric, self.metric_names, self.metric_since)
 
     @property
@@ -176,9 +174,9 @@ class StudyState:
         whole, rest = divmod(alive, self.gang.size)
         return whole + (self.gang.min_size is not None and rest >= self.gang.min_size)
 
-    def is_agreed(self, what: str) -> bool:
-        """Return whether what would concern every trial is said by two workers, or by the only one that speaks."""
-        return self.repeated.is_agreed(what, self.voices)
+    def is_agreed(self, claim: str) -> bool:
+        """Return whether two workers, or the only one that speaks, make a claim that would concern every trial."""
+        return self.repeated.is_agreed(claim, self.voices)
 
     def attempt(self, lease: Lease, lane: int = 0) -> Attempt | None:
         """Return the open attempt of a lane, or None if the lease is stale, or the lane is over."""
@@ -216,91 +214,6 @@ class StudyState:
         ]
         return self.trials[min(ranked)[1]] if ranked else None
 
-    def subscribers(self, attempt: Attempt, resource: int) -> list[Trial]:
-        """Return the trials whose path leads through the unit that an attempt reports at ``resource``, by id."""
-        trials, found = self.trials, self.plan.subscribers_at(attempt.node_at(resource), resource)
-        if attempt.is_evaluation:
-            return [trials[number] for number in found]
-        return [
-            trials[number]
-            for number in found
-            if (checkpoint := trials[number].checkpoint) is None or checkpoint.resource <= resource
-        ]
-
-    def dependents(self, attempt: Attempt, resource: int) -> list[Trial]:
-        """Return the trials that need the unit or evaluation of an attempt at ``resource``, by id."""
-        if attempt.is_evaluation:
-            here = CheckpointRef(attempt.node_at(resource), resource)
-            requesters = self.plan.requesters_at(here.node, here.resource) if self.plan.lacks_metric(here) else ()
-            return [self.trials[number] for number in requesters]
-        trials, found = self.trials, self.plan.subscribers_at(attempt.node_at(resource), resource)
-        return [
-            trials[number]
-            for number in found
-            if (checkpoint := trials[number].checkpoint) is None or checkpoint.resource < resource
-        ]
-
-    def awaiting(self, attempt: Attempt, checkpoint: CheckpointRef) -> list[Trial]:
-        """Return the trials that an attempt should bring to a checkpoint."""
-        trials = [self.trials[number] for number in attempt.trials]
-        return [trial for trial in trials if trial.target == checkpoint.resource]
-
-    def unsaved(self, attempt: Attempt, end: TrainingEnded) -> list[Trial]:
-        """Return the trials of an attempt that ended early, except those whose checkpoint is still being stored."""
-        trials = [self.trials[number] for number in attempt.trials]
-        awaited = None if attempt.is_over else end.checkpoint_resource
-        return [trial for trial in trials if trial.target is None or trial.target != awaited]
-
-    def is_metric_missing(self, checkpoint: CheckpointRef) -> bool:
-        """Return whether the metric at a durable checkpoint was not reported and an evaluation can provide it."""
-        return self.config.can_evaluate and not self.plan.has_report(checkpoint, self.trials)
-
-    def is_to_be_evaluated(self, trial: Trial) -> bool:
-        """Return whether a trial is at its target and waits for the metric there."""
-        if (target := trial.target) is None or not self.config.can_evaluate:
-            return False
-        return self.plan.lacks_metric(CheckpointRef(trial.node_at(target), target))
-
-    def is_at_target(self, trial: Trial) -> bool:
-        """Return whether a trial is at its target with everything that it needs."""
-        target, here = trial.target, trial.checkpoint
-        if target is None or here is None or here.resource != target or here.node != trial.node_at(target):
-            return False
-        return not self.plan.lacks_metric(here)
-
-    def is_news(self, event: Learned) -> bool:
-        """Return whether the event has reports or checkpoints that are new and useful here."""
-        if event.ended is not None and not self.plan.reports.has_end(event.node):
-            return True
-        metric = self.config.metric
-        return any(
-            metric in metrics and not self.plan.reports.has(event.node, resource) for resource, metrics in event.reports
-        ) or any(self.wanting(checkpoint) for checkpoint in event.known_checkpoints)
-
-    def is_outdated(self, attempt: Attempt) -> bool:
-        """Return whether an attempt need not begin: no trial needs it, or other studies have trained more since."""
-        start = attempt.batch.stages[0].start
-        for number in attempt.trials:
-            trial = self.trials[number]
-            if trial.checkpoint is not None and trial.checkpoint.resource > start:
-                return True
-            known = self.plan.reports.between(trial.steps, max(trial.resource, attempt.resource), trial.horizon)
-            if next(known, None) is not None:
-                return True
-        return attempt.is_closed
-
-    def wanting(self, checkpoint: CheckpointRef) -> list[Trial]:
-        """Return the trials that would continue from a checkpoint rather than from their current one."""
-        here = checkpoint.resource
-        trials = [self.trials[number] for number in self.plan.subscribers_at(checkpoint.node, here)]
-        return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < here]
-
-    def spare(self) -> CheckpointRef | None:
-        """Return the next checkpoint to give up for the quota, or None."""
-        return checkpoint_to_spare(
-            self.best_trials.trials(), lambda number: self.trials[number].checkpoint, self.references
-        )
-
     def open_attempt_of(self, trial: TrialId) -> Attempt | None:
         """Return the attempt under which a trial runs, or None."""
         number = self.open_attempts.get(trial)
@@ -334,7 +247,7 @@ class StudyState:
     def add_checkpoint(self, checkpoint: CheckpointRef, attempt: int = -1) -> None:
         """Count a checkpoint as durable, made by an attempt of this driver or, -1, elsewhere."""
         self.plan.add_checkpoint(checkpoint, attempt)
-        if self.is_metric_missing(checkpoint):
+        if self.config.can_evaluate and not self.plan.has_report(checkpoint, self.trials):
             self.plan.expect_metric(checkpoint)
 
     def repoint(self, trial: Trial, checkpoint: CheckpointRef | None) -> None:

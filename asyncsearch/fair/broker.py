@@ -22,16 +22,14 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from asyncsearch.fair.demands import Demand, FairPart, Turn
-from asyncsearch.fair.gang_sizes import GangSizes
-from asyncsearch.fair.service import REMEMBERED_S, Service
-from asyncsearch.fair.shares import divide
+from asyncsearch.fair.demands import Demand, FairPart, GangSizes, Turn
+from asyncsearch.fair.shares import REMEMBERED_S, Service, divide
 
 TURN_S = 30.0
 SETTLE_S = 1.0
 PATIENCE_S = 60.0
 SPARE_S = 10.0
-"""As ``spare_s`` where what is given back is of use to others: longer than most waits for the end of a stage."""
+"""As ``spare_s`` where a returned worker is of use to others: longer than most waits for the end of a stage."""
 _SOON_S = 0.001
 _LEAST_PATIENCE_S = 0.1
 """A shorter one, added to a time, would be that time: the broker would ask again and again and do nothing else."""
@@ -50,7 +48,7 @@ class StudyJoined(msgspec.Struct, frozen=True):
 
 
 class WorkersNeeded(msgspec.Struct, frozen=True):
-    """A study says what it has and needs."""
+    """A study tells how many workers it has and needs."""
 
     study: str
     workers: int
@@ -82,28 +80,28 @@ class SetShare(msgspec.Struct, frozen=True):
     study: str
     workers: int
     is_urgent: bool = False
-    """Whether to give back, at the end of the present unit, what was to be given back at the end of a stage."""
+    """Whether to give workers back at the end of the present unit rather than at that of a stage."""
 
 
 class _Member(msgspec.Struct):
-    """What is known of a study."""
+    """A study, its last message and its share."""
 
     demand: Demand
-    """What it needs, once it has settled."""
+    """The workers that it needs, once that has settled."""
     needs: int = 0
-    """What it has said last."""
+    """The workers that it needs, by its last message."""
     fell_s: float | None = None
-    """Since when it needs fewer than ``demand`` has; None: it does not."""
+    """Since when it needs fewer than ``demand`` has. None if it does not."""
     share: int = 0
-    """What it was told last."""
+    """The share that it was told last."""
     known: int = 0
-    """What it has said that it was told: while that differs from ``share``, a message is on its way."""
+    """The share that it knows: while that differs from ``share``, a message is on its way."""
     held: int = 0
     starting: int = 0
     asked_s: float | None = None
-    """Since when it has more workers than its share; None: it has not."""
+    """Since when it has more workers than its share. None if it has not."""
     spare_s: float | None = None
-    """Since when its share is more than it is to have; None: it is not."""
+    """Since when its share is more than it is to have. None if it is not."""
 
     @property
     def taken(self) -> int:
@@ -155,14 +153,14 @@ class WorkerBroker:
         self._members: dict[str, _Member] = {}
         self._service = Service()
         self._parts: dict[str, FairPart] = {}
-        """What each study is to have."""
+        """The part of each study."""
         self._due_s: float | None = None
 
     def handle(self, fact: BrokerFact, now: float) -> list[SetShare]:
-        """Apply a fact and return what to tell the studies.
+        """Apply a fact and return the messages to the studies.
 
         Args:
-            fact: what happened.
+            fact: about a study, or the time.
             now: seconds of a clock that never goes back.
         """
         self._service.advance(now)
@@ -173,7 +171,7 @@ class WorkerBroker:
         return decisions
 
     def next_due(self) -> float | None:
-        """Return the time at which ``TimePassed`` is to be told if nothing happens before; None: never."""
+        """Return the time at which ``TimePassed`` is to be told if nothing happens before, or None if never."""
         return self._due_s
 
     def share_of(self, study: str) -> int:
@@ -261,7 +259,7 @@ class WorkerBroker:
     def _grant(self, members: Mapping[str, _Member]) -> None:
         """Raise the shares of studies that have less than their own, the one that misses most for its weight first.
 
-        Where that waits for the workers of a gang, what is free is kept for it: else others, whose needs come and go,
+        Where that waits for the workers of a gang, free ones are kept for it: else others, whose needs come and go,
         would take one after another, and the gang might never have all at once.
         """
 
@@ -285,7 +283,7 @@ class WorkerBroker:
         return self.workers - sum(member.taken for member in self._members.values())
 
     def _urge(self, now: float) -> Iterable[SetShare]:
-        """Ask again, and for the end of the present unit, for what was to be given back long ago."""
+        """Ask again, and for the end of the present unit, for the workers that are overdue."""
         for study, member in self._members.items():
             self._note_return(member, now)
             if member.asked_s is not None and now >= member.asked_s + self._patience_s:
@@ -302,7 +300,7 @@ class WorkerBroker:
         return min([*dues, *([] if turn is None else [turn])], default=None)
 
     def _next_turn(self, now: float) -> float | None:
-        """Return when the first study that waits for its turn lags so far that it has one; None: it never does."""
+        """Return when the first study that waits for its turn lags so far that it has one. None if it never does."""
         parts = [part for study, part in self._parts.items() if self._members[study].is_answered]
         waiting = [part for part in parts if part.workers < part.rate]
         dues = [
@@ -323,7 +321,7 @@ class WorkerBroker:
 
 
 def _gaps(late: FairPart, other: FairPart) -> Iterable[float]:
-    """Yield by how much more a study must lag than another one, which has what it misses, to have its turn."""
+    """Yield by how much more a study must lag than the one that has its workers, to have its turn."""
     if other.workers > other.rate:
         yield other.rise - late.rise
     if late.is_large and other.workers >= other.floor > 0:

@@ -1,4 +1,4 @@
-"""What a study asks of a cluster, and what its part of it is. Pure."""
+"""A study's demand for workers of a cluster, the numbers of workers that its gangs can use, and its part. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,41 @@ from fractions import Fraction
 import msgspec
 
 from asyncsearch.arguments import integer_of, weight_of, workers_of
-from asyncsearch.fair.gang_sizes import GangSizes
+
+
+class GangSizes(msgspec.Struct, frozen=True):
+    """How many workers a trial of a study trains on; see ``sizing.gangs``."""
+
+    size: int = 1
+    """Workers of a trial, from 1."""
+    min_size: int | None = None
+    """Workers with which one trial may train while there are no more, from 1 to ``size``. None means ``size``."""
+
+    @property
+    def least(self) -> int:
+        """The fewest workers that are of use."""
+        return self.min_size or self.size
+
+    def usable(self, workers: int) -> int:
+        """Return how many of so many workers can train, from 0: those of full gangs, and one smaller gang."""
+        left = workers % self.size
+        return workers if left >= self.least else workers - left
+
+    def below(self, workers: int) -> int:
+        """Return the next smaller number of workers that can train; ``workers`` is from 1."""
+        return self.usable(workers - 1)
+
+    def above(self, workers: int) -> int:
+        """Return the next larger number of workers that can train."""
+        more = workers + 1
+        return more if self.usable(more) == more else more - more % self.size + self.least
+
 
 _ALONE = GangSizes()
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What a study asks of the cluster.
+    """The demand of a study for workers of the cluster.
 
     Raises:
         UsageError: the weight is not from 1e-6 to 1e6, the limit is below 1, or the priority is no integer.
@@ -25,7 +53,7 @@ class Demand(msgspec.Struct, frozen=True):
     weight: float = 1.0
     """Studies of one priority get workers in this proportion; from 1e-6 to 1e6."""
     max_workers: int | None = None
-    """The most that it may have, from 1; None: no limit."""
+    """The most that it may have, from 1. None means no limit."""
     priority: int = 0
     """Studies of a higher one are filled first."""
     sizes: GangSizes = _ALONE
@@ -45,14 +73,14 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What decides whether it is a study's turn to have its share rounded up."""
+    """The lag and the share of a study, which decide whether it is its turn to have its share rounded up."""
 
     lag: float = 0.0
     """Seconds of workers that it should have had and has not."""
     share: int = 0
-    """What it may have until now."""
+    """The workers that it may have until now."""
     bonus: float = 0.0
-    """By how much others must lag more to take from it what it has."""
+    """By how much others must lag more to take its workers."""
 
 
 class FairPart(msgspec.Struct):
@@ -78,15 +106,15 @@ class FairPart(msgspec.Struct):
 
     @property
     def keep(self) -> float:
-        """Who has a higher ``rise`` may take what is its own."""
+        """Who has a higher ``rise`` may take its workers."""
         return self.turn.lag + (self.turn.bonus if self.turn.share >= self.floor else 0.0)
 
     @property
     def missing(self) -> int:
-        """How many more workers would round its share up; 0: it has it."""
+        """How many more workers would round its share up. 0 if it has it."""
         return self.demand.sizes.above(self.workers) - self.workers if self.workers < self.rate else 0
 
     @property
     def level(self) -> float:
-        """What it is to have, for its weight."""
+        """The workers that it is to have, for its weight."""
         return self.workers / self.demand.weight

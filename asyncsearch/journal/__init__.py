@@ -1,1 +1,1 @@
-"""The journal: its format, its writer, and what can be read from it."""
+"""The journal: its format, writer and readers."""

@@ -23,8 +23,7 @@ from asyncsearch.actions import AnyAction
 from asyncsearch.errors import JournalDamagedError
 from asyncsearch.events import AnyEvent
 from asyncsearch.files.decoding import UNDECODABLE
-from asyncsearch.journal.head import Head
-from asyncsearch.journal.sealing import checksum_of, seal, unseal, unseal_unended
+from asyncsearch.journal.head import Head, checksum_of, seal, unseal, unseal_unended
 from asyncsearch.store.open_files import HEAD_FILE
 
 FORMAT = 1
@@ -73,7 +72,7 @@ def encode_record(n: int, t: float, event: AnyEvent, actions: Sequence[AnyAction
 
 
 def beginning_of(line: bytes) -> int | None:
-    """Return the record number from which a segment counts instead of the one before; None: it only follows it."""
+    """Return the record number from which a segment counts instead of the one before. None if it only follows it."""
     body = unseal(line)
     try:
         header = None if body is None else _HEADER.decode(body)
@@ -102,7 +101,7 @@ class SegmentReader:
         self.next_number = 1
         self._skip, self._head, self._is_head_missing = skip, head, is_head_missing
         self._headed_from: int | None = None
-        """The first record that was noted in a head, too; None: no driver has noted any."""
+        """The first record that was noted in a head, too. None if no driver has noted any."""
         self.skipped_crc = ""
         """Checksum of record number ``skip``; empty until it was read."""
         self.unread = ""
@@ -110,7 +109,7 @@ class SegmentReader:
         self.dropped: list[str] = []
         """Sentences about unfinished lines that were dropped at the ends of segments, and what else was mended."""
         self.doubts: list[str] = []
-        """Sentences about what cannot be told of the journal."""
+        """Sentences about the parts of the journal that are in doubt."""
 
     def read(self, name: str, lines: Iterable[bytes], until: int | None = None) -> Iterator[Record]:
         """Yield the records of one segment.
@@ -147,7 +146,7 @@ class SegmentReader:
                 yield self._decode(name, number, body)
 
     def leave_unread(self, name: str) -> None:
-        """Note that a segment goes on behind what was read of it."""
+        """Note that a segment goes on behind the part that was read."""
         self.unread = name
 
     def finish(self) -> None:
@@ -169,7 +168,7 @@ class SegmentReader:
             )
 
     def _note(self, name: str, number: int, crc: str) -> None:
-        """Count a record, and compare it with what is known of it elsewhere."""
+        """Count a record, and compare it with the head and other notes of it."""
         head = self._head
         if head is not None and self.next_number == head.n and crc != head.record:
             raise JournalDamagedError(

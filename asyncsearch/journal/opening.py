@@ -16,8 +16,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import BeingWrittenError, JournalDamagedError, NotAFileError
 from asyncsearch.files.decoding import UNDECODABLE
 from asyncsearch.journal.format import Record, SegmentReader, beginning_of
-from asyncsearch.journal.head import decode_head
-from asyncsearch.journal.sealing import is_file_sealed, is_file_whole, is_sealed, seal, seal_file, unseal
+from asyncsearch.journal.head import decode_head, is_file_sealed, is_file_whole, is_sealed, seal, seal_file, unseal
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.open_files import HEAD_FILE
 
@@ -58,18 +57,18 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     searcher: str
     scheduler: str
     scheduler_options: dict[str, Any] | None = None
-    """Its kind and options, if they describe it completely; None: it is in the bundle only."""
+    """Its kind and options, if they describe it completely. None if it is in the bundle only."""
     max_resource: int | None = None
     trainable: str = ""
     """Name of the function or class."""
     fingerprint: str = ""
     """Hash of the bundle; resuming with another trainable gives a warning."""
     script: str = ""
-    """The file with the trainable's source, on the machine that created the study; empty: unknown."""
+    """The file with the trainable's source, on the machine that created the study. Empty if unknown."""
     script_sha256: str = ""
     """Hash of that file when the study was created."""
     parts: dict[str, str] = {}
-    """Digest of the code of the trainable and of each helper and constant that it uses; empty: not noted."""
+    """Digest of the code of the trainable and of each helper and constant that it uses. Empty if it was not noted."""
     python: str = ""
     """The Python of these digests."""
     functions: list[KeptFunction] = []
@@ -77,7 +76,7 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     bundle_sha256: str = ""
     """Hash of ``bundle.bin``; a bundle that another program changed is not unpickled."""
     shared: str = ""
-    """URL of the shared folder with its checkpoints; empty: they are in its own store."""
+    """URL of the shared folder with its checkpoints. Empty if they are in its own store."""
     defaults: dict[str, Any] = {}
     """Declared values of parameters that its space lacks."""
     keep_checkpoints: int = 1
@@ -87,9 +86,9 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     can_evaluate: bool = False
     """Whether the trainable can evaluate a checkpoint without training."""
     pack_by: tuple[str, ...] | None = None
-    """Names of the hyper-parameters that tell which trials are alike; None: all but floats and sequences."""
+    """Names of the hyper-parameters that tell which trials are alike. None means all but floats and sequences."""
     pack_opt: str = ""
-    """How the trials of a pack are chosen; empty: each trains alone."""
+    """How the trials of a pack are chosen. Empty if each trains alone."""
     asyncsearch: str = ""
     """Version of asyncsearch that created the study."""
     created_s: float = 0.0
@@ -158,9 +157,9 @@ class Replayed(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     """Sentences about the recovery."""
     doubts: tuple[str, ...] = ()
-    """Sentences about what cannot be told of the journal."""
+    """Sentences about the parts of the journal that are in doubt."""
     unread: str = ""
-    """Name of the segment whose end was not read, since a driver has it open; empty: all was read."""
+    """Name of the segment whose end was not read, since a driver has it open. Empty if all was read."""
 
 
 def replay(store: Store, state: StudyState) -> Replayed:
@@ -212,7 +211,7 @@ def read_records(store: Store, skip: int = 0, reader: SegmentReader | None = Non
     Args:
         store: the journal's.
         skip: a number up to which records are known.
-        reader: what to read with, made by ``begin_reading`` before; None: one made now.
+        reader: made by ``begin_reading`` before. By default one is made now.
 
     Raises:
         JournalDamagedError: the journal is damaged, other than by an unfinished line at the end of a segment.
@@ -265,7 +264,7 @@ def _snapshot_names(store: Store) -> list[str]:
 
 
 def _read(store: Store, name: str) -> bytes | None:
-    """Return the content of a file that is not needed; empty: something else lies in its place; None: nothing does."""
+    """Return a file that is not needed. Empty if something else lies in its place, None if nothing does."""
     try:
         return store.read(name)
     except NotAFileError:

@@ -63,7 +63,7 @@ class LeaseProgress(msgspec.Struct):
     reported: int
     """Resource of its last report; before the first one, the resource at which it began."""
     reported_s: float | None = None
-    """Time of its last report; None: there is none yet."""
+    """Time of its last report. None if there is none yet."""
     wanted: int = UNBOUNDED
     """Resource up to which it should be trained; its worker may pass that before it is told."""
     followers: tuple[GangMember, ...] = ()
@@ -245,7 +245,7 @@ def last_metrics(records: Iterable[Record]) -> dict[TrialId, dict[str, float]]:
 
 
 def last_total(records: Iterable[Record]) -> int | None:
-    """Return the total of trials that the last run requested; None: no limit, or there was no run."""
+    """Return the total of trials that the last run requested. None if there is no limit, or was no run."""
     totals = [record.event.num_trials for record in records if isinstance(record.event, RunRequested)]
     return totals[-1] if totals else None
 
@@ -288,7 +288,7 @@ def trained_with(records: Iterable[Record], trial: TrialId) -> list[tuple[int, i
 
 
 def last_failure(records: Iterable[Record]) -> str:
-    """Return the traceback of the last trial that failed, or its reason if it has none; empty: none failed."""
+    """Return the traceback of the last trial that failed, or its reason if it has none. Empty if none failed."""
     found = ""
     for record in records:
         for action in record.actions:

@@ -1,4 +1,4 @@
-"""Reading a study without its code: the journal alone determines the state of every trial.
+"""Reading a study without its code: the journal alone determines the state and the ends of every trial.
 
 Nothing is unpickled, so ``asyncsearch show`` works on a machine without the study's packages.
 """
@@ -6,17 +6,23 @@ Nothing is unpickled, so ``asyncsearch show`` works on a machine without the stu
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
+from asyncsearch.actions import Branch, lanes_given
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
-from asyncsearch.ids import TrialId
+from asyncsearch.events import DriverStarted, TrainingEnded
+from asyncsearch.ids import CheckpointRef, TrialId
+from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import Replayed, StudyFile, config_of, replay
+from asyncsearch.journal.projection import Projection
 from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState
 from asyncsearch.schedulers.scheduler_options import from_options
 from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Params
+from asyncsearch.work import Stage
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +37,7 @@ def read_state(store: Store, study: StudyFile) -> tuple[StudyState, Replayed]:
 
 
 def read_position(store: Store, study: StudyFile, trial: TrialId) -> str:
-    """Describe a trial's position in its scheduler; empty: the scheduler cannot be rebuilt without unpickling."""
+    """Describe a trial's position in its scheduler. Empty if the scheduler cannot be rebuilt without unpickling."""
     scheduler = from_options(study.scheduler_options)
     living = None if scheduler is None else scheduler.begin_reading()
     if living is None or type(living).position is SchedulerState.position:
@@ -65,3 +71,42 @@ class _NoScheduler(SchedulerState):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Do nothing: reading does not need the snapshot."""
+
+
+_Readers = list[tuple[Stage, frozenset[TrialId]]]
+
+
+def training_ends(records: Iterable[Record]) -> dict[TrialId, list[CheckpointRef]]:
+    """Return for each trial the node and resource at which each training that it reads has ended, the last one last.
+
+    A trial that has taken over another one's weights begins anew: its earlier training is no part of its path.
+    """
+    found: dict[TrialId, list[CheckpointRef]] = {}
+    readers: dict[int, _Readers] = {}
+    projection = Projection()
+    for record in records:
+        event = record.event
+        if isinstance(event, TrainingEnded):
+            for trial, end in _ended(readers.pop(event.lease.number + event.lane, []), event.resource):
+                found.setdefault(trial, []).append(end)
+        elif isinstance(event, DriverStarted):
+            readers.clear()
+        projection.add(record)
+        for action in record.actions:
+            if isinstance(action, Branch):
+                found.pop(action.trial, None)
+            for given in lanes_given(action):
+                readers[given.attempt] = [(stage, _readers(projection, stage)) for stage in given.lane.stages]
+    return found
+
+
+def _readers(projection: Projection, stage: Stage) -> frozenset[TrialId]:
+    if not stage.more:
+        return frozenset(stage.trials)
+    return frozenset(trial for trial in projection.paths if projection.reads(trial, stage))
+
+
+def _ended(readers: _Readers, resource: int) -> list[tuple[TrialId, CheckpointRef]]:
+    """Return the trials that read a training which ended at a resource, each with its end."""
+    reached = [one for one in readers if one[0].stop is None or resource <= one[0].stop] or readers[-1:]
+    return [(trial, CheckpointRef(stage.node, resource)) for stage, trials in reached[:1] for trial in sorted(trials)]

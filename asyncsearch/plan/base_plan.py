@@ -160,7 +160,7 @@ class BasePlan(abc.ABC):
 
     @abc.abstractmethod
     def wanted_stop(self, lease: int) -> int:
-        """Return the last resource of a running batch that a request still needs; 0: none."""
+        """Return the last resource of a running batch that a request still needs, or 0 if there is none."""
 
     def cut(self, lease: int, stop: int) -> None:
         """Let a running batch end at ``stop``, where its worker saves; the rest is planned for another lease."""
@@ -196,7 +196,7 @@ class BasePlan(abc.ABC):
         """
 
     def costs(self) -> KnownCosts | None:
-        """Return all known costs, for ``restore_costs``; None: no decision depends on them."""
+        """Return all known costs, for ``restore_costs``. None if no decision depends on them."""
         return None
 
     def restore_costs(self, known: KnownCosts) -> None:
@@ -206,7 +206,7 @@ class BasePlan(abc.ABC):
 
     @abc.abstractmethod
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
-        """Return the batch to train next, None: none now. ``begin`` makes it running.
+        """Return the batch to train next, or None if there is none now. ``begin`` makes it running.
 
         Urgent requests come first. Of several batches a worker gets one that loads a checkpoint in ``held``, if no
         other path is much longer; each plan documents how it chooses among the others.

@@ -29,7 +29,7 @@ class KnownCosts(msgspec.Struct, frozen=True):
     """All known costs, so that a restored plan propagates them as the original would have."""
 
     first_s: float | None
-    """Seconds of the first measured unit; None: nothing was measured."""
+    """Seconds of the first measured unit. None if nothing was measured."""
     nodes: list[tuple[NodeKey, int]]
     """The cost of a unit of each node, the parent of all roots first, in the order of the nodes' creation."""
     measured: dict[NodeKey, int]

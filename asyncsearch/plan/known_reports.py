@@ -23,9 +23,9 @@ class NodeReports(msgspec.Struct, gc=False):
     resources: list[int]
     """Strictly ascending."""
     values: list[float | None]
-    """The metric in the user's sign, one for each resource; None: not finite, or not reported."""
+    """The metric in the user's sign, one for each resource. None if not finite, or not reported."""
     ended: int | None = None
-    """Resource at which the user's function returned by itself; None: it did not."""
+    """Resource at which the user's function returned by itself. None if it did not."""
 
     def add(self, resource: int, value: float | None) -> None:
         """Add a report; a known report is not changed."""
@@ -38,7 +38,7 @@ class NodeReports(msgspec.Struct, gc=False):
         self.values.insert(at, value)
 
     def row(self) -> ReportRow | None:
-        """Return the same reports as a row; None: a row cannot hold them."""
+        """Return the same reports as a row. None if a row cannot hold them."""
         if not self.resources or self.ended is not None or None in self.values:
             return None
         is_whole = self.resources[-1] - self.resources[0] < len(self.resources)
@@ -130,7 +130,7 @@ class KnownReports:
         self._in_lists(node).ended = resource
 
     def ended(self, steps: Sequence[PathStep]) -> int | None:
-        """Return the resource at which the user's function returned by itself on this path; None: none is known."""
+        """Return the resource at which the user's function returned by itself on this path. None if none is known."""
         for number, step in enumerate(steps):
             found = self.nodes.get(step.node)
             ended = found.ended if isinstance(found, NodeReports) else None

@@ -10,9 +10,9 @@ from __future__ import annotations
 import enum
 import heapq
 from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from asyncsearch.ids import NodeKey, TrialId
-from asyncsearch.plan.heap_order import ascending
 from asyncsearch.trial import UNBOUNDED
 
 PointKey = tuple[int, int, int]
@@ -24,6 +24,8 @@ FIRST = 2**62
 HELD_WORTH = 4
 """Stages that load a worker's cached checkpoint come first, unless a path to a leaf is over this many times as long."""
 _SLACK = 8
+
+E = TypeVar("E", bound=tuple[Any, ...])
 
 
 class PointState(enum.IntEnum):
@@ -287,3 +289,16 @@ class Point:
             self._urgent = [(point.key, point) for point in self.stages() if point.is_urgent] or None
             if self._urgent is not None:
                 heapq.heapify(self._urgent)
+
+
+def ascending(heap: list[E]) -> Iterator[E]:
+    """Yield the entries of a heap in ascending order without changing it; the first k of them take O(k log k).
+
+    The heap must not change meanwhile.
+    """
+    ahead = [(heap[0], 0)] if heap else []
+    while ahead:
+        entry, index = heapq.heappop(ahead)
+        yield entry
+        for below in range(2 * index + 1, min(2 * index + 3, len(heap))):
+            heapq.heappush(ahead, (heap[below], below))

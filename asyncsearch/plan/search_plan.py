@@ -250,7 +250,7 @@ class SearchPlan(BasePlan):
         return list(dict.fromkeys(found)) if len(found) > 1 else found
 
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
-        """Return the batch to train next, None: none now.
+        """Return the batch to train next, or None if there is none now.
 
         The first stage can begin at once and is chosen by, in this order: an urgent request needs it; it loads a
         checkpoint in ``held``, and no path is much longer (``HELD_WORTH``); the longest path from it to a leaf; the
@@ -296,7 +296,7 @@ class SearchPlan(BasePlan):
         return Batch(load, tuple(reversed(stages)), ends[0].is_urgent)
 
     def _aim(self, lease: int, goal: CheckpointRef | None) -> None:
-        """Set the position at which a lease will end and may still report; None: it is over."""
+        """Set the position at which a lease will end and may still report. None if it is over."""
         awaited, former = self._tree.evaluations.awaited, self._goals.pop(lease, None)
         if goal is not None:
             self._goals[lease] = goal

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan.base_plan import BasePlan, Batch, PlannedStage, PlanPath
-from asyncsearch.plan.heap_order import ascending
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.plan.known_reports import NoReports
+from asyncsearch.plan.nodes import ascending
 from asyncsearch.trial import Trial
 
 
@@ -136,7 +136,7 @@ class SoloPlan(BasePlan):
         return 0 if trial is None else self._requests[trial].target
 
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
-        """Return the batch to train next, None: none now. Urgent trials come first, then the oldest."""
+        """Return the batch to train next, or None if there is none now. Urgent trials come first, then the oldest."""
         while self._queue:
             is_other, trial, node = self._queue[0]
             if self._nodes.get(node) != trial or node in self._leases:

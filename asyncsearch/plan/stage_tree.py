@@ -19,9 +19,8 @@ from collections.abc import Iterable, Sequence
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.costs import DEFAULT_COST, Costs, KnownCosts
-from asyncsearch.plan.evaluations import Evaluations
 from asyncsearch.plan.nodes import PlanNode, Point, PointState, Span
-from asyncsearch.plan.ready_points import ReadyPoints
+from asyncsearch.plan.ready_points import Evaluations, ReadyPoints
 
 ORIGIN = NodeKey("")
 """The parent of all roots: its one point, at 0, means training from the beginning and is always durable."""

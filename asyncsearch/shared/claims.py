@@ -195,11 +195,11 @@ class Claims:
         return found
 
     def now_s(self) -> float | None:
-        """Return the Unix time of the folder's file system; None: it does not tell, and the clock here will do."""
+        """Return the Unix time of the folder's file system. None if it does not tell, and the clock here will do."""
         return self._drivers.now_s(may_only_read=self._fresh is None)
 
     def _silent(self, now_s: float | None, after_s: float) -> dict[str, str]:
-        """Return why the file of each driver may go; empty: it may not."""
+        """Return why the file of each driver may go. Empty if it may not."""
         found = {}
         for name, file in self._files.store.walk(FOLDER).items():
             path = f"{FOLDER}/{name}"
@@ -215,7 +215,7 @@ class Claims:
         return ExclusiveRight(self._files.store, folder, self._other)
 
     def _other(self, entry: NumberedFile) -> str | None:
-        """Describe the driver of the claim in a file; None: the claim is void or ours."""
+        """Describe the driver of the claim in a file. None if the claim is void or ours."""
         claim = self._files.look(entry.name, CLAIM)
         if isinstance(claim, Unreadable):
             return self._unsettled(claim)

@@ -16,7 +16,7 @@ from asyncsearch.errors import StoreError, StoreLockedError, StudyNotFoundError
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.journal.opening import STUDY_FILE, begin_reading, read_records, read_study_file
-from asyncsearch.shared.checkpoint_files import Survey, survey
+from asyncsearch.shared.files import Survey, survey
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, Stored, in_order_of_use
 from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.layout import is_temporary, parse_versions
@@ -169,7 +169,7 @@ def _choose(stored: list[Stored], may_go: Callable[[Stored], bool], limits: Limi
 
 
 def _leftovers(store: Store, found: Survey, gone: set[CheckpointRef], age_s: float | None) -> Iterator[Item]:
-    """Yield leftovers of crashed writers; only those older than ``age_s``, so no live writer has them; None: all."""
+    """Yield leftovers of crashed writers older than ``age_s``, so that no live writer has them. None means all."""
 
     def item(name: str, entry: FileInfo, why: str) -> Item:
         return Item("leftover", name, entry.size_bytes, why, lambda: store.remove_tree(name))

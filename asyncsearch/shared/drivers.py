@@ -79,7 +79,7 @@ class Drivers:
         return found
 
     def now_s(self, may_only_read: bool = False) -> float | None:
-        """Return the Unix time of the folder's file system; None: it does not tell.
+        """Return the Unix time of the folder's file system. None if it does not tell.
 
         Args:
             may_only_read: Whether the clock of this machine will do where nothing can be written.
@@ -97,7 +97,7 @@ class Drivers:
     def silent_s(self, token: str, driver: ClaimHolder, now_s: float | None) -> float:
         """Return the seconds between the last heartbeat of a driver and a time of the file system.
 
-        Ask for the time before the record: what was stopped between the two then takes no living driver for dead.
+        Ask for the time before the record: a process that is stopped in between then takes no living driver for dead.
         """
         file = self.files().get(f"{token}.json")
         return 0.0 if file is None else age_s(file, now_s, driver.holder.refreshed)  # it is replaced at this moment

@@ -36,7 +36,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
     reports: tuple[tuple[int, Metrics], ...] = ()
     """Resource -> metrics, ascending."""
     ended: int | None = None
-    """Resource at which the trainable ended by itself in this node; None: no end was published."""
+    """Resource at which the trainable ended by itself in this node. None if no end was published."""
     checkpoints: tuple[int, ...] = ()
     """Resources of the committed checkpoints that are not being deleted, ascending."""
     packed: tuple[int, ...] = ()

@@ -10,14 +10,16 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+from collections import defaultdict
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from asyncsearch.errors import NotAFileError, StoreError
 from asyncsearch.files.decoding import decoded
-from asyncsearch.store.base_store import Store
-from asyncsearch.store.layout import is_name
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.store.base_store import FileInfo, Store
+from asyncsearch.store.layout import MANIFEST, Version, is_name, is_node, parse_versions
 
 FORMAT = 1
 """Version of the format of all files in a shared folder."""
@@ -73,7 +75,7 @@ class SharedFiles:
         return Unreadable(name) if found is None else found
 
     def content(self, name: str) -> bytes | None:
-        """Return what a file holds; empty: something else lies in its place; None: nothing does."""
+        """Return the content of a file. Empty if something else lies in its place, None if nothing does."""
         if not is_name(name):
             return b""  # planted: no file of this folder is called so
         try:
@@ -94,10 +96,10 @@ class SharedFiles:
         self.put(name, encode(value, name))
 
     def put(self, name: str, data: bytes) -> None:
-        """Write what ``encode`` has made of a value; see ``write``."""
+        """Write the bytes that ``encode`` made; see ``write``."""
         try:
             self.store.write(name, data)
-        except NotAFileError:  # a folder, which no file replaces; what lies in the place of one counts as absent
+        except NotAFileError:  # a folder, which no file replaces; it counts as absent
             self.store.remove_tree(name)
             self.store.write(name, data)
 
@@ -125,7 +127,7 @@ def encode(value: Written, name: str) -> bytes:
 
 
 def is_as_written(name: str, data: bytes) -> bool:
-    """Return whether the content of a file is what was written under its name, as far as the file says."""
+    """Return whether a file has the content that was written under its name, as far as it says."""
     content = decoded(_ANY, data)
     if not isinstance(content, dict):
         return False
@@ -137,3 +139,46 @@ def is_as_written(name: str, data: bytes) -> bool:
 
 def _sum_of(content: dict[str, Any]) -> str:
     return hashlib.blake2b(msgspec.json.encode(content), digest_size=16).hexdigest()
+
+
+class Survey(NamedTuple):
+    """Sizes and times of checkpoints."""
+
+    committed: dict[CheckpointRef, FileInfo]
+    """Total size of all committed versions of each, and the time of the newest."""
+    replaced: dict[str, FileInfo]
+    """Committed versions that newer ones have replaced, by folder."""
+    unfinished: dict[str, FileInfo]
+    """Versions that were not, or not yet, committed, by folder."""
+
+
+def survey(store: Store) -> Survey:
+    """List every file of every checkpoint."""
+    folders: dict[tuple[str, Version], FileInfo] = {}
+    whole: dict[tuple[str, int], list[Version]] = defaultdict(list)
+    for name, entry in store.walk("checkpoints").items():
+        node, _, rest = name.partition("/")
+        folder, _, inside = rest.partition("/")
+        for version in parse_versions([folder] if inside and is_node(node) else []):
+            folders[node, version] = _both(folders.get((node, version)), entry)
+            if inside == MANIFEST:
+                whole[node, version.resource].append(version)
+    found = Survey({}, {}, {})
+    for (node, version), entry in sorted(folders.items()):
+        ref, name = CheckpointRef(NodeKey(node), version.resource), f"checkpoints/{node}/{version}"
+        versions = whole[node, version.resource]
+        if version not in versions:
+            found.unfinished[name] = entry
+            continue
+        found.committed[ref] = _both(found.committed.get(ref), entry)
+        if version != max(versions):
+            found.replaced[name] = entry
+    return found
+
+
+def _both(one: FileInfo | None, two: FileInfo) -> FileInfo:
+    """Return the total size of two files or folders, and the later time."""
+    if one is None:
+        return two
+    times = [entry.modified_s for entry in (one, two) if entry.modified_s is not None]
+    return FileInfo(one.size_bytes + two.size_bytes, max(times, default=None))

@@ -21,10 +21,9 @@ import msgspec
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.checkpoint_files import Survey, survey
 from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.facts import FactsFolder, NodeFacts
-from asyncsearch.shared.files import SharedFiles, Written
+from asyncsearch.shared.files import SharedFiles, Survey, Written, survey
 from asyncsearch.shared.holds import Holds
 from asyncsearch.shared.homes import root_of
 from asyncsearch.store.base_store import Store
@@ -72,7 +71,7 @@ class SharedFolder:
         lease_s: Seconds without ``renew`` after which others may take over our claims.
         retention_s: Seconds for which a study's hold counts after its last write, if the store of the study is gone;
             while that store exists, the hold always counts.
-        takes_packed: Whether facts include what was trained in packs, for a study that packs or tolerates it.
+        takes_packed: Whether facts include training in packs, for a study that packs or tolerates it.
         roots: Folders and URLs that the user has named: only of studies whose stores lie below them, or below the
             parent of the shared folder, is asked whether they still exist.
     """
@@ -120,7 +119,7 @@ class SharedFolder:
         Args:
             node: Its key.
             reports: Resource and metrics, resources strictly ascending from 0 or more.
-            ended: Resource at which the trainable ended by itself in this node; None: it did not.
+            ended: Resource at which the trainable ended by itself in this node. None if it did not.
 
         Raises:
             UsageError: the resources do not ascend.
@@ -180,7 +179,7 @@ class SharedFolder:
         )
 
     def _is_packed(self, checkpoint: CheckpointRef) -> bool:
-        """Return what the manifest of the newest version says that can be read."""
+        """Return whether the newest manifest that can be read names a pack."""
         folder = node_folder(checkpoint)
         versions = versions_of(checkpoint.resource, self.store.list(folder))
         manifests = (self.files.content(f"{folder}/{version}/{MANIFEST}") for version in reversed(versions))
@@ -262,7 +261,7 @@ def open_shared(store: Store, shared: str | Path | Literal[False] | None = None)
 
     Args:
         store: The study's own store.
-        shared: ``Sharing(shared=...)``: a folder or URL; None: ``plan`` beside the study's store; False: none.
+        shared: ``Sharing(shared=...)``: a folder or URL. None is ``plan`` beside the study's store, False no folder.
 
     Raises:
         StoreError: the study's store has no folder beside it (top of its file system), or is itself that folder.

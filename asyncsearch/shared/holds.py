@@ -182,7 +182,7 @@ class Holds:
         return {ref for name in self._files.store.list("deleting") if (ref := _marked(name)) is not None}
 
     def delete(self, ref: CheckpointRef, study: str = "") -> bool:
-        """Delete a checkpoint and return True; False: it stays, since another study may need it.
+        """Delete a checkpoint and return True, or False if it stays, since another study may need it.
 
         It stays if a study other than ``study`` holds it, another driver trains in its node, or a hold is damaged, so
         that its content is unknown.
@@ -218,7 +218,7 @@ class Holds:
         return f"its node is being trained by {who}" if who is not None else ""
 
     def finish_one(self, ref: CheckpointRef, name: str) -> bool:
-        """Finish a deletion; False: it was cancelled, since the checkpoint is needed by now."""
+        """Finish a deletion. Return False if it was cancelled, since the checkpoint is needed by now."""
         with self._deleting:
             is_free = not self.needed(ref)
             if is_free:

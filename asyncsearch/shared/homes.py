@@ -20,7 +20,7 @@ _OF_THIS_MACHINE = ("file", "local")
 
 class _Place(NamedTuple):
     server: str
-    """Protocol, user, host and port; empty: a folder of this machine."""
+    """Protocol, user, host and port. Empty means a folder of this machine."""
     parts: tuple[str, ...]
 
 
@@ -41,7 +41,7 @@ def is_below(home: str, roots: Iterable[str]) -> bool:
 
 
 def _place(url: str) -> _Place | None:
-    """Return what an address leads to; None: more than one thing could be meant."""
+    """Return the place that an address leads to. None if more than one thing could be meant."""
     protocol, separator, rest = url.rstrip("/").partition("://")
     if protocol.lower() in _OF_THIS_MACHINE:
         protocol, separator, url = "", "", rest or "/"

@@ -1,17 +1,20 @@
-"""The leases that train in a driver's claimed nodes, and the facts of the nodes on their paths.
+"""A driver's part in a shared folder: its leases in claimed nodes, the facts on their paths, and reports to publish.
 
 Rule: always read children before their parents, so that the facts of a path have no gap.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from asyncsearch.engine.attempts import Attempt
+from asyncsearch.events import Reported
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
 from asyncsearch.shared.folder import NodeFacts, SharedFolder
-from asyncsearch.shared.publications import Publication
+from asyncsearch.trial import Metrics
 
 
 class FolderAnswer(NamedTuple):
@@ -57,7 +60,7 @@ class FolderMembership:
         Args:
             wanted: the nodes in which each attempt trains.
             paths: of the trials that it trains for.
-            needed: the checkpoints that the study needs; None: as at the last hold.
+            needed: the checkpoints that the study needs. None if they are those of the last hold.
             packed: the attempts that train together with others.
             loads: the checkpoints from which attempts continue.
         """
@@ -128,3 +131,47 @@ class FolderMembership:
 def _reach(facts: NodeFacts) -> int:
     """Return the resource up to which any study has trained a node."""
     return max((*facts.checkpoints, *(at for at, _ in facts.reports[-1:])), default=0)
+
+
+class Publication(NamedTuple):
+    """Reports of one node in one attempt, to be published."""
+
+    attempt: int
+    node: NodeKey
+    reports: tuple[tuple[int, Metrics], ...]
+    ended: int | None
+
+
+class UnpublishedReports:
+    """The reports of one attempt that are not yet published."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._last = -1
+        self._reports: defaultdict[NodeKey, list[tuple[int, Metrics]]] = defaultdict(list)
+
+    def report(self, event: Reported) -> None:
+        if event.resource > self._last:
+            self._last = event.resource
+            self._reports[self._attempt.node_at(event.resource)].append((event.resource, event.metrics))
+
+    def reach(self, checkpoint: CheckpointRef) -> None:
+        """Record that training reached a checkpoint, if nothing was reported there."""
+        if checkpoint.resource > self._last:
+            self._last = checkpoint.resource
+            self._reports[checkpoint.node].append((checkpoint.resource, {}))
+
+    def taken(self, ended: CheckpointRef | None = None) -> list[Publication]:
+        """Return all reports, and forget them."""
+        reports, self._reports = self._reports, defaultdict(list)
+        if ended is not None:
+            reports[ended.node] += []
+        return [
+            Publication(
+                self._attempt.number,
+                node,
+                tuple(found),
+                ended.resource if ended is not None and ended.node == node else None,
+            )
+            for node, found in reports.items()
+        ]

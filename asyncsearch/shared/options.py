@@ -1,17 +1,24 @@
-"""A study's options for sharing, checked before anything is written."""
+"""A study's options for sharing, checked before anything is written; the quota; other studies with other parameters.
+
+parameters/<study>.json    the parameter names in one study's keys; it alone writes the file
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from asyncsearch.errors import UsageError
-from asyncsearch.shared.folder import open_shared
+from asyncsearch.ids import NodeKey
+from asyncsearch.shared.files import SharedFiles, Written
+from asyncsearch.shared.folder import SharedFolder, open_shared
+from asyncsearch.shared.holds import study_file
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.layout import is_name
 
 _TAG = "sequence"
 
@@ -68,7 +75,7 @@ def trusts(shared: Store | None, trusted: str | Path | None) -> bool:
 
 
 def require_shared(shared: Store | None, *, is_tolerant: bool) -> bool:
-    """Return whether a study takes over what others trained in packs, as its user has said.
+    """Return whether a study takes over packed training of others, as its user has said.
 
     Raises:
         UsageError: it takes over nothing of others.
@@ -107,3 +114,102 @@ def default_names(defaults: Mapping[str, Any], group: str = "") -> frozenset[str
         else:
             found.add(f"{group}{name}")
     return frozenset(found)
+
+
+EVALUATIONS = "evals"
+"""Folder in a study's store for the searches that ``Study.eval`` made, each a study in the shared folder."""
+
+
+def keep_within(folder: SharedFolder, quota_bytes: int, home: Store) -> list[str]:
+    """Delete unneeded checkpoints until the total is within a quota, and return a warning if it stays above.
+
+    If there is no room, the checkpoints that the study's evaluations keep for later ones are deleted too. Afterwards
+    the driver is no longer registered in the folder.
+
+    Args:
+        folder: the shared folder.
+        quota_bytes: maximum total size of its checkpoints, in bytes.
+        home: the study's own store.
+    """
+    try:
+        folder.evict(quota_bytes)
+        if _total(folder) > quota_bytes and _give_up_evaluations(folder, home):
+            folder.evict(quota_bytes)
+        total = _total(folder)
+    finally:
+        folder.close()
+    if total <= quota_bytes:
+        return []
+    words = (
+        f"The checkpoints in {folder.store.shown!r} take {total:,} bytes, more than quota_bytes={quota_bytes:,}:"
+        " studies that are still there need them. Delete the stores of those that you are done with, or raise "
+        "Sharing(quota_bytes=...)."
+    )
+    return [words]
+
+
+def _total(folder: SharedFolder) -> int:
+    return sum(folder.usage().values())
+
+
+def _give_up_evaluations(folder: SharedFolder, home: Store) -> bool:
+    """Release the holds of evaluations that are not running; return whether there were any."""
+    inner = f"{home.shown}/"
+    held = [hold.study for hold in folder.current_holds().holds.values()]
+    names = [study for study in held if study.startswith(f"{inner}{EVALUATIONS}/")]
+    inside = {name: name.removeprefix(inner) for name in names}
+    over = [name for name, place in inside.items() if is_name(place) and not home.child(place).is_locked()]
+    for name in over:
+        folder.let_go(name)
+    return bool(over)
+
+
+_SHOWN = 3
+
+
+class Names(Written, frozen=True, kw_only=True):
+    """The parameters of one study."""
+
+    study: str
+    root: NodeKey
+    """Key of the version, the seed and the trainable: only studies of one root can share."""
+    names: list[str]
+
+
+_NAMES = msgspec.json.Decoder(Names)
+
+
+def compare_names(files: SharedFiles, study: str, root: NodeKey, names: Iterable[str]) -> list[str]:
+    """Write a study's parameters, and return warnings about studies of the same root with other parameters.
+
+    Args:
+        files: the files of the shared folder.
+        study: unique name of the study.
+        root: key of the parts that all its trials have in common.
+        names: dotted names of its parameters, including declared defaults.
+    """
+    mine = sorted(names)
+    own_file = study_file("parameters", study)
+    files.write(own_file, Names(study=study, root=root, names=mine))
+    warnings = []
+    for entry in files.store.list("parameters"):
+        name = f"parameters/{entry}"
+        other = files.read(name, _NAMES) if name != own_file else None
+        if other is None or study_file("parameters", other.study) != name:
+            continue
+        if other.root == root and other.names != mine:
+            warnings.append(_describe(other, set(mine)))
+    if len(warnings) > _SHOWN:
+        warnings[_SHOWN:] = [f"{len(warnings) - _SHOWN} more studies of this version have other parameters."]
+    return warnings
+
+
+def _describe(other: Names, mine: set[str]) -> str:
+    lacking = ", ".join(map(repr, sorted(set(other.names) - mine)))
+    extra = ", ".join(map(repr, sorted(mine - set(other.names))))
+    advice = [f"declare here what it has, Sharing(defaults={{{lacking.split(', ')[0]}: ...}})"] if lacking else []
+    advice += [f"declare there what this one has, {extra}"] if extra else []
+    return (
+        f"The study at {other.study!r} has the same version and other parameters, so the two share nothing: to share, "
+        f"{' and '.join(advice)}, with the values that the trainable takes without them."
+    )

@@ -1,4 +1,4 @@
-"""How fast packs train, kept for studies of the same code: what one has timed, the next one begins with.
+"""How fast packs train, kept for studies of the same code: each begins with the times of the one before.
 
     packs/<code>/<structure and device>.json      in the folder that studies share
 
@@ -23,10 +23,10 @@ class PackTimes(Protocol):
     """A place that keeps times for studies of one code. Any thread may call its methods."""
 
     def known_on(self, device: str) -> Iterable[PacksTimed]:
-        """Return what others have timed on a device."""
+        """Return the times of others on a device."""
 
     def keep(self, timed: PacksTimed) -> None:
-        """Keep what this study has timed."""
+        """Keep the times of this study."""
 
 
 class TimesInProcess:
@@ -34,30 +34,25 @@ class TimesInProcess:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str, str, str], PacksTimed] = {}
+        self._kept: dict[str, dict[tuple[str, str], PacksTimed]] = {}
 
     def of_code(self, code: str) -> PackTimes:
         """Return the part of studies of one code."""
-        return _TimesOfCode(self, code)
-
-    def known_on(self, code: str, device: str) -> list[PacksTimed]:
         with self._lock:
-            return [timed for (of, _, on), timed in self._kept.items() if (of, on) == (code, device)]
-
-    def keep(self, code: str, timed: PacksTimed) -> None:
-        with self._lock:
-            self._kept[code, timed.group, timed.device] = timed
+            return _TimesOfCode(self._lock, self._kept.setdefault(code, {}))
 
 
 class _TimesOfCode(PackTimes):
-    def __init__(self, all_times: TimesInProcess, code: str) -> None:
-        self._all, self._code = all_times, code
+    def __init__(self, lock: threading.Lock, kept: dict[tuple[str, str], PacksTimed]) -> None:
+        self._lock, self._kept = lock, kept
 
     def known_on(self, device: str) -> Iterable[PacksTimed]:
-        return self._all.known_on(self._code, device)
+        with self._lock:
+            return [timed for timed in self._kept.values() if timed.device == device]
 
     def keep(self, timed: PacksTimed) -> None:
-        self._all.keep(self._code, timed)
+        with self._lock:
+            self._kept[timed.group, timed.device] = timed
 
 
 class KeptTimes(Written, frozen=True, kw_only=True):
@@ -82,7 +77,7 @@ class TimesInFolder(PackTimes):
     """The times in a folder that studies share, as they were when the study began."""
 
     def __init__(self, files: SharedFiles, code: str) -> None:
-        """Read what is known of a code."""
+        """Read the times of a code."""
         self._files, self._folder = files, f"packs/{code}"
         names = {name: files.read(f"{self._folder}/{name}", _KEPT) for name in files.store.list(self._folder)}
         self._known = [one for name, one in names.items() if one is not None and one.name == name]
@@ -103,11 +98,11 @@ class TimesInFolder(PackTimes):
 
 
 def code_key(trainable: str, parts: Mapping[str, str], defaults: Mapping[str, object]) -> str:
-    """Return the key of a trainable's code and constants; empty: the code is not known, so nothing is kept.
+    """Return the key of a trainable's code and constants. Empty if the code is not known, so nothing is kept.
 
     Args:
         trainable: its name.
-        parts: name -> digest of what it consists of.
+        parts: name -> digest of its code or value.
         defaults: values of parameters that the study declares.
     """
     text = [f"{name}={value!r}" for values in (parts, defaults) for name, value in sorted(values.items())]

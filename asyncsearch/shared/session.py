@@ -15,10 +15,11 @@ import asyncio
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from asyncsearch.actions import AddLane, Assign, CutWork, SaveAt, StopTraining, lanes_given
+from asyncsearch.engine.affected import is_outdated
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
@@ -38,8 +39,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.shared.folder import NodeFacts
-from asyncsearch.shared.membership import FolderAnswer, FolderMembership
-from asyncsearch.shared.publications import Publication, UnpublishedReports
+from asyncsearch.shared.membership import FolderAnswer, FolderMembership, Publication, UnpublishedReports
 
 LaneAction = AddLane | StopTraining | SaveAt | CutWork
 """An action that concerns one lane of a lease."""
@@ -159,7 +159,7 @@ class SharingSession:
         self._do(self._folder.claim, wanted, paths, needed, packed, loads, then=then)
 
     def delay(self, action: LaneAction) -> bool:
-        """Keep an action until the worker has its lane; False: the worker already has it."""
+        """Keep an action until the worker has its lane. Return False if the worker already has it."""
         waiting = self._waiting.get(action.lease.number + action.lane, self._waiting.get(action.lease.number))
         if waiting is not None:
             waiting.append(action)
@@ -204,12 +204,14 @@ class SharingSession:
         lease, number = lanes_given(action)[0][:2]
         joined = number if isinstance(action, AddLane) else None
         attempts = self._attempts_of(action)
-        if not attempts or (joined is not None and lease.number in self._waiting):  # what it was to join is refused
+        if not attempts or (
+            joined is not None and lease.number in self._waiting
+        ):  # the lease that it was to join is refused
             self._waiting.pop(lease.number + number, None)
             self._release_trained()
             return
-        news = [event for event in self._learned(answer.facts) if not is_stale(self._state, event)]
-        if not news and not answer.busy and not any(map(self._state.is_outdated, attempts)):
+        news = self._news(answer)
+        if not news and not answer.busy and not any(is_outdated(self._state, attempt) for attempt in attempts):
             for waiting in self._waiting.pop(lease.number + number):
                 self._send(waiting)
             return
@@ -219,14 +221,15 @@ class SharingSession:
         reason = f"others train it now: {others}" if others else "others have trained some of it before"
         self._post(WorkRefused(lease, reason, tuple(answer.busy), joined))
 
-    def _learned(self, facts: Iterable[tuple[NodeKey, NodeFacts]]) -> list[Learned]:
-        return [self._learned_of(node, found) for node, found in facts]
-
-    def _learned_of(self, node: NodeKey, found: NodeFacts) -> Learned:
+    def _learned(self, node: NodeKey, found: NodeFacts) -> Learned:
         checkpoints = tuple(at for at in found.checkpoints if CheckpointRef(node, at) not in self._bad)
         if found.packed:
             return LearnedPacked(node, found.reports, found.ended, checkpoints, found.packed)
         return Learned(node, found.reports, found.ended, checkpoints)
+
+    def _news(self, answer: FolderAnswer) -> list[Learned]:
+        learned = [self._learned(node, found) for node, found in answer.facts]
+        return [event for event in learned if not is_stale(self._state, event)]
 
     def _look(self) -> None:
         """Poll the progress of other drivers in the nodes that this study waits for."""
@@ -236,9 +239,8 @@ class SharingSession:
 
     def _looked(self, answer: FolderAnswer) -> None:
         self._is_polling = False
-        for event in self._learned(answer.facts):
-            if not is_stale(self._state, event):
-                self._post(event)
+        for event in self._news(answer):
+            self._post(event)
         for node, _ in answer.facts:
             if node not in answer.busy:
                 self._post(NodeFreed(node))

@@ -1,19 +1,18 @@
-"""The engine on a virtual clock with scripted workers: what a search would do on a cluster that nobody has to rent.
+"""The engine on a virtual clock with scripted workers: a search on a cluster that nobody has to rent.
 
-    clock.py             time that is moved by hand       workloads.py          cost and value of trials: drawn curves
-    cluster.py           scripted workers                 quadratic.py          a workload with a known optimum
-    options.py           delays, faults, training, end    recorded_workload.py  an earlier study as the workload
-    random_faults.py     stragglers and dropped work      checked_workload.py   return values of a workload, checked
-    simulated_search.py  ``simulate``                     result.py             what was found, and when
-    observer.py          records that result             shared_cluster.py     several studies on one pool of workers
+    simulated_search.py  ``simulate``                     result.py             its result, and who notes it
+    options.py           delays, faults, training, end    workloads.py          values and costs of trials, checked
+    virtual_cluster.py   events in, actions out; a clock  quadratic.py          a workload with a known optimum
+    timed_cluster.py     messages, losses and ends        recorded_workload.py  an earlier study as the workload
+    cluster.py           scripted workers on a clock      shared_cluster.py     several studies on one pool of workers
+    workers.py           a worker, its lanes and packs
 
 Everything here is pure: no clock, thread, file or network.
 """
 
 from asyncsearch.simulate.cluster import Simulation
-from asyncsearch.simulate.options import Delays, Faults, Loss, TrainingModel, Until
+from asyncsearch.simulate.options import Chance, Delays, Faults, Loss, TrainingModel, Until
 from asyncsearch.simulate.quadratic import NoisyQuadratic
-from asyncsearch.simulate.random_faults import Chance
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
 from asyncsearch.simulate.result import Arrival, SimulatedIncumbent, SimulationResult, SizedTraining
 from asyncsearch.simulate.shared_cluster import Holding, SharedSimulation

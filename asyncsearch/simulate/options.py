@@ -1,19 +1,23 @@
-"""What happens on a virtual cluster, in groups; each value is checked where the group is made. Pure."""
+"""Circumstances of a simulation, in groups: delays, faults and chance, training, end; each value is checked. Pure."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any
 
 import msgspec
 
-from asyncsearch.arguments import above_zero, checked, count_of, finite_number, positive, yes_or_no
+from asyncsearch.arguments import above_zero, checked, count_of, finite_number, not_negative, positive, yes_or_no
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId, WorkerId
-from asyncsearch.simulate.random_faults import Chance
+from asyncsearch.randomness import generator
 from asyncsearch.sizing.pack_curves import speedup_at
+
+_BLOCK = 1024
+_NORMAL = NormalDist()
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -58,8 +62,31 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
             _check_seconds(name, getattr(self, name), sys.float_info.max)
 
 
+class Chance(msgspec.Struct, frozen=True, kw_only=True):
+    """Stragglers and dropped work, as in appendix A.1 of the ASHA paper.
+
+    Raises:
+        UsageError: ``spread`` is negative or not finite, ``drop`` is no probability below 1, or
+            ``seed`` is no integer from 0.
+    """
+
+    spread: float = 0.0
+    """Standard deviation of z: each piece of work takes ``1 + |z|`` times as long as the workload says."""
+    drop: float = 0.0
+    """Probability that work which is being trained is lost within a second; its worker is launched again."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        not_negative("spread", self.spread)
+        count_of("seed", self.seed)
+        if not 0 <= finite_number("drop", self.drop) < 1:
+            raise UsageError(
+                f"drop={self.drop!r} is a probability a second: write a number from 0 to below 1, e.g. 0.01."
+            )
+
+
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes wrong.
+    """Losses of workers and failures of trials.
 
     Raises:
         UsageError: a value breaks its rule.
@@ -102,14 +129,14 @@ class TrainingModel(msgspec.Struct, frozen=True, kw_only=True):
     """A promoted trial trains again from 0, as with a trainable that cannot load. The units up to its checkpoint take
     their time, and nothing is reported of them."""
     report_every: int | None = 1
-    """Units between two reports; None: only where work is saved or ends, so that a scheduler which stops running trials
-    does not see their values."""
+    """Units between two reports. None reports only where work is saved or ends, so that a scheduler which stops running
+    trials does not see their values."""
     pack_speedup: Mapping[int, float] | Mapping[str, Mapping[int, float]] = {}
     """Trainings of a pack -> how many times as much they train in the same time together as one after another. Between
     two numbers it is interpolated, and beyond the last one constant; without any, a pack saves nothing. Or structure ->
     such numbers, ``""`` for all others: then only trainings of one structure gain by each other."""
     pack_memory: int | None = None
-    """How many trainings of a pack have memory enough together; None: any number."""
+    """How many trainings of a pack have memory enough together. None means any number."""
     gang_speedup: Mapping[int, float] = {}
     """Workers of a trial -> how many times as fast as one they train it. Between two numbers it is interpolated, and
     beyond the last one constant; without any, k workers are k times as fast."""
@@ -156,7 +183,7 @@ class TrainingModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Until(msgspec.Struct, frozen=True, kw_only=True):
-    """What ends a simulation besides its number of trials.
+    """The end of a simulation besides its number of trials.
 
     Raises:
         UsageError: a value breaks its rule.
@@ -183,3 +210,36 @@ def _check_seconds(name: str, value: object, most: float) -> None:
     # Without the second bound an integer beyond all floats would be a time below infinity.
     if not isinstance(value, int | float) or not (0 <= value <= sys.float_info.max or value == most):
         raise UsageError(f"{name}={value!r} is no time: write seconds from 0, e.g. {name}=1.0.")
+
+
+class Draws:
+    """Slowness and loss of each lease, drawn from a seed and its number.
+
+    They are drawn in blocks: a generator for each lease would cost more than the engine.
+    """
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
+        self._block = -1
+        self._drawn: list[float] = []
+
+    def slowness(self, lease: int) -> float:
+        """Return by how much longer the work of a lease takes, from 1."""
+        if not self._chance.spread:
+            return 1.0
+        # 1 - u lies in (0, 1], and only its upper half is used: |z| of a normal z.
+        return 1.0 - self._chance.spread * _NORMAL.inv_cdf(max((1.0 - self._uniform(lease, 0)) / 2, 1e-300))
+
+    def lost_after_s(self, lease: int) -> float:
+        """Return after how many seconds of training the work of a lease is lost, or infinity if never."""
+        if not self._chance.drop:
+            return math.inf
+        return math.log(1.0 - self._uniform(lease, 1)) / math.log(1.0 - self._chance.drop)
+
+    def _uniform(self, lease: int, which: int) -> float:
+        """Return a number from 0 to below 1."""
+        block, place = divmod(lease, _BLOCK)
+        if block != self._block:
+            self._block = block
+            self._drawn = generator(self._chance.seed, "simulate.chance", block).random(2 * _BLOCK).tolist()
+        return self._drawn[2 * place + which]

@@ -32,7 +32,7 @@ class NoisyQuadratic:
         dimensions: how many numbers there are besides the learning rate, from 0; each costs ``(x - 0.3)²``.
         gradient_noise: variance of the gradient's noise. At 1 the curves of all good rates cross, and whoever stops
             trials early keeps the wrong ones; at 0.01 the other numbers decide, and early ranks are nearly right.
-        report_noise: standard deviation of what is added to each report.
+        report_noise: standard deviation of the noise of each report.
         seed: of that noise.
         unit_s: virtual seconds of a unit of training.
 
@@ -119,7 +119,7 @@ class NoisyQuadratic:
 
 
 def _present(value: Any, resource: int) -> float:
-    """Return what a number was in the unit that ended at ``resource``."""
+    """Return the value of a number in the unit that ended at ``resource``."""
     sequence: Sequence | None = revive(value) if is_sequence(value) else None
     return float(value) if sequence is None else float(sequence.at(max(0, resource - 1)))
 

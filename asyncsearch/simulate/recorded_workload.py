@@ -15,11 +15,11 @@ from asyncsearch.space import Space
 from asyncsearch.trial import Params
 
 _LEAST_S = 1e-9
-"""What a unit takes at least whose time was too short for the clock."""
+"""Seconds of a unit whose time was too short for the clock."""
 
 
 class RecordedWorkload:
-    """What the trials of an earlier study reported, and how long they took.
+    """The reports and times of the trials of an earlier study.
 
     Beyond what a trial was trained to, nobody knows its values: its last one is repeated there, and ``guessed`` counts
     the reports for which that was done. A trial that failed for good fails here too, each time that it is tried, where
@@ -28,15 +28,15 @@ class RecordedWorkload:
     Args:
         params: of the trials, in the order in which they began.
         values: of each trial, (resource, value) by resource; trials that reported nothing may be missing.
-        unit_s: seconds of a unit of each trial, if it trains alone; those that are missing take what the others take on
-            average.
+        unit_s: seconds of a unit of each trial, if it trains alone; those that are missing take the mean of
+            the others.
         delays: measured times besides training.
         ended: trials whose function returned. The others were stopped, paused or failed: where there is no
             ``max_resource`` they are taken to be as long as the longest of all.
         failed: of trials that failed for good, after how many units and how many seconds more: see ``fails_after``.
-        pack_speedup: how much packs gained, by structure, as measured; empty: nothing was.
+        pack_speedup: how much packs gained, by structure, as measured. Empty if nothing was.
         most_lanes: how many trials trained together at most.
-        gang_speedup: workers of a trial -> how many times as fast as the fewest they trained; empty: nothing was seen.
+        gang_speedup: workers of a trial -> speed as a multiple of that of the fewest. Empty if nothing was seen.
 
     Raises:
         UsageError: no trial reported anything, or no time was measured.
@@ -97,7 +97,7 @@ class RecordedWorkload:
         return resources[-1] if resources and trial in self._ended else self._longest
 
     def fails_after(self, trial: TrialId) -> tuple[int, float] | None:
-        """Return after how many units, and how many seconds of the next one, a trial fails; None: it does not.
+        """Return after how many units, and how many seconds of the next one, a trial fails. None if it does not.
 
         0 seconds: it failed where it was to be paused, or was complete.
         """

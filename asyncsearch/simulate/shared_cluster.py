@@ -28,17 +28,17 @@ from asyncsearch.fair.broker import (
     WorkerBroker,
     WorkersNeeded,
 )
-from asyncsearch.fair.gang_sizes import GangSizes
-from asyncsearch.simulate.clock import VirtualClock
+from asyncsearch.fair.demands import GangSizes
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.options import Delays, Faults, TrainingModel
+from asyncsearch.simulate.virtual_cluster import VirtualClock
 from asyncsearch.simulate.workloads import Workload
 
 _NO_DELAYS, _NO_FAULTS, _TRAINING = Delays(), Faults(), TrainingModel()
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """What all studies hold from a time on."""
+    """The workers of all studies from a time on."""
 
     at_s: float
     held: dict[str, int]
@@ -48,17 +48,13 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 class _Study(Simulation):
-    """One study of the pool: tells after each event what it holds and needs."""
+    """One study of the pool, observed after each event."""
 
     observe: Callable[[], None] = staticmethod(lambda: None)
 
-    def _handle(self, event: AnyEvent) -> None:
-        super()._handle(event)
-        self.observe()
-
     def tell(self, event: AnyEvent) -> None:
-        """Take an event from outside."""
-        self._handle(event)
+        super().tell(event)
+        self.observe()
 
 
 class SharedSimulation:

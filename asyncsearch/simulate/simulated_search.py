@@ -18,9 +18,8 @@ from asyncsearch.schedulers.scheduler_names import require_scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.searcher_names import searcher_of
 from asyncsearch.simulate.cluster import Simulation
-from asyncsearch.simulate.observer import SimulationObserver
 from asyncsearch.simulate.options import Delays, Faults, TrainingModel, Until
-from asyncsearch.simulate.result import SimulationResult
+from asyncsearch.simulate.result import SimulationObserver, SimulationResult
 from asyncsearch.simulate.workloads import Workload
 from asyncsearch.sizing.autoscale import Autoscale
 from asyncsearch.sizing.gangs import Gang, gang_of
@@ -63,7 +62,7 @@ def simulate(
     workers_per_trial: int | Gang | None = None,
     autoscale: Autoscale | None = None,
 ) -> SimulationResult:
-    """Search on a virtual cluster with the real engine, and return what was found and when.
+    """Search on a virtual cluster with the real engine, and return its result with the times.
 
     Example::
 
@@ -78,19 +77,19 @@ def simulate(
         metric: name of the metric.
         mode: ``"min"`` or ``"max"``.
         workers: slots of the cluster.
-        num_trials: as in ``Study.run``; None: until the searcher or ``until`` ends it.
+        num_trials: as in ``Study.run``. None goes on until the searcher or ``until`` ends it.
         until: a time, a value or a number of completed trials that ends the simulation.
         seed: of the proposals; ``Chance`` and workloads have their own.
-        share: train once what trials have in common; None: as a ``Study`` does, where two trials of the space may have
-            something in common, or go on with the weights of others.
+        share: train common stages once. None does as a ``Study``: where two trials of the space may have something in
+            common, or go on with the weights of others.
         max_failures: as of a ``Study``.
         delays: how long messages, launches and commits take.
         faults: workers that die, trials that raise, stragglers and dropped work.
-        training: how the trainable reports and resumes, and what packs save.
-        pack: how many alike trials a worker may get together, or ``"auto"``, as of a ``Study``; None: each alone.
+        training: how the trainable reports and resumes, and the gain of packs.
+        pack: how many alike trials a worker may get together, or ``"auto"``, as of a ``Study``. None trains each alone.
         pack_opt: how these are chosen, as of a ``Study``.
         pack_by: names of the hyper-parameters in which alike trials agree, as of a ``Trainer``.
-        workers_per_trial: as of a ``Study``; ``training`` says what they gain.
+        workers_per_trial: as of a ``Study``; ``training`` has their gain.
         autoscale: as of a ``Study``.
 
     Raises:
@@ -176,7 +175,7 @@ def _require_workload(workload: object) -> None:
 
 
 def _require_parameter(name: object, workload: Workload, space: Space) -> None:
-    """Refuse a space that lacks what was looked for in vain."""
+    """Refuse a space that lacks a parameter which the workload looked for."""
     if isinstance(name, str) and name not in space.names:
         raise UsageError(
             f"{type(workload).__name__} looked for the parameter {name!r}, and this space has only "

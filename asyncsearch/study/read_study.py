@@ -155,7 +155,7 @@ class ReadStudy:
 
     def _training_ends(self, number: TrialId) -> list[CheckpointRef]:
         """Return the ends of the trainings of a trial; the journal is read again only when there is more to read."""
-        from asyncsearch.journal.training_ends import training_ends
+        from asyncsearch.journal.reading import training_ends
 
         size, found = self._ends
         if size != (present := self.store.journal_size()):

@@ -26,10 +26,8 @@ from asyncsearch.shared.files import SharedFiles
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.homes import root_of
 from asyncsearch.shared.membership import FolderMembership
-from asyncsearch.shared.names import compare_names
-from asyncsearch.shared.options import default_names
+from asyncsearch.shared.options import compare_names, default_names, keep_within
 from asyncsearch.shared.pack_times import PackTimes, TimesInFolder, code_key
-from asyncsearch.shared.quota import keep_within
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.asked.first_calls import direction_notes

@@ -31,8 +31,7 @@ from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.searcher_names import searcher_of
 from asyncsearch.sentences import in_sentences
 from asyncsearch.shared.folder import SharedFolder
-from asyncsearch.shared.options import default_names, open_folder, read_defaults, require_shared, trusts
-from asyncsearch.shared.quota import EVALUATIONS
+from asyncsearch.shared.options import EVALUATIONS, default_names, open_folder, read_defaults, require_shared, trusts
 from asyncsearch.sizing.autoscale import Autoscale
 from asyncsearch.sizing.gangs import Gang
 from asyncsearch.sizing.pack_strategies import PackStrategy

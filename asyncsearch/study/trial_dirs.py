@@ -14,7 +14,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import NoTrialsError, StoreError, StoreLockedError, StoreLostError
 from asyncsearch.ids import CheckpointRef, TrialId
 from asyncsearch.journal.opening import read_records
-from asyncsearch.journal.training_ends import training_ends
+from asyncsearch.journal.reading import training_ends
 from asyncsearch.runner.trial_folder import NAME
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Trial, TrialState

@@ -2,11 +2,11 @@
 
 Suites: ``SchedulerConformance``, ``SearcherConformance``, ``StoreTests``, ``LauncherTests``. Their parts:
 
-checked_methods    holds each answer of a method to its interface; action_laws: each action; forecasts: each forecast
-agent_world        agents that do anything in any order, whose trainings have histories
-recording          states to begin with, journals in memory, replays
-instruction_count  what a decision costs, in instructions of Python
-workloads          ties, NaN, infinities; histories: values that identify the training
+checked_methods    holds each answer of a method, each action and each forecast to its interface
+random_cluster     workers that do anything in any order, with the trainings of histories
+recording          states to begin with, journals in memory, replays; values with ties, NaN and infinities
+instruction_count  the cost of a decision, in instructions of Python
+recording_driver   a driver that decides nothing, for the laws of launchers
 
 Nothing here needs pytest; with it, derive a class named ``Test...`` from a suite.
 """

@@ -7,14 +7,17 @@ Rule 2: a snapshot is JSON; a state restored from it has the same snapshot, to t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from asyncsearch.actions import AnyAction, Branch, CreateTrial, MoveTrial, Promote
+from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import TrialId
 from asyncsearch.listener import StudyListener
+from asyncsearch.nonfinite import finite
 from asyncsearch.schedulers.base_scheduler import Offspring, Promotion, SchedulerState
 from asyncsearch.searchers.base_searcher import SearcherState
-from asyncsearch.trial import Params
+from asyncsearch.trial import Params, TrialState
 
 _RENEW_AFTER = 5
 """Facts after which the copy is restored anew; in between, it receives the facts like the original."""
@@ -90,47 +93,28 @@ def text_of(half: StudyListener) -> str:
     return text
 
 
+def _fact(name: str) -> Any:
+    """Return the method that tells a fact of this name to both."""
+
+    def tell(self: _CheckedListener, *arguments: Any) -> None:
+        self._notify(name, *arguments)
+
+    return tell
+
+
 class _CheckedListener(StudyListener):
     """Tells each fact to both."""
+
+    run_requested, no_more_trials = _fact("run_requested"), _fact("no_more_trials")
+    created, noted, reported = _fact("created"), _fact("noted"), _fact("reported")
+    paused, promoted, branched = _fact("paused"), _fact("promoted"), _fact("branched")
+    completed, stopped, failed = _fact("completed"), _fact("stopped"), _fact("failed")
 
     def __init__(self, make: Callable[[], StudyListener]) -> None:
         self._double = Double(make)
 
-    def run_requested(self, num_trials: int | None) -> None:
-        self._double.notify("run_requested", num_trials)
-
-    def no_more_trials(self) -> None:
-        self._double.notify("no_more_trials")
-
-    def created(self, trial: TrialId, params: Params) -> None:
-        self._notify("created", trial, params)
-
-    def noted(self, trial: TrialId, notes: dict[str, Any]) -> None:
-        self._notify("noted", trial, notes)
-
-    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._double.notify("reported", trial, resource, score)
-
-    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._notify("paused", trial, resource, score)
-
-    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._notify("promoted", trial, from_resource, to_resource)
-
-    def branched(self, trial: TrialId, donor: TrialId, params: Params, resource: int, to_resource: int) -> None:
-        self._notify("branched", trial, donor, params, resource, to_resource)
-
-    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._notify("completed", trial, resource, score)
-
-    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._notify("stopped", trial, resource, score)
-
-    def failed(self, trial: TrialId, resource: int) -> None:
-        self._notify("failed", trial, resource)
-
-    def _notify(self, name: str, trial: TrialId, *arguments: Any) -> None:
-        self._double.notify(name, trial, *arguments)
+    def _notify(self, name: str, *arguments: Any) -> None:
+        self._double.notify(name, *arguments)
 
     def snapshot(self) -> dict[str, Any]:
         return self._double.original.snapshot()
@@ -177,9 +161,10 @@ class CheckedScheduler(_CheckedListener, SchedulerState):
         assert isinstance(words, str), f"position({trial}) is {words!r}, which is no text"
         return words
 
-    def _notify(self, name: str, trial: TrialId, *arguments: Any) -> None:
-        super()._notify(name, trial, *arguments)
-        self.position(trial)
+    def _notify(self, name: str, *arguments: Any) -> None:
+        super()._notify(name, *arguments)
+        if name not in ("run_requested", "no_more_trials", "reported"):
+            self.position(arguments[0])
 
 
 class CheckedSearcher(_CheckedListener, SearcherState):
@@ -206,3 +191,76 @@ def require_words(reason: str, of: str) -> None:
     """
     is_line = reason.isprintable() and len(reason.split()) >= 2
     assert is_line, f"the reason of {of} is {reason!r}: say in one line of words why"
+
+
+class ActionLaws:
+    """Checks the actions of one study against the laws of all schedulers.
+
+    Args:
+        pauses: whether the scheduler may pause trials.
+        max_resource: resource at which a trial is complete, or None.
+        promotes_without_value: whether trials whose last value is not finite are promoted.
+    """
+
+    def __init__(self, *, pauses: bool, max_resource: int | None, promotes_without_value: bool = False) -> None:
+        self._pauses, self._max_resource = pauses, max_resource
+        self._promotes_without_value = promotes_without_value
+        self._targets: dict[TrialId, int | None] = {}
+
+    def check(self, state: StudyState, actions: Sequence[AnyAction]) -> None:
+        """Check actions; ``state`` is the one after them.
+
+        Raises:
+            AssertionError: an action breaks a law; the message names the trial.
+        """
+        for action in actions:
+            match action:
+                case CreateTrial():
+                    self._check_target(f"trial {action.trial} at its beginning", 0, action.target)
+                    self._targets[action.trial] = action.target
+                case Promote():
+                    self._check_promotion(state, action)
+                    self._targets[action.trial] = action.to_resource
+                case Branch():
+                    self._check_branch(state, action)
+                    self._targets[action.trial] = action.to_resource
+                case MoveTrial():
+                    self._check_move(action)
+                case _:
+                    pass
+
+    def _check_target(self, whose: str, start: int, target: int | None) -> None:
+        if target is None:
+            assert self._max_resource is None, f"{whose}: the target is None, and max_resource={self._max_resource}"
+            return
+        top = self._max_resource
+        assert start < target, f"{whose}: the target {target} is not above {start}"
+        assert top is None or target <= top, f"{whose}: the target {target} lies beyond max_resource={top}"
+
+    def _check_promotion(self, state: StudyState, action: Promote) -> None:
+        whose = f"trial {action.trial}, promoted from {action.from_resource}"
+        assert self._pauses, f"{whose}: pauses is False"
+        paused_at = self._targets[action.trial]
+        assert action.from_resource == paused_at, f"{whose}: it was paused at {paused_at}"
+        self._check_target(whose, action.from_resource, action.to_resource)
+        require_words(action.reason, f"the promotion of trial {action.trial}")
+        if not self._promotes_without_value:
+            value = state.trials[action.trial].value
+            assert finite(value) is not None, f"{whose}: its last value is {value}, which counts as the worst"
+
+    def _check_branch(self, state: StudyState, action: Branch) -> None:
+        whose = f"trial {action.trial}, which takes over from trial {action.donor} at {action.resource}"
+        assert self._pauses, f"{whose}: pauses is False"
+        paused_at = self._targets[action.trial]
+        assert paused_at is not None, f"{whose}: it was never to pause"
+        assert paused_at <= action.resource, f"{whose}: it is paused at {paused_at}, beyond that resource"
+        assert action.donor != action.trial, f"{whose}: both are the same trial"
+        assert not state.trials[action.donor].state.is_finished, f"{whose}: the donor has ended"
+        self._check_target(whose, action.resource, action.to_resource)
+        require_words(action.reason, f"the branch of trial {action.trial}")
+
+    def _check_move(self, action: MoveTrial) -> None:
+        if action.to is TrialState.PAUSED:
+            assert self._pauses, f"trial {action.trial} is paused, but pauses is False"
+        if action.to is TrialState.STOPPED:
+            require_words(action.reason, f"the stop of trial {action.trial}")

@@ -1,7 +1,11 @@
-"""A state to begin with, a search whose journal is kept in memory, and its replay."""
+"""Searches for the suites: states to begin with, workloads, journals in memory, replays.
+
+Reports have ties, NaN, infinities and values that do not improve, or identify the training that gave them.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +16,43 @@ from asyncsearch.engine.handling import replay
 from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent
+from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import FORMAT, Header, SegmentReader, encode_header, encode_record
+from asyncsearch.nonfinite import spell
 from asyncsearch.schedulers.asha import ASHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.space import Space, uniform
+from asyncsearch.trial import Params
+
+VALUES: tuple[float | str, ...] = (0.0, 0.25, 0.5, 0.5, 1.0, "NaN", "Infinity")
+"""Few, so that ties are common."""
+
+
+def coarse(loss: float, sign: float) -> float | str:
+    """Return one of ``VALUES`` with this sign; it follows from the loss alone."""
+    return spell(sign * float(VALUES[int(loss * 7919) % len(VALUES)]))
+
+
+class Steps:
+    """Each report is one of a few values and does not depend on the training; some trials are twice as slow as others.
+
+    Args:
+        mode: ``"min"``, or ``"max"`` for the same search with opposite signs.
+    """
+
+    def __init__(self, mode: str = "min") -> None:
+        self._sign = 1.0 if mode == "min" else -1.0
+
+    def value(self, trial: TrialId, params: Params, resource: int) -> float:
+        """Return the reported value."""
+        return self._sign * float(random.Random(f"{trial}/{resource}").choice(VALUES))
+
+    def seconds(self, trial: TrialId, params: Params) -> float:
+        """Return the cost of a unit, 1 or 2 virtual seconds."""
+        return 1.0 + trial % 2
+
 
 SPACE = Space.of({"x": uniform(0.0, 1.0)})
 
@@ -60,7 +95,12 @@ def replayed(state: StudyState, lines: Sequence[bytes], name: str = "000001.json
 
 def restored(state: StudyState, fresh: StudyState) -> StudyState:
     """Restore a fresh state from the snapshot of another one."""
-    taken = snapshot.decode(snapshot.encode(state, 0))
+    return restored_from(snapshot.encode(state, 0), fresh)
+
+
+def restored_from(data: bytes, fresh: StudyState) -> StudyState:
+    """Restore a fresh state from a snapshot."""
+    taken = snapshot.decode(data)
     assert taken is not None
     snapshot.restore(fresh, taken)
     check(fresh)

@@ -20,16 +20,14 @@ from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 from asyncsearch.searchers.random import RandomSearch
-from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.options import Delays, Faults, Loss
 from asyncsearch.space import Space
-from asyncsearch.testing.action_laws import ActionLaws
-from asyncsearch.testing.agent_world import HISTORIES, World
 from asyncsearch.testing.base_suite import MethodSuite
-from asyncsearch.testing.checked_methods import CheckedScheduler, text_of
+from asyncsearch.testing.checked_methods import ActionLaws, CheckedScheduler, text_of
+from asyncsearch.testing.histories import HISTORIES
 from asyncsearch.testing.instruction_count import decision
-from asyncsearch.testing.recording import SPACE, Recorded, replayed, restored
-from asyncsearch.testing.workloads import Steps, coarse
+from asyncsearch.testing.random_cluster import RandomCluster
+from asyncsearch.testing.recording import SPACE, coarse
 from asyncsearch.trial import TrialState
 
 _STEPS = (40, 150)
@@ -99,10 +97,6 @@ class SchedulerConformance(MethodSuite):
             high.drain()
             assert _histories(low.state) == _histories(high.state), f"order {seed}: mode decides what is trained"
 
-    def test_the_same_seed_gives_the_same_search(self) -> None:
-        first, second = self._searched(), self._searched()
-        assert first.lines == second.lines, "the same search again was another one"
-
     def test_no_trial_is_lost_and_none_ends_in_between(self) -> None:
         for workers in (1, 3):
             state = self._searched(workers=workers).state
@@ -126,21 +120,12 @@ class SchedulerConformance(MethodSuite):
     def test_a_finished_search_goes_on_with_more_trials(self) -> None:
         recorded = self._searched()
         once = [trial.target for trial in recorded.state.trials]
-        self._search(recorded.state, recorded, 3 * self.num_trials)
+        self._search(recorded, 3 * self.num_trials)
         trials = recorded.state.trials
         assert len(trials) == 3 * self.num_trials, f"{len(trials)} trials began when {3 * self.num_trials} were wanted"
         for before, trial in zip(once, trials, strict=False):
             went_back = before is not None and trial.target is not None and trial.target < before
             assert not went_back, f"{trial.name} went back from {before} to {trial.target}"
-
-    def test_it_goes_on_after_a_restart_as_without(self) -> None:
-        first = self._searched()
-        states = [first.state, replayed(self._state(), first.lines), restored(first.state, self._state())]
-        searches = [Recorded(state) for state in states]
-        for search in searches:
-            self._search(search.state, search, 2 * self.num_trials)
-        assert searches[1].lines == searches[0].lines, "after a replay the search goes on otherwise"
-        assert searches[2].lines == searches[0].lines, "after a restore the search goes on otherwise"
 
     def test_deciding_again_over_the_journal_gives_the_same_promotions_in_the_same_order(self) -> None:
         recorded = self._searched()
@@ -197,16 +182,6 @@ class SchedulerConformance(MethodSuite):
             if trial.state is TrialState.PAUSED:
                 assert trial.resource == trial.target, f"{state}, and its target is {trial.target}"
 
-    def _searched(self, workers: int = 3, max_failures: int = 0, **options: Any) -> Recorded:
-        recorded = Recorded(self._state(max_failures=max_failures))
-        self._search(recorded.state, recorded, self.num_trials, workers, **options)
-        return recorded
-
-    def _search(self, state: StudyState, recorded: Recorded, num_trials: int, workers: int = 3, **options: Any) -> None:
-        end = Simulation(state, Steps(), workers=workers, watch=recorded, **options).run(num_trials)
-        assert end is not None, "the search never ends: nothing more happens, and it is not over"
-        assert end.is_complete, f"the search ended early: {end.reason}"
-
     def laws(self) -> ActionLaws:
         """Return the laws that every action must obey."""
         scheduler = self.make()
@@ -217,7 +192,7 @@ class SchedulerConformance(MethodSuite):
         )
 
 
-class _LawfulWorld(World):
+class _LawfulWorld(RandomCluster):
     """Agents of a study whose every action is checked against the laws."""
 
     laws: ActionLaws

@@ -18,13 +18,11 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.asha import ASHA
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
-from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.space import Space, choice, lograndint, loguniform, quniform, randint, uniform
-from asyncsearch.testing.agent_world import World
 from asyncsearch.testing.base_suite import MethodSuite
 from asyncsearch.testing.checked_methods import CheckedSearcher, text_of
-from asyncsearch.testing.recording import Recorded, replayed, restored
-from asyncsearch.testing.workloads import Steps, coarse
+from asyncsearch.testing.random_cluster import RandomCluster
+from asyncsearch.testing.recording import coarse
 from asyncsearch.trial import Params
 
 _STEPS = (40, 150)
@@ -52,7 +50,7 @@ class SearcherConformance(MethodSuite):
     parameters: Mapping[str, Any] = PARAMETERS
     """The space. Another searcher may need fewer kinds; keep ``model.layers`` and ``model.width``."""
     learns = False
-    """Whether proposals depend on what was reported; then the i-th one need not be a function of (seed, i)."""
+    """Whether proposals depend on reports; then the i-th one need not be a function of (seed, i)."""
     draws = True
     """Whether another seed gives other proposals."""
     orders = 6
@@ -171,18 +169,6 @@ class SearcherConformance(MethodSuite):
         params = [[trial.params for trial in world.state.trials] for world in (low, high)]
         assert params[0] == params[1], "mode decides what is proposed"
 
-    def test_the_same_seed_gives_the_same_search(self) -> None:
-        assert self._searched().lines == self._searched().lines, "the same search again was another one"
-
-    def test_it_goes_on_after_a_restart_as_without(self) -> None:
-        first = self._searched()
-        states = [first.state, replayed(self._state(), first.lines), restored(first.state, self._state())]
-        searches = [Recorded(state) for state in states]
-        for search in searches:
-            self._search(search, 2 * self.num_trials)
-        assert searches[1].lines == searches[0].lines, "after a replay the search goes on otherwise"
-        assert searches[2].lines == searches[0].lines, "after a restore the search goes on otherwise"
-
     def _kept(self, point: Params) -> Params:
         """Return the part of a point that the space has."""
         return {name: value for name, value in point.items() if name in self.parameters}
@@ -209,10 +195,10 @@ class SearcherConformance(MethodSuite):
             begun = searcher.begin(space, _SEED)
         return StudyState(settings, begun, scheduler.begin(space, settings.seed), scheduler.max_resource)
 
-    def _after_events(self, seed: int, mode: str = "min") -> World:
+    def _after_events(self, seed: int, mode: str = "min") -> RandomCluster:
         """Return agents after many random events, which ``seed`` chooses."""
         chance = random.Random(seed)
-        world = World(
+        world = RandomCluster(
             lambda: self._state(is_checked=True, mode=mode, max_failures=seed % 3),
             chance,
             own_ends=0.06 if seed % 2 else 0.0,
@@ -220,16 +206,6 @@ class SearcherConformance(MethodSuite):
         )
         world.live(chance.randint(*_STEPS))
         return world
-
-    def _searched(self) -> Recorded:
-        recorded = Recorded(self._state())
-        self._search(recorded, self.num_trials)
-        return recorded
-
-    def _search(self, recorded: Recorded, num_trials: int) -> None:
-        end = Simulation(recorded.state, Steps(), workers=3, watch=recorded).run(num_trials)
-        assert end is not None, "the search never ends: nothing more happens, and it is not over"
-        assert end.is_complete, f"the search ended early: {end.reason}"
 
 
 def _require_inside(space: Space, number: int, params: Params) -> None:

@@ -1,4 +1,4 @@
-"""The laws of checkpoints in a store, and what all laws of stores are written with."""
+"""The laws of checkpoints in a store, and the tools of all laws of stores."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class CheckpointLaws(Suite):
     """Laws of checkpoints, of which ``StoreTests`` is made; ``make`` gives the store to try."""
 
     repeats = 40
-    """How often what must hold at any moment is tried; fewer, but at least 10, where a write takes long."""
+    """How often a law of any moment is tried; fewer, but at least 10, where a write takes long."""
 
     def make(self) -> Store:
         """Return a store, each time at another place where nothing is yet."""

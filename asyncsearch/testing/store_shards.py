@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from asyncsearch.errors import CheckpointError
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.shared.checkpoint_files import survey
+from asyncsearch.shared.files import survey
 from asyncsearch.store import Store
 from asyncsearch.store.manifest import Sharded, Shards, StoredFile, manifest_beside
 from asyncsearch.testing.store_checkpoints import NODE, REF, CheckpointLaws, copy_of, load, refused, same, save

@@ -24,7 +24,7 @@ from asyncsearch.runner.protocol import (
     ShardWritten,
     WrittenShards,
 )
-from asyncsearch.shared.checkpoint_files import survey
+from asyncsearch.shared.files import survey
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.local.store import LocalStore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
+from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.testing import SchedulerConformance
 
@@ -85,3 +85,24 @@ class TestMedianStoppingAtEveryUnit(SchedulerConformance):
 class TestMedianStoppingWithoutEnd(SchedulerConformance):
     def make(self) -> Scheduler:
         return MedianStopping(min_trials=2)
+
+
+class TestPBT(SchedulerConformance):
+    promotes_without_value = True
+
+    def make(self) -> Scheduler:
+        return PBT(max_resource=9, perturbation_interval=2)
+
+
+class TestPBTInStep(SchedulerConformance):
+    promotes_without_value = True
+
+    def make(self) -> Scheduler:
+        return PBT(max_resource=9, perturbation_interval=3, quantile=0.5, synchronous=True)
+
+
+class TestPBTInPopulations(SchedulerConformance):
+    promotes_without_value = True
+
+    def make(self) -> Scheduler:
+        return PBT(max_resource=9, perturbation_interval=3, population=4)

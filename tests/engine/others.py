@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncsearch.actions import AnyAction, Assign
+from asyncsearch.engine.affected import is_outdated
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Learned, NodeFreed, Reported, WorkRefused
@@ -76,12 +77,12 @@ class Beside(Simulation):
             start = stages[len(stages) - len(busy)].start
             steps = self.state.trials[stages[-1].trials[0]].steps
             self._tell_all({step.node: start for step in steps if step.start < start})
-            self._handle(WorkRefused(action.work.lease, "others train it now", busy))
+            self.tell(WorkRefused(action.work.lease, "others train it now", busy))
             self.clock.after(LOOK_S, lambda: self._look(busy, self._chance.randint(1, 3)))
             return
-        if kind != "none" or self.state.is_outdated(attempt):
+        if kind != "none" or is_outdated(self.state, attempt):
             self.refused += 1
-            self._handle(WorkRefused(action.work.lease, "others have trained some of it before"))
+            self.tell(WorkRefused(action.work.lease, "others have trained some of it before"))
         else:
             super()._carry_out(action)
 
@@ -92,10 +93,10 @@ class Beside(Simulation):
             return
         for node in busy:
             if node in self.state.busy:
-                self._handle(NodeFreed(node))
+                self.tell(NodeFreed(node))
 
     def _tell_all(self, reach: Mapping[NodeKey, float]) -> None:
         for node, resource in reach.items():
             event = self._facts.upto(node, resource)
             if not is_stale(self.state, event):
-                self._handle(event)
+                self.tell(event)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, DeleteCheckpoint, Promote
 from asyncsearch.engine import snapshot
-from asyncsearch.engine.handling import handle
 from asyncsearch.engine.next_trials import branch
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
@@ -28,10 +27,21 @@ from asyncsearch.schedulers.pbt_state import PBTState
 from asyncsearch.sequences import multistep
 from asyncsearch.simulate import Delays, Faults, Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform
-from asyncsearch.testing.agent_world import HISTORIES, World
+from asyncsearch.testing.histories import HISTORIES
+from asyncsearch.testing.random_cluster import RandomCluster
+from asyncsearch.testing.recording import restored_from
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
-from tests.engine.tools import Recorded, live_through, make_state, record, replayed, results
+from tests.engine.tools import (
+    Recorded,
+    live_through,
+    make_state,
+    record,
+    replayed,
+    require_each_state,
+    require_same_decisions,
+    results,
+)
 from tests.examples import examples
 
 SPACE = Space({"lr": loguniform(1e-4, 1e-1), "momentum": choice(0.8, 0.9, 0.95), "layers": randint(1, 9)})
@@ -149,10 +159,7 @@ def steps_kept(state: StudyState) -> tuple[int, int]:
 @BOTH
 def test_the_way_that_a_trial_has_in_common_with_its_donors_is_kept_once(share: bool) -> None:
     recorded = searched(share=share)
-    taken = snapshot.decode(snapshot.encode(recorded.state, 1))
-    restored = fresh(share=share)
-    assert taken is not None
-    snapshot.restore(restored, taken)
+    restored = restored_from(snapshot.encode(recorded.state, 1), fresh(share=share))
     again = replayed(fresh(share=share), recorded.lines)
     for state in (recorded.state, again, restored):
         distinct, objects = steps_kept(state)
@@ -187,17 +194,6 @@ def test_a_branch_that_changes_nothing_reads_what_its_donor_has_trained() -> Non
         assert by_params.setdefault(trial.params["x"], trial.value) == trial.value
 
 
-def states_of(recorded: Recorded, scheduler: PBT, **config: Any) -> None:
-    for cut, expected in enumerate(recorded.states, 1):
-        state = replayed(fresh(scheduler, **config), recorded.lines[: cut + 1])
-        assert snapshot.encode(state, cut) == expected
-        again = fresh(scheduler, **config)
-        taken = snapshot.decode(expected)
-        assert taken is not None
-        snapshot.restore(again, taken)
-        assert snapshot.encode(again, cut) == expected
-
-
 @BOTH
 @pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
 def test_every_journal_prefix_and_snapshot_give_the_state_of_then(scheduler: PBT, share: bool) -> None:
@@ -206,15 +202,13 @@ def test_every_journal_prefix_and_snapshot_give_the_state_of_then(scheduler: PBT
     }
     recorded = searched(scheduler, 3, max_failures=1, share=share, delays=Delays(commit_s=0.2), **options)
     assert branches(recorded)
-    states_of(recorded, scheduler, max_failures=1, share=share)
+    require_each_state(recorded, lambda: fresh(scheduler, max_failures=1, share=share))
 
 
 @BOTH
 def test_deciding_again_gives_the_recorded_decisions(share: bool) -> None:
     recorded = searched(workers=3, share=share, delays=Delays(commit_s=0.2))
-    state = fresh(share=share)
-    for entry in SegmentReader().read("000001.jsonl", recorded.lines):
-        assert handle(state, entry.event, entry.t) == list(entry.actions)
+    require_same_decisions(recorded, fresh(share=share))
 
 
 @BOTH
@@ -440,7 +434,7 @@ def test_whatever_happens_trials_have_their_schedules_values_and_runs_end(
     def make() -> StudyState:
         return fresh(scheduler, space, max_failures=seed % 3, save_every=save_every, share=share)
 
-    world = World(make, random.Random(seed), own_ends=own_ends)
+    world = RandomCluster(make, random.Random(seed), own_ends=own_ends)
     live_through(world, steps)
     for trial in world.state.trials:
         assert trial.state in (TrialState.COMPLETED, TrialState.FAILED), trial
@@ -449,7 +443,7 @@ def test_whatever_happens_trials_have_their_schedules_values_and_runs_end(
             assert trial.value == HISTORIES.value(trial.id, trial.params, 9)
 
 
-class UnevenWorld(World):
+class UnevenWorld(RandomCluster):
     """A world in which no unit takes as long as another, and what was restored once stays the same to the byte."""
 
     def begin_run(self) -> None:

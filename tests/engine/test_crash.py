@@ -9,7 +9,6 @@ import pytest
 
 from asyncsearch.actions import Assign, CutWork
 from asyncsearch.engine import snapshot
-from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import TrialId, WorkerId
@@ -21,7 +20,15 @@ from asyncsearch.simulate.workloads import Curves
 from asyncsearch.sizing.autoscale import Autoscale
 from asyncsearch.sizing.gangs import Gang
 from asyncsearch.trial import TrialState
-from tests.engine.tools import Recorded, make_state, record, replayed, results
+from tests.engine.tools import (
+    Recorded,
+    make_state,
+    record,
+    replayed,
+    require_each_state,
+    require_same_decisions,
+    results,
+)
 from tests.schedulers.journal_oracle import require_legal_promotions
 
 ORDER_CANNOT_MATTER = [
@@ -52,19 +59,12 @@ def test_replaying_every_prefix_gives_the_state_that_was_there_to_the_byte(sched
     options: dict[str, Any] = {"faults": Faults(losses=[Loss(WorkerId(0), 7.0, 2.0)], failures={TrialId(2): 1})}
     options["delays"] = Delays(commit_s=0.2)
     whole = record(make_state(scheduler, max_failures=1), TRIALS, workers, **options)
-    for cut, expected in enumerate(whole.states, 1):
-        state = replayed(make_state(scheduler, max_failures=1), whole.lines[: cut + 1])
-        assert snapshot.encode(state, cut) == expected
+    require_each_state(whole, lambda: make_state(scheduler, max_failures=1))
 
 
 def test_a_snapshot_restored_and_taken_again_is_equal_to_the_byte() -> None:
     whole = record(make_state(ASHA(max_resource=9)), TRIALS, 4, faults=Faults(losses=[Loss(WorkerId(1), 5.0)]))
-    for data in whole.states:
-        restored = make_state(ASHA(max_resource=9))
-        taken = snapshot.decode(data)
-        assert taken is not None
-        snapshot.restore(restored, taken)
-        assert snapshot.encode(restored, taken.record) == data
+    require_each_state(whole, lambda: make_state(ASHA(max_resource=9)))
 
 
 def test_a_damaged_snapshot_or_one_of_another_format_is_passed_over() -> None:
@@ -75,9 +75,7 @@ def test_a_damaged_snapshot_or_one_of_another_format_is_passed_over() -> None:
 
 def test_deciding_again_gives_the_recorded_decisions() -> None:
     whole = record(make_state(ASHA(max_resource=9), max_failures=1), TRIALS, 4, faults=Faults(failures={TrialId(3): 1}))
-    state = make_state(ASHA(max_resource=9), max_failures=1)
-    for entry in SegmentReader().read("000001.jsonl", whole.lines):
-        assert handle(state, entry.event, entry.t) == list(entry.actions)
+    require_same_decisions(whole, make_state(ASHA(max_resource=9), max_failures=1))
 
 
 def test_asha_on_several_workers_obeys_its_rule_wherever_a_journal_is_cut() -> None:

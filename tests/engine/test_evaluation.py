@@ -8,6 +8,7 @@ import pytest
 
 from asyncsearch.actions import AnyAction, Assign, EndRun, StopTraining
 from asyncsearch.engine import snapshot
+from asyncsearch.engine.affected import is_outdated, is_to_be_evaluated
 from asyncsearch.events import (
     CheckpointCommitted,
     DriverStarted,
@@ -230,7 +231,7 @@ def test_what_others_saved_in_silence_is_evaluated_here() -> None:
     lane = evaluation(player.tell(WorkRefused(lease, "others have trained some of it before")))
     assert (lane.stages[0].start, lane.stages[0].stop) == (3, 3)
     lease = lease_of(player.last)
-    assert not player.state.is_outdated(player.state.attempts[lease.number])
+    assert not is_outdated(player.state, player.state.attempts[lease.number])
     player.report(lease, 3, 0.5)
     player.tell(TrainingEnded(lease, Outcome.RETURNED, 3))
     trial = player.state.trials[0]
@@ -243,7 +244,7 @@ def test_what_others_evaluated_meanwhile_is_not_evaluated_here() -> None:
     learn(player, ((2, {"loss": 0.7}), (3, {})))
     lease = lease_of(player.tell(WorkRefused(lease, "others have trained some of it before")))
     learn(player, ((2, {"loss": 0.7}), (3, {"loss": 0.5})))
-    assert player.state.is_outdated(player.state.attempts[lease.number])
+    assert is_outdated(player.state, player.state.attempts[lease.number])
     player.tell(WorkRefused(lease, "others have trained some of it before"))
     trial = player.state.trials[0]
     assert (trial.state, trial.value) == (TrialState.COMPLETED, 0.5)
@@ -268,5 +269,5 @@ def test_a_snapshot_knows_what_is_to_be_evaluated(share: bool) -> None:
     player.tell(TrainingEnded(lease, Outcome.STOPPED, 3))
     fresh = make_state(ASHA(max_resource=9, min_resource=3), GridSearch(), ONE, share=share, can_evaluate=True)
     again = restored(player.state, fresh)
-    assert again.is_to_be_evaluated(again.trials[0])
+    assert is_to_be_evaluated(again, again.trials[0])
     assert snapshot.encode(again, 0) == snapshot.encode(player.state, 0)

@@ -27,13 +27,13 @@ from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate import Faults, Loss, Simulation, TrainingModel
 from asyncsearch.space import Space, uniform
+from asyncsearch.testing.histories import Histories
 from asyncsearch.testing.recording import restored
 from asyncsearch.work import KEPT_CHECKPOINTS, Work
 from tests.engine.player import Player
 from tests.engine.test_sharing import SPACE
 from tests.engine.tools import make_state
 from tests.sequences.spaces import resnet56_space
-from tests.simulate.workloads import Histories
 
 
 class Fetches:

@@ -14,6 +14,7 @@ from asyncsearch.report.tree.reading import TreeReader
 from asyncsearch.schedulers import FIFO
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.space import Space, choice
+from asyncsearch.testing.recording import restored_from
 from tests.engine.player import Player, only
 from tests.engine.tools import make_state
 
@@ -63,9 +64,7 @@ def test_an_import_told_twice_changes_nothing() -> None:
 def test_a_snapshot_before_any_trial_keeps_what_was_imported() -> None:
     player, event = begun()
     data = snapshot.encode(player.state, 1)
-    restored, saved = fresh(), snapshot.decode(data)
-    assert saved is not None
-    snapshot.restore(restored, saved)
+    restored = restored_from(data, fresh())
     assert snapshot.encode(restored, 1) == data
     other = Player(restored)
     other.begin(1, 1)

@@ -8,25 +8,22 @@ from typing import Any
 import pytest
 
 from asyncsearch.actions import CutWork
-from asyncsearch.engine import snapshot
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.handling import handle
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.events import Learned, NodeFreed, WorkRefused
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
-from asyncsearch.journal.format import SegmentReader
 from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, constant
+from asyncsearch.testing.histories import Histories
 from tests.engine.others import Beside, Facts
 from tests.engine.player import Player
 from tests.engine.test_sharing import SPACE, search, seen
-from tests.engine.tools import Recorded, make_state, replayed
-from tests.simulate.workloads import Histories
+from tests.engine.tools import Recorded, make_state, require_each_state, require_same_decisions
 
 SCHEDULERS = [FIFO(max_resource=9), SHA(max_resource=9)]
 SHARED: dict[str, Any] = {"share": True, "look_ahead": 1_000, "shared_as": "train", "version": "v1"}
@@ -75,21 +72,12 @@ def test_lost_workers_and_refusals_cost_no_trial_its_result_or_its_tries(seed: i
 def test_the_driver_may_die_at_every_record_of_what_others_have_trained(seed: int) -> None:
     _, recorded = beside(SHA(max_resource=9), seed)
     assert any(isinstance(event, NodeFreed) for _, event, _ in recorded.steps)
-    for cut, expected in enumerate(recorded.states, 1):
-        state = replayed(make_state(SHA(max_resource=9), GridSearch(), SPACE, **SHARED), recorded.lines[: cut + 1])
-        assert snapshot.encode(state, cut) == expected, recorded.steps[cut - 1]
-        restored = make_state(SHA(max_resource=9), GridSearch(), SPACE, **SHARED)
-        taken = snapshot.decode(expected)
-        assert taken is not None
-        snapshot.restore(restored, taken)
-        assert snapshot.encode(restored, cut) == expected
+    require_each_state(recorded, lambda: make_state(SHA(max_resource=9), GridSearch(), SPACE, **SHARED))
 
 
 def test_deciding_again_gives_the_recorded_decisions() -> None:
     _, recorded = beside(ASHA(max_resource=9), 1)
-    state = make_state(ASHA(max_resource=9), GridSearch(), SPACE, **SHARED)
-    for entry in SegmentReader().read("000001.jsonl", recorded.lines):
-        assert handle(state, entry.event, entry.t) == list(entry.actions)
+    require_same_decisions(recorded, make_state(ASHA(max_resource=9), GridSearch(), SPACE, **SHARED))
 
 
 def test_news_is_news_once() -> None:

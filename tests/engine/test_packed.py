@@ -21,7 +21,7 @@ from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, plain
 from asyncsearch.space import Space, uniform
-from asyncsearch.testing.recording import restored
+from asyncsearch.testing.recording import restored, restored_from
 from asyncsearch.trial import CompactParams, Params, Trial
 from tests.engine.tools import Recorded, make_state, record, replayed
 
@@ -136,10 +136,7 @@ def test_only_finished_trials_are_packed_in_search_replay_and_restore(
     recorded, finished = searched(scheduler), [False]
     for cut in (len(recorded.lines) // 2, len(recorded.lines)):
         state = replayed(make_state(scheduler), recorded.lines[:cut])
-        taken = snapshot.decode(snapshot.encode(state, 1))
-        assert taken is not None
-        restored = make_state(scheduler)
-        snapshot.restore(restored, taken)
+        restored = restored_from(snapshot.encode(state, 1), make_state(scheduler))
         finished = [trial.state.is_finished for trial in state.trials]
         for trials in (state.trials, restored.trials):
             assert [isinstance(trial.kept, CompactParams) for trial in trials] == finished

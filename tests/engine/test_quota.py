@@ -22,7 +22,7 @@ from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.sequences import multistep
 from asyncsearch.space import Space, choice
-from asyncsearch.testing.agent_world import World
+from asyncsearch.testing.random_cluster import RandomCluster
 from asyncsearch.testing.recording import replayed
 from asyncsearch.trial import TrialState
 from tests.engine.tools import make_state
@@ -48,7 +48,7 @@ def pinned(state: StudyState) -> set[CheckpointRef | None]:
     return unfinished | loaded | {state.trials[number].checkpoint for number in state.best_trials.trials()[:1]}
 
 
-class Weighing(World):
+class Weighing(RandomCluster):
     """Agents whose checkpoints have sizes."""
 
     def tell(self, event: AnyEvent) -> None:

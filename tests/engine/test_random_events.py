@@ -17,7 +17,8 @@ from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import exponential, multistep, warmup
 from asyncsearch.space import Space, choice
-from asyncsearch.testing.agent_world import HISTORIES, World
+from asyncsearch.testing.histories import HISTORIES
+from asyncsearch.testing.random_cluster import RandomCluster
 from asyncsearch.trial import Trial, TrialState
 from tests.engine.tools import live_through, make_state
 from tests.examples import examples
@@ -46,7 +47,7 @@ def test_whatever_order_of_events_the_state_is_whole_and_the_run_ends(
     def make() -> StudyState:
         return make_state(scheduler, max_failures=seed % 3, save_every=save_every)
 
-    world = World(make, random.Random(seed), is_fickle=True)
+    world = RandomCluster(make, random.Random(seed), is_fickle=True)
     live_through(world, steps)
     assert all(trial.state is not TrialState.RUNNING for trial in world.state.trials)
 
@@ -117,7 +118,7 @@ def test_whatever_happens_sharing_trials_have_the_values_of_trials_alone(
             scheduler, searcher, space, max_failures=failures, save_every=save_every, look_ahead=look_ahead
         )
 
-    world = World(make, random.Random(seed), own_ends=OWN_ENDS)
+    world = RandomCluster(make, random.Random(seed), own_ends=OWN_ENDS)
     live_through(world, steps)
     for trial in world.state.trials:
         require_the_truth(trial, world.state.config)
@@ -139,7 +140,7 @@ def test_whatever_happens_a_target_without_a_report_is_evaluated(
     def make() -> StudyState:
         return make_state(scheduler, searcher, space, can_evaluate=True, **config)
 
-    world = World(make, random.Random(seed), own_ends=OWN_ENDS, silences=SILENCES)
+    world = RandomCluster(make, random.Random(seed), own_ends=OWN_ENDS, silences=SILENCES)
     live_through(world, steps)
     for trial in world.state.trials:
         require_the_truth(trial, world.state.config, SILENCES)

@@ -17,7 +17,8 @@ from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.sizing.gangs import Gang
-from asyncsearch.testing.agent_world import Training, World
+from asyncsearch.testing.histories import Training
+from asyncsearch.testing.random_cluster import RandomCluster
 from asyncsearch.trial import TrialState
 from tests.engine.test_random_events import SHARED
 from tests.engine.tools import live_through, make_state
@@ -33,14 +34,14 @@ SCHEDULERS = [
 GANGS = [Gang(2), Gang(3), Gang(3, min_size=2), Gang(4, min_size=1)]
 
 
-class GangWorld(World):
+class GangWorld(RandomCluster):
     """Agents of which several train one lease; the first one's events count for all."""
 
     def begin_run(self) -> None:
         gang = self.state.gang
         assert gang is not None
         if self.state.run is None:
-            self.end_of_run = None
+            self.end = None
             self.tell(RunRequested(self.chance.randint(1, 14), self.chance.randint(gang.size, 2 * gang.size + 1)))
 
     def decided(self, actions: Sequence[AnyAction]) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from asyncsearch.actions import AddLane, AnyAction, Assign, lanes_given
 from asyncsearch.engine.state import StudyState
+from asyncsearch.events import WorkRefused
 from asyncsearch.ids import Lease
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -22,7 +23,8 @@ from asyncsearch.sequences import multistep
 from asyncsearch.sizing.pack_strategies import PACK_STRATEGIES
 from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space, choice, randint, uniform
-from asyncsearch.testing.agent_world import HISTORIES, World
+from asyncsearch.testing.histories import HISTORIES
+from asyncsearch.testing.random_cluster import RandomCluster
 from asyncsearch.trial import TrialState
 from tests.engine.test_random_events import OWN_ENDS, SHARED, require_the_truth
 from tests.engine.tools import live_through, packed_state
@@ -48,7 +50,7 @@ SEARCHES = [
 ]
 
 
-class PackedWorld(World):
+class PackedWorld(RandomCluster):
     """Agents that train lanes together, some of which join later or are refused before their worker has them."""
 
     joined = 0
@@ -77,6 +79,19 @@ class PackedWorld(World):
                 stages = [attempt.batch.stages[0] for attempt in self.state.attempts_under(lease)]
                 groups = {packing.group(self.state.trials[stage.trials[0]].params) for stage in stages}
                 assert len(groups) == 1, "lanes of two structures in one pack"
+
+    def refuse(self) -> None:
+        """Refuse a lease, or a lane that was to join one, that no worker has got yet."""
+        unseen = [one for one in self.living() if not one.is_begun]
+        if not unseen:
+            return
+        refused = self.chance.choice(unseen)
+        whole = [one for one in self.living() if one.lease == refused.lease]
+        is_whole = not refused.has_joined and not any(one.is_begun for one in whole)
+        if is_whole or refused.has_joined:
+            for one in whole if is_whole else [refused]:
+                one.is_ended = True
+            self.tell(WorkRefused(refused.lease, "others train it", lane=None if is_whole else refused.lane))
 
     def step(self) -> None:
         if self.chance.random() < 0.03:

@@ -30,7 +30,7 @@ from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.sequences import multistep
 from asyncsearch.space import Space, choice
-from asyncsearch.testing.agent_world import World
+from asyncsearch.testing.random_cluster import RandomCluster
 from asyncsearch.trial import TrialState
 from tests.engine.player import Player, lease_of, only
 from tests.engine.tools import PACKED_SCHEDULERS, make_state, packed_state
@@ -184,12 +184,12 @@ def test_the_demand_of_packed_work_counts_workers_and_not_trials() -> None:
     assert demand(player.state, 8) == 3
 
 
-class SharingWorld(World):
+class SharingWorld(RandomCluster):
     """A study whose share changes at any time."""
 
     def begin_run(self) -> None:
         if self.state.run is None:
-            self.end_of_run = None
+            self.end = None
             self.tell(
                 RunRequested(self.chance.randint(1, 14), self.chance.randint(1, 4), share=self.chance.randint(0, 2))
             )

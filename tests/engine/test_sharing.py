@@ -22,11 +22,12 @@ from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import exponential, multistep, values, warmup
 from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, choice
+from asyncsearch.testing.histories import Histories
+from asyncsearch.testing.recording import restored_from
 from asyncsearch.trial import Params, TrialState
 from asyncsearch.work import Work
 from tests.engine.tools import Recorded, make_state, replayed, results
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
-from tests.simulate.workloads import Histories
 
 SPACE = Space(
     {
@@ -192,11 +193,7 @@ def test_every_prefix_of_a_journal_of_stages_replays_and_resumes(scheduler: Sche
         again = replayed(fresh(), recorded.lines[:cut])
         if cut > 1:
             assert snapshot.encode(again, cut - 1) == recorded.states[cut - 2]
-            taken = snapshot.decode(recorded.states[cut - 2])
-            assert taken is not None
-            restored = fresh()
-            snapshot.restore(restored, taken)
-            check(restored)
+            restored = restored_from(recorded.states[cut - 2], fresh())
             assert snapshot.encode(restored, cut - 1) == recorded.states[cut - 2]
         simulation = Simulation(again, workload=Histories(), workers=workers)
         end = simulation.run(None)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from asyncsearch.actions import AnyAction, Assign
-from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine import snapshot
+from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId
-from asyncsearch.journal.format import encode_record
+from asyncsearch.journal.format import SegmentReader, encode_record
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate import Simulation
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space
-from asyncsearch.testing.agent_world import World
-from asyncsearch.testing.recording import SPACE, Recorded, make_state, replayed
+from asyncsearch.testing.random_cluster import RandomCluster
+from asyncsearch.testing.recording import SPACE, Recorded, make_state, replayed, restored_from
 from tests.engine.player import Player, only
 
 __all__ = ["SPACE", "Recorded", "live_through", "make_state", "record", "replayed", "results"]
@@ -48,11 +48,9 @@ def packed_state(
     strategy: Any = "plan",
     **config: Any,
 ) -> StudyState:
-    settings: dict[str, Any] = {"study": "test", "metric": "loss", "mode": "min", "seed": 3} | config
-    engine = EngineConfig(**settings)
-    started = (searcher or RandomSearch()).begin(space, engine.seed)
-    packing = None if pack is None else Packing(pack, strategy)
-    return StudyState(engine, started, scheduler.begin(space, engine.seed), scheduler.max_resource, packing)
+    state = make_state(scheduler, searcher, space, **config)
+    state.packing = None if pack is None else Packing(pack, strategy)
+    return state
 
 
 class PackPlayer(Player):
@@ -83,7 +81,7 @@ class PackPlayer(Player):
         return [trial.losses for trial in self.state.trials]
 
 
-def live_through(world: World, steps: int) -> None:
+def live_through(world: RandomCluster, steps: int) -> None:
     """Let this many random events happen and the run end, and check now and then what the world remembers."""
     world.live(0)
     for number in range(steps):
@@ -116,6 +114,19 @@ def record(
     assert end is not None
     assert end.is_complete, end
     return recorded
+
+
+def require_each_state(recorded: Recorded, fresh: Callable[[], StudyState]) -> None:
+    """Require that the journal up to each record, and the snapshot taken there, give the state of then."""
+    for cut, expected in enumerate(recorded.states, 1):
+        assert snapshot.encode(replayed(fresh(), recorded.lines[: cut + 1]), cut) == expected, recorded.steps[cut - 1]
+        assert snapshot.encode(restored_from(expected, fresh()), cut) == expected
+
+
+def require_same_decisions(recorded: Recorded, state: StudyState) -> None:
+    """Require that a fresh state, told the recorded events, decides as recorded."""
+    for entry in SegmentReader().read("000001.jsonl", recorded.lines):
+        assert handle(state, entry.event, entry.t) == list(entry.actions)
 
 
 def results(state: StudyState) -> list[tuple[Any, ...]]:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncsearch.fair.demands import Demand
-from asyncsearch.fair.gang_sizes import GangSizes
+from asyncsearch.fair.demands import Demand, GangSizes
 from asyncsearch.fair.shares import divide, fair_rates, shares
 from tests.examples import examples
-from tests.fair.world import World
+from tests.fair.world import World, jain
 
 HOURS_S = 7_200.0
 Terms = tuple[int, float, GangSizes]
 """What a study needs, its weight, and how many workers a trial of it has."""
-
-
-def jain(parts: Iterable[float]) -> float:
-    values = list(parts)
-    return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
 
 
 def served(workers: int, **studies: Terms) -> dict[str, float]:

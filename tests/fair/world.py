@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 from asyncsearch.fair.broker import (
     BrokerFact,
@@ -13,7 +14,7 @@ from asyncsearch.fair.broker import (
     WorkerBroker,
     WorkersNeeded,
 )
-from asyncsearch.fair.gang_sizes import GangSizes
+from asyncsearch.fair.demands import GangSizes
 
 ALONE = GangSizes()
 
@@ -132,3 +133,9 @@ class World:
 
     def held(self) -> dict[str, int]:
         return {study: len(ends) for study, ends in self.ends.items()}
+
+
+def jain(parts: Iterable[float]) -> float:
+    """Return Jain's index of fairness: 1 where all parts are equal."""
+    values = list(parts)
+    return sum(values) ** 2 / (len(values) * sum(value * value for value in values))

@@ -22,7 +22,7 @@ import psutil
 
 from asyncsearch import WorkerOptions, choice
 from asyncsearch.journal.format import Record
-from asyncsearch.journal.sealing import unseal
+from asyncsearch.journal.head import unseal
 from asyncsearch.store.disk import write_all
 from asyncsearch.store.local import segment as local_segment
 from asyncsearch.store.local.segment import LocalSegment

@@ -17,7 +17,7 @@ from asyncsearch.files.trees import walk
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.cleaning import clean
 from asyncsearch.shared.folder import NodeFacts, SharedFolder
-from asyncsearch.shared.names import compare_names
+from asyncsearch.shared.options import compare_names
 from asyncsearch.shared.pack_times import TimesInFolder
 from asyncsearch.store import LocalStore
 from tests.faults.damages import BYTES, damage_file, put_strange

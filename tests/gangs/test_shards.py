@@ -12,7 +12,7 @@ from asyncsearch import FIFO, Study, choice
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.searchers.grid import GridSearch
-from asyncsearch.shared.checkpoint_files import survey
+from asyncsearch.shared.files import survey
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.local.store import LocalStore

@@ -8,7 +8,7 @@ from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial
 from asyncsearch.events import AnyEvent, DriverStarted, Outcome, Reported, TrainingEnded, WorkerAttached, WorkerLost
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.journal.format import Record
-from asyncsearch.journal.training_ends import training_ends
+from asyncsearch.journal.reading import training_ends
 from asyncsearch.work import Lane, Stage, Work
 
 WORKER = WorkerId(0)

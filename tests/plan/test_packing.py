@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.plan.base_plan import Batch, PlannedStage
-from asyncsearch.plan.heap_order import ascending
+from asyncsearch.plan.nodes import ascending
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.plan.solo_plan import SoloPlan
 from asyncsearch.sizing.pack_groups import group_of

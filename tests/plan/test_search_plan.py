@@ -11,8 +11,7 @@ from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.plan.nodes import HELD_WORTH
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.trial import UNBOUNDED
-from tests.plan.plan_facts import facts_of, stages_of
-from tests.plan.tools import ask, begin, check, path, ref, tree, words
+from tests.plan.tools import ask, begin, check, facts_of, path, ref, stages_of, tree, words
 
 
 @pytest.fixture

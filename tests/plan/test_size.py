@@ -16,8 +16,7 @@ from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.plan.nodes import Point
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.trial import UNBOUNDED
-from tests.plan.plan_facts import facts_of
-from tests.plan.tools import begin, check, ref
+from tests.plan.tools import begin, check, facts_of, ref
 
 ROOT = Path(__file__).resolve().parents[2]
 

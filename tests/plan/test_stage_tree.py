@@ -14,8 +14,7 @@ from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.trial import UNBOUNDED
 from tests.examples import examples
 from tests.plan.algorithm import SpanFacts
-from tests.plan.plan_facts import facts_of, stages_of
-from tests.plan.tools import check, paths
+from tests.plan.tools import check, facts_of, paths, stages_of
 
 TRIALS = st.integers(0, 7).map(TrialId)
 TARGETS = st.sampled_from([1, 2, 3, 4, 5, 6, 8, 9, 12, UNBOUNDED])

@@ -16,8 +16,7 @@ from asyncsearch.plan.keys import root_key
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.searchers import GridSearch
 from tests.examples import examples
-from tests.plan.plan_facts import facts_of, stages_of
-from tests.plan.tools import check, paths
+from tests.plan.tools import check, facts_of, paths, stages_of
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
 
 Wish = tuple[PlanPath, int]

@@ -13,11 +13,11 @@ from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.simulate.quadratic import NoisyQuadratic
+from asyncsearch.testing.histories import Histories
 from asyncsearch.trial import TrialState
 from tests.engine.test_sharing import SPACE as SCHEDULES
 from tests.engine.tools import Recorded, make_state
 from tests.report.tools import FAILING, records_of, simulated
-from tests.simulate.workloads import Histories
 
 STOPPING = [ASHA(max_resource=9, variant="stopping"), MedianStopping(max_resource=9, min_trials=2)]
 

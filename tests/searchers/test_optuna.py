@@ -24,8 +24,7 @@ from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.sequences import exponential
 from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, choice, lograndint, loguniform, quniform, randint, uniform
-from asyncsearch.testing.recording import Recorded, make_state, replayed, restored
-from asyncsearch.testing.workloads import Steps
+from asyncsearch.testing.recording import Recorded, Steps, make_state, replayed, restored
 from asyncsearch.trial import Params
 
 optuna = pytest.importorskip("optuna")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -29,12 +28,6 @@ from tests.store.hdfs_cluster import hdfs
 LEASE_S = 60.0
 
 only_linux = pytest.mark.skipif(not machine(), reason="only Linux tells which machine a process id belongs to")
-
-
-@pytest.fixture(params=["disk", "file", "memory"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    places = {"disk": f"{tmp_path}/plan", "file": f"file://{tmp_path}/plan", "memory": f"memory://{uuid.uuid4().hex}"}
-    return places[request.param]
 
 
 @pytest.fixture(params=["disk", "file"])

@@ -28,9 +28,8 @@ from asyncsearch.testing.store_shards import add
 from tests.engine.tools import make_state, record, replayed
 from tests.report.tools import SCHEDULER, SPACE, simulated, store_of
 from tests.shared.test_claims import silence
-from tests.shared.tools import NODE, NODES, commit, content, let_age, plan_at
+from tests.shared.tools import DAY_S, NODE, NODES, age, commit, content, let_age, plan_at
 
-DAY_S = 86400.0
 LOST = [CheckpointRef(NODE, resource) for resource in (1, 3, 9)]
 
 
@@ -61,11 +60,6 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path) -> SharedFolder:
 def files(store: Store) -> dict[str, bytes | None]:
     """Everything in a store except the files of its lock."""
     return {name: data for name, data in content(SharedFolder(store)).items() if not name.startswith("lock")}
-
-
-def age(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
-    now = time.time
-    monkeypatch.setattr(time, "time", lambda: now() + days * DAY_S)
 
 
 def said(cleaning: Cleaning) -> list[tuple[str, str, int, str]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
-import uuid
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,35 +13,17 @@ from hypothesis import strategies as st
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.checkpoint_files import survey
+from asyncsearch.shared.files import survey
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, open_shared
 from asyncsearch.shared.homes import is_below, root_of
 from asyncsearch.store import LocalStore
 from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.testing.store_checkpoints import load
 from tests.shared.test_claims import silence
-from tests.shared.tools import NODE, NODES, Between, commit, content, interrupted, let_age, plan_at
+from tests.shared.tools import DAY_S, NODE, NODES, Between, age, commit, content, interrupted, let_age, plan_at
 from tests.store.clocks import HOUR_S
 
-DAY_S = 86400.0
 REF = CheckpointRef(NODE, 3)
-
-
-@pytest.fixture(params=["disk", "file", "memory"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    places = {"disk": f"{tmp_path}/plan", "file": f"file://{tmp_path}/plan", "memory": f"memory://{uuid.uuid4().hex}"}
-    return places[request.param]
-
-
-@pytest.fixture
-def plan(url: str) -> SharedFolder:
-    return plan_at(url)
-
-
-def age(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
-    """Let days pass."""
-    now = time.time
-    monkeypatch.setattr(time, "time", lambda: now() + days * DAY_S)
 
 
 # Holding

@@ -14,7 +14,7 @@ from asyncsearch.report.live.display import Plain
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.shared.cleaning import clean
 from asyncsearch.shared.folder import SharedFolder
-from asyncsearch.shared.quota import keep_within
+from asyncsearch.shared.options import keep_within
 from asyncsearch.study.run import _show_status
 
 SIZE = 100_000

@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from asyncsearch.ids import CheckpointRef, NodeKey
@@ -23,6 +24,8 @@ from asyncsearch.store import LocalStore, Store, open_store
 from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.locks import lease_lock
 from asyncsearch.testing.store_checkpoints import save
+
+DAY_S = 86400.0
 
 NODE = NodeKey("0123456789abcdef" * 2)
 NODES = [NodeKey(f"{number:032x}") for number in range(12)]
@@ -70,6 +73,12 @@ def content(plan: SharedFolder) -> dict[str, bytes | None]:
     store = plan.store
     read = store._remote.read if isinstance(store, FsspecStore) else lambda name: Path(store.url, name).read_bytes()
     return {name: read(name) for name in sorted(store.walk())}
+
+
+def age(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
+    """Let days pass."""
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + days * DAY_S)
 
 
 class Between:

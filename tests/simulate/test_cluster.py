@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
+import msgspec
+import pytest
+
+from asyncsearch import PBT, Study, choice, loguniform
 from asyncsearch.actions import Promote
 from asyncsearch.engine.invariants import check
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA
-from asyncsearch.simulate import Delays, Faults, Loss, Simulation
-from asyncsearch.simulate.workloads import Curves
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.sequences import multistep
+from asyncsearch.simulate import Curves, Delays, Faults, Loss, Simulation, simulate
 from asyncsearch.trial import TrialState
 from tests.engine.tools import make_state, record, results
 
@@ -76,3 +83,45 @@ def test_a_failed_trial_is_retried_and_then_counts_as_worst_of_its_rung() -> Non
     assert [trial.state for trial in recorded.state.trials[:2]] == [TrialState.FAILED] * 2
     promoted = [a for _, _, actions in recorded.steps for a in actions if isinstance(a, Promote)]
     assert sum(1 for a in promoted if a.from_resource == 1) >= 2
+
+
+SPACES: dict[str, Any] = {
+    "numbers": {"lr": loguniform(1e-3, 1.0)},
+    "few values": {"lr": choice(0.1, 0.2), "width": choice(8, 16)},
+    "sequences and numbers": {"lr": loguniform(1e-3, 1.0), "decay": multistep(0.1, milestones=choice([1], [2]))},
+}
+SCHEDULERS = [
+    FIFO(max_resource=4),
+    ASHA(max_resource=4, reduction_factor=2),
+    PBT(max_resource=4, perturbation_interval=1, population=4),
+]
+OWN_TO_EACH = ("study", "can_evaluate", "can_save", "max_losses", "max_relaunches")
+"""Fields that do not follow from the search: names, the trainable, and how often workers may be lost."""
+
+
+def train(trial: Any) -> None:
+    for _ in trial.epochs(save=lambda path: path.touch(), load=lambda path: None):
+        trial.report(loss=0.0)
+
+
+@pytest.mark.parametrize("share", [None, False])
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: type(scheduler).__name__)
+@pytest.mark.parametrize("space", SPACES)
+def test_a_study_and_a_simulation_build_the_same_engine_configuration(
+    space: str, scheduler: Scheduler, share: bool | None, tmp_path: Path
+) -> None:
+    common: dict[str, Any] = {
+        "space": SPACES[space],
+        "scheduler": scheduler,
+        "metric": "loss",
+        "mode": "min",
+        "seed": 3,
+    }
+    real = Study(train, store=tmp_path / "s", share=share is None, **common).config
+    simulated = simulate(Curves(seed=1), num_trials=4, share=share, **common).state.config
+    differing = [
+        name
+        for name, value in msgspec.structs.asdict(real).items()
+        if value != getattr(simulated, name) and name not in OWN_TO_EACH
+    ]
+    assert differing == []

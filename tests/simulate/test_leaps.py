@@ -17,9 +17,9 @@ from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep
 from asyncsearch.simulate import Simulation, TrainingModel
 from asyncsearch.space import Space, choice
+from asyncsearch.testing.histories import Histories
 from asyncsearch.trial import Params
 from tests.engine.tools import make_state
-from tests.simulate.workloads import Histories
 
 SPACE = Space.of({"lr": multistep(0.1, milestones=choice([20], [9], [14], [4]), gamma=choice(0.1, 0.5))})
 EVERY = [1, 7, None]
@@ -81,7 +81,7 @@ def test_work_that_is_cut_on_the_way_ends_there_or_after_its_present_unit(
 @pytest.mark.parametrize("report_every", EVERY[1:])
 def test_a_worker_that_is_stopped_on_the_way_has_done_its_whole_units(report_every: int | None) -> None:
     def stop(simulation: Simulation) -> None:
-        simulation._handle(StopRequested("enough"))
+        simulation.tell(StopRequested("enough"))
 
     (fine, each), (coarse, seldom) = (run(every, at_s=6.3, then=stop) for every in (1, report_every))
     assert (6.3, 12) in each.ends

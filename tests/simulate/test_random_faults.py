@@ -11,7 +11,7 @@ from asyncsearch.engine.invariants import check
 from asyncsearch.errors import UsageError
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.simulate import Chance, Curves, Delays, Faults, simulate
-from asyncsearch.simulate.random_faults import Draws
+from asyncsearch.simulate.options import Draws
 from asyncsearch.trial import TrialState
 
 LEASES = range(20_000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from asyncsearch.sizing.gangs import Gang
 from asyncsearch.trial import TrialState
 from tests.engine.tools import make_state, results
 from tests.examples import examples
+from tests.fair.world import jain
 
 DELAYS = Delays(start_s=1.0, commit_s=0.1)
 HOUR_S = 3600.0
@@ -40,11 +40,6 @@ def pool_of(workers: int, trials: int, unit_s: float = 5.0, **gangs: int | Gang)
         state = state_of(gang if isinstance(gang, Gang) else Gang(gang) if gang > 1 else None)
         pool.submit(name, state, Curves(seed, unit_s=unit_s, spread=0.3), num_trials=trials, delays=DELAYS)
     return pool
-
-
-def jain(parts: Iterable[float]) -> float:
-    values = list(parts)
-    return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
 
 
 def require_ended(pool: SharedSimulation) -> None:

@@ -28,8 +28,8 @@ from asyncsearch.simulate import (
     simulate,
 )
 from asyncsearch.space import choice, loguniform
+from asyncsearch.testing.histories import Histories
 from asyncsearch.trial import Params, Trial, TrialState
-from tests.simulate.workloads import Histories
 
 
 def search(**options: Any) -> SimulationResult:

@@ -12,7 +12,7 @@ from asyncsearch.ablation.left_out import PARAMETER
 from asyncsearch.engine.attempts import RETURNED_BESIDE
 from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.engine.pool import SlotState
-from asyncsearch.engine.promoted import failed_as_a_whole
+from asyncsearch.engine.repeated_failures import failed_as_a_whole
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import TrialId
 from asyncsearch.report.live.status import BestSeen, StudyStatus, TrialRow

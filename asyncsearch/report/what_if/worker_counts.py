@@ -26,8 +26,7 @@ from asyncsearch.report.what_if.scaling import scaling_of
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.sentences import in_sentences
-from asyncsearch.simulate.options import Faults, TrainingModel
-from asyncsearch.simulate.random_faults import Chance
+from asyncsearch.simulate.options import Chance, Faults, TrainingModel
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
 from asyncsearch.simulate.result import SimulationResult
 from asyncsearch.simulate.simulated_search import simulate

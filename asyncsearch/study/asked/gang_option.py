@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
-from asyncsearch.fair.gang_sizes import GangSizes
+from asyncsearch.fair.demands import GangSizes
 from asyncsearch.sizing.autoscale import Autoscale
 from asyncsearch.sizing.gangs import Gang, gang_of
 from asyncsearch.sizing.packing import Packing

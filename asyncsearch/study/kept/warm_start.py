@@ -18,10 +18,10 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import JournalDamagedError, StudyNotFoundError, UsageError
 from asyncsearch.files.decoding import UNDECODABLE
 from asyncsearch.ids import TrialId, trial_name
+from asyncsearch.journal.head import is_sealed, seal, unseal
 from asyncsearch.journal.opening import read_records, read_study_file
 from asyncsearch.journal.projection import branched, reports
 from asyncsearch.journal.reading import read_state
-from asyncsearch.journal.sealing import is_sealed, seal, unseal
 from asyncsearch.report.formatting import cut
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.earlier_trials import differences

@@ -38,13 +38,13 @@ from asyncsearch.sequences import multistep
 from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, choice
 from asyncsearch.study.study import Study
+from asyncsearch.testing.histories import Histories
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 from tests.engine.others import Beside, Facts
 from tests.engine.tools import make_state, record
 from tests.report.tools import simulated, store_of
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
-from tests.simulate.workloads import Histories
 
 SVG = "{http://www.w3.org/2000/svg}"
 SPACE = Space(

@@ -1,12 +1,12 @@
-"""The agents of one study in a random order of events: losses, duplicates, stale leases, restarts, late amendments.
+"""A virtual cluster in a random order of events: losses, duplicates, stale leases, restarts, late amendments.
 
-Each agent trains batches of stages and keeps its checkpoints in one store. A journal in memory records every event.
+Each worker trains batches of stages and keeps its checkpoints in one store. A journal in memory records every event.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from asyncsearch.actions import (
     AddLane,
@@ -41,59 +41,16 @@ from asyncsearch.events import (
     TrialTimedOut,
     WorkerAttached,
     WorkerLost,
-    WorkRefused,
 )
-from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, WorkerId
 from asyncsearch.journal.format import FORMAT, Header, encode_header, encode_record
-from asyncsearch.runner.timeline import LaneTimeline
-from asyncsearch.testing.histories import Histories
-from asyncsearch.testing.recording import replayed, restored
-from asyncsearch.testing.workloads import VALUES
+from asyncsearch.simulate.virtual_cluster import VirtualCluster
+from asyncsearch.testing.histories import Training
+from asyncsearch.testing.recording import VALUES, replayed, restored
 from asyncsearch.trial import UNBOUNDED
-from asyncsearch.work import Stage
-
-HISTORIES = Histories()
 
 
-class Training:
-    """A lane of a lease, a batch of stages; the runner's own ``LaneTimeline`` decides where it saves and ends."""
-
-    def __init__(self, given: GivenLane, *, has_joined: bool) -> None:
-        self.lease, self.lane, lane = given
-        self.has_joined = has_joined
-        self.load = lane.load
-        self.is_loaded = lane.load is None
-        self.timeline = LaneTimeline(lane.stages)
-        self.resource = self.timeline.start
-        self.saved: int | None = None
-        """The resource of the newest saved checkpoint whose commit has not failed."""
-        self.uploads: list[CheckpointRef] = []
-        """Saved checkpoints whose commit has neither succeeded nor failed yet."""
-        self.amendments: list[SaveAt | CutWork] = []
-        """Sent to it, and not read yet."""
-        self.is_ended = self.is_stop_requested = False
-        self.is_begun = False
-        """Whether its worker has got it, so that nobody can refuse it any more."""
-        self.is_dying = False
-        """Whether the process of its lease has ended, and only its own end is missing."""
-
-    def value_at(self, resource: int) -> float:
-        """Return the loss, which identifies the training up to there."""
-        stages = self.timeline.stages
-        return HISTORIES.value(TrialId(0), stages[self.timeline.index_at(resource)].params, resource)
-
-    def checkpoint(self) -> CheckpointRef:
-        """Return the checkpoint that is saved here."""
-        stages = self.timeline.stages
-        return CheckpointRef(stages[self.timeline.index_at(self.resource)].node, self.resource)
-
-    def read(self) -> None:
-        for amendment in self.amendments:
-            self.timeline.amend(amendment)
-        self.amendments.clear()
-
-
-class World:
+class RandomCluster(VirtualCluster):
     """Agents of one study. Their trainings have histories, so that a checkpoint of another training is recognised.
 
     Args:
@@ -105,6 +62,9 @@ class World:
         is_fickle: whether functions fail often and return anywhere, and the same training again reports another value.
     """
 
+    now = 0.0
+    """The number of the last event, as seconds."""
+
     def __init__(
         self,
         make: Callable[[], StudyState],
@@ -115,6 +75,7 @@ class World:
         silences: float = 0.0,
         is_fickle: bool = False,
     ) -> None:
+        super().__init__(make())
         self.make, self.chance = make, chance
         self.own_ends, self.silences, self.is_fickle = own_ends, silences, is_fickle
         self.shown: Callable[[float], float | str] = (lambda _: chance.choice(VALUES)) if is_fickle else report
@@ -122,10 +83,8 @@ class World:
         """How often an agent reads its amendments rather than that it trains on."""
         self.commits = chance.choice([0.05, 0.5])
         self.fails = 0.1 if is_fickle else chance.choice([0.0, 0.02])
-        self.state = make()
         self.twin: StudyState | None = None
         """A restored state that handles the same events since."""
-        self.now = 0.0
         self.lines = [encode_header(Header(FORMAT, "test", 1))]
         self.sent: list[AnyEvent] = []
         self.trainings: dict[int, Training] = {}
@@ -136,78 +95,82 @@ class World:
         self.stored: dict[CheckpointRef, float] = {}
         """The checkpoints in the store, each with the value of its history."""
         self.corrupt: set[CheckpointRef] = set()
-        self.end_of_run: EndRun | None = None
 
     def tell(self, event: AnyEvent) -> None:
+        """Let the engine handle an event, and require that a stale one changes nothing."""
         self.now += 1.0
-        was_stale, before = is_stale(self.state, event), snapshot.encode(self.state, 0)
-        if isinstance(event, CheckpointCommitted) and not was_stale:
+        if not is_stale(self.state, event):
+            self._store(event)
+            super().tell(event)
+            return
+        before, lines = snapshot.encode(self.state, 0), len(self.lines)
+        super().tell(event)
+        assert snapshot.encode(self.state, 0) == before
+        assert self.lines[lines:] == [encode_record(lines, self.now, event, [])]
+
+    def _store(self, event: AnyEvent) -> None:
+        if isinstance(event, CheckpointCommitted):
             training = self.trainings[event.lease.number + event.lane]
             self.stored[event.checkpoint] = training.value_at(event.checkpoint.resource)
-        actions = handle(self.state, event, self.now)
+
+    def _watch(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
         check(self.state)
         if self.twin is not None:
-            assert handle(self.twin, event, self.now) == actions, "what was restored decides otherwise"
+            assert handle(self.twin, event, self.now) == actions, "the restored state decides otherwise"
         self.lines.append(encode_record(len(self.lines), self.now, event, actions))
-        if was_stale:
-            assert not actions
-            assert snapshot.encode(self.state, 0) == before
         self.decided(actions)
-        for action in actions:
-            self.carry_out(action)
 
     def decided(self, actions: Sequence[AnyAction]) -> None:
         """Check actions before they are carried out."""
 
-    def carry_out(self, action: AnyAction) -> None:
-        match action:
-            case LaunchWorker(worker=worker, epoch=epoch):
-                assert epoch > self.launches.get(worker, 0)
-                self.launches[worker] = epoch
-            case Assign() | AddLane():
-                for given in lanes_given(action):
-                    self.begin(given, has_joined=isinstance(action, AddLane))
-            case StopTraining(lease=lease, lane=lane):
-                assert not self.trainings[lease.number + lane].is_stop_requested, "stopped twice"
-                self.trainings[lease.number + lane].is_stop_requested = True
-            case SaveAt(lease=lease, lane=lane) | CutWork(lease=lease, lane=lane):
-                self.trainings[lease.number + lane].amendments.append(action)
-            case DeleteCheckpoint(checkpoint=checkpoint):
-                self.stored.pop(checkpoint, None)
-            case DismissWorker(worker=worker):
-                self.attached.discard(worker)
-            case EndRun():
-                self.end_of_run = action
-                assert action.error_kind in ("", "WorkersLostError", "TrialsFailedError", "StoreError"), action
-                assert not self.state.attempts
-                assert not self.state.pool.alive()
-            case _:
-                pass
+    def _launch(self, action: LaunchWorker) -> None:
+        assert action.epoch > self.launches.get(action.worker, 0)
+        self.launches[action.worker] = action.epoch
+
+    def _assign(self, action: Assign) -> None:
+        for given in lanes_given(action):
+            self.begin(given, has_joined=False)
+
+    def _add_lane(self, action: AddLane) -> None:
+        for given in lanes_given(action):
+            self.begin(given, has_joined=True)
+
+    def _stop(self, action: StopTraining) -> None:
+        training = self.trainings[action.lease.number + action.lane]
+        assert not training.is_stop_requested, "stopped twice"
+        training.is_stop_requested = True
+
+    def _amend(self, action: SaveAt | CutWork) -> None:
+        self.trainings[action.lease.number + action.lane].amendments.append(action)
+
+    def _dismiss(self, action: DismissWorker) -> None:
+        self.attached.discard(action.worker)
+
+    def _delete(self, action: DeleteCheckpoint) -> None:
+        self.stored.pop(action.checkpoint, None)
+
+    def _end_run(self, action: EndRun) -> None:
+        super()._end_run(action)
+        assert action.error_kind in ("", "WorkersLostError", "TrialsFailedError", "StoreError"), action
+        assert not self.state.attempts
+        assert not self.state.pool.alive()
 
     def begin(self, given: GivenLane, *, has_joined: bool) -> None:
         assert given.attempt not in self.trainings
-        self.require_that_nobody_else_trains(given)
-        load = given.lane.load
+        load, training = given.lane.load, Training(given, has_joined=has_joined)
+        self.require_that_nobody_else_trains(training)
         assert load is None or load in self.stored, f"{load} was deleted"
-        self.trainings[given.attempt] = training = Training(given, has_joined=has_joined)
+        self.trainings[given.attempt] = training
         self.evaluations += training.timeline.is_evaluation
 
-    def require_that_nobody_else_trains(self, given: GivenLane) -> None:
-        taken = set(self.units(given.lane.stages, 0))
+    def require_that_nobody_else_trains(self, begun: Training) -> None:
+        taken = set(begun.units(0))
         for attempt in self.state.attempts.values():
             training = self.trainings.get(attempt.number)
             if attempt.is_training and training is not None:
-                units = self.units(training.timeline.stages, attempt.resource)
+                units = training.units(attempt.resource)
                 rest = [(n, r) for n, r in units if r <= attempt.stop or r == UNBOUNDED]
-                assert not taken.intersection(rest), f"{attempt.lease}, lane {attempt.lane}, and {given}"
-
-    @staticmethod
-    def units(stages: tuple[Stage, ...], after: int) -> Iterator[tuple[NodeKey, int]]:
-        for stage in stages:
-            if stage.stop is None:
-                yield stage.node, UNBOUNDED
-            else:
-                yield from ((stage.node, unit) for unit in range(max(stage.start, after) + 1, stage.stop + 1))
+                assert not taken.intersection(rest), f"{attempt.lease}, lane {attempt.lane}, and {begun.lease}"
 
     def send(self, event: AnyEvent) -> None:
         self.sent.append(event)
@@ -224,7 +187,7 @@ class World:
 
     def begin_run(self) -> None:
         if self.state.run is None:
-            self.end_of_run = None
+            self.end = None
             self.tell(RunRequested(self.chance.randint(1, 14), self.chance.randint(1, 4)))
 
     def attach(self) -> None:
@@ -330,33 +293,20 @@ class World:
             training = self.chance.choice(trainings)
             self.tell(TrialTimedOut(training.lease, training.lane if training.has_joined else None))
 
-    def refuse(self) -> None:
-        """Refuse a lease, or a lane that was to join one, that no worker has got yet."""
-        unseen = [one for one in self.living() if not one.is_begun]
-        if not unseen:
-            return
-        refused = self.chance.choice(unseen)
-        whole = [one for one in self.living() if one.lease == refused.lease]
-        is_whole = not refused.has_joined and not any(one.is_begun for one in whole)
-        if is_whole or refused.has_joined:
-            for one in whole if is_whole else [refused]:
-                one.is_ended = True
-            self.tell(WorkRefused(refused.lease, "others train it", lane=None if is_whole else refused.lane))
-
     def send_stale(self) -> None:
         if slots := list(self.state.pool.slots.values()):
             slot = self.chance.choice(slots)
             number = self.chance.randint(0, self.state.next_lease)
             self.tell(Reported(Lease(number, slot.worker, slot.epoch - 1), 1, {"loss": -1.0}))
 
-    def stop(self) -> None:
+    def interrupt(self) -> None:
         self.tell(StopRequested("it was interrupted"))
 
     def restart(self) -> None:
         """The driver dies; the next one has the journal, and no worker."""
         self.state = self.restored() if self.chance.random() < 0.5 else self.replayed()
         self.attached.clear()
-        self.twin = self.end_of_run = None
+        self.twin = self.end = None
         self.tell(DriverStarted("test"))
         assert not self.state.attempts
 
@@ -377,7 +327,7 @@ class World:
         self.twin = self.restored()
 
     def step(self) -> None:
-        rare = [self.lose, self.send_again, self.time_out, self.send_stale, self.stop, self.restart]
+        rare = [self.lose, self.send_again, self.time_out, self.send_stale, self.interrupt, self.restart]
         common: list[Callable[[], None]] = [self.train] * 40 + [self.attach] * 8 + [self.begin_run] * 3
         self.chance.choice([*common, *rare])()
 
@@ -391,7 +341,7 @@ class World:
         """Continue without faults until a run has ended with all that it requested."""
         for _ in range(5_000):
             if self.state.run is None:
-                if self.end_of_run is not None and self.end_of_run.is_complete:
+                if self.end is not None and self.end.is_complete:
                     return
                 self.begin_run()
             self.attach()

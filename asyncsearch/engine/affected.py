@@ -1,0 +1,93 @@
+"""Trials that a unit, a checkpoint or the news of other studies concern. Pure: questions only."""
+
+from __future__ import annotations
+
+from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import Learned, TrainingEnded
+from asyncsearch.ids import CheckpointRef
+from asyncsearch.trial import Trial
+
+
+def subscribers_of(state: StudyState, attempt: Attempt, resource: int) -> list[Trial]:
+    """Return the trials whose path leads through the unit that an attempt reports at ``resource``, by id."""
+    trials, found = state.trials, state.plan.subscribers_at(attempt.node_at(resource), resource)
+    if attempt.is_evaluation:
+        return [trials[number] for number in found]
+    return [
+        trials[number]
+        for number in found
+        if (checkpoint := trials[number].checkpoint) is None or checkpoint.resource <= resource
+    ]
+
+
+def dependents_of(state: StudyState, attempt: Attempt, resource: int) -> list[Trial]:
+    """Return the trials that need the unit or evaluation of an attempt at ``resource``, by id."""
+    if attempt.is_evaluation:
+        here = CheckpointRef(attempt.node_at(resource), resource)
+        requesters = state.plan.requesters_at(here.node, here.resource) if state.plan.lacks_metric(here) else ()
+        return [state.trials[number] for number in requesters]
+    trials, found = state.trials, state.plan.subscribers_at(attempt.node_at(resource), resource)
+    return [
+        trials[number]
+        for number in found
+        if (checkpoint := trials[number].checkpoint) is None or checkpoint.resource < resource
+    ]
+
+
+def trials_awaiting(state: StudyState, attempt: Attempt, checkpoint: CheckpointRef) -> list[Trial]:
+    """Return the trials that an attempt should bring to a checkpoint."""
+    trials = [state.trials[number] for number in attempt.trials]
+    return [trial for trial in trials if trial.target == checkpoint.resource]
+
+
+def trials_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded) -> list[Trial]:
+    """Return the trials of an attempt that ended early, except those whose checkpoint is still being stored."""
+    trials = [state.trials[number] for number in attempt.trials]
+    awaited = None if attempt.is_over else end.checkpoint_resource
+    return [trial for trial in trials if trial.target is None or trial.target != awaited]
+
+
+def is_to_be_evaluated(state: StudyState, trial: Trial) -> bool:
+    """Return whether a trial is at its target and waits for the metric there."""
+    if (target := trial.target) is None or not state.config.can_evaluate:
+        return False
+    return state.plan.lacks_metric(CheckpointRef(trial.node_at(target), target))
+
+
+def is_at_target(state: StudyState, trial: Trial) -> bool:
+    """Return whether a trial is at its target with everything that it needs."""
+    target, here = trial.target, trial.checkpoint
+    if target is None or here is None or here.resource != target or here.node != trial.node_at(target):
+        return False
+    return not state.plan.lacks_metric(here)
+
+
+def is_news(state: StudyState, event: Learned) -> bool:
+    """Return whether the event has reports or checkpoints that are new and useful here."""
+    if event.ended is not None and not state.plan.reports.has_end(event.node):
+        return True
+    metric = state.config.metric
+    return any(
+        metric in metrics and not state.plan.reports.has(event.node, resource) for resource, metrics in event.reports
+    ) or any(trials_wanting(state, checkpoint) for checkpoint in event.known_checkpoints)
+
+
+def is_outdated(state: StudyState, attempt: Attempt) -> bool:
+    """Return whether an attempt need not begin: no trial needs it, or other studies have trained more since."""
+    start = attempt.batch.stages[0].start
+    for number in attempt.trials:
+        trial = state.trials[number]
+        if trial.checkpoint is not None and trial.checkpoint.resource > start:
+            return True
+        known = state.plan.reports.between(trial.steps, max(trial.resource, attempt.resource), trial.horizon)
+        if next(known, None) is not None:
+            return True
+    return attempt.is_closed
+
+
+def trials_wanting(state: StudyState, checkpoint: CheckpointRef) -> list[Trial]:
+    """Return the trials that would continue from a checkpoint rather than from their current one."""
+    here = checkpoint.resource
+    trials = [state.trials[number] for number in state.plan.subscribers_at(checkpoint.node, here)]
+    return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < here]
