@@ -132,7 +132,7 @@ class Study(Results):
             warm_start: earlier studies of the same space and metric, or their stores. A searcher that learns starts
                 with the results of their trials, any other with their best configurations; see docs/searchers.md.
             version: your name for this version of code and data. Studies with the same version, seed and trainable
-                train a common beginning once; see docs/sharing.md. Empty if nothing is shared with other studies.
+                train a common beginning once; see docs/sharing.md. Without one nothing is shared with others.
             share: train the common beginning of trials once; False: each trial trains all of its units itself, except
                 that ``PBT`` copies weights.
             backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
