@@ -11,17 +11,8 @@ from collections.abc import Callable
 from asyncsearch.engine.sizing.share import demand
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, ShareChanged
-from asyncsearch.fair.broker import (
-    PATIENCE_S,
-    TURN_S,
-    BrokerFact,
-    SetShare,
-    StudyJoined,
-    StudyLeft,
-    TimePassed,
-    WorkerBroker,
-    WorkersNeeded,
-)
+from asyncsearch.fair.broker import PATIENCE_S, TURN_S, WorkerBroker
+from asyncsearch.fair.demands import BrokerFact, SetShare, StudyJoined, StudyLeft, TimePassed, WorkersNeeded
 from asyncsearch.ids import WorkerId
 
 PostEvent = Callable[[AnyEvent], None]

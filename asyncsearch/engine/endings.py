@@ -102,7 +102,7 @@ def learn_loss(state: StudyState, event: WorkerLost, _now: float) -> None:
     attempts = state.attempts_with(event.worker)
     state.pool.lose(event.worker)
     state.pool.slots[event.worker].fruitless += 1
-    is_owing = any(attempt.is_committing for attempt in attempts)
+    is_owing = any(attempt.is_committing for attempt in attempts)  # a lost one is over, and owes nothing any more
     for attempt in attempts:
         lose(state, attempt)
         trials = [state.trials[number] for number in attempt.trials]

@@ -52,11 +52,12 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
     fill(state, emit)
     if is_scaled(state) and not excess(state):
         resize(state, emit)
+    # A report that decides nothing makes no room in a pack, and each lane sends one for each unit.
     if state.packing is not None and (actions or type(event) is not Reported) and not excess(state):
         join(state, state.packing, emit)
     if not state.attempts:
         conclude(state, emit)
-    if state.touched:
+    if state.touched:  # by what has been given or promoted since: a lease that began before may have a new split
         adjust(state, emit)
     if state.unreachable:
         delete_unreachable(state, emit)

@@ -112,7 +112,7 @@ def notify_progress(state: StudyState, trial: Trial, resource: int) -> None:
 
 def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]:
     attempt = state.attempts[event.lease.number + event.lane]
-    if event.resource <= attempt.resource:
+    if event.resource <= attempt.resource:  # sent again: its units and its value would count twice
         return []
     state.times.seen_s = now
     if state.plan.is_shared or state.packing is not None or is_scaled(state):

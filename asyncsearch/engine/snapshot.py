@@ -165,7 +165,7 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
                 state.plan.cut(attempt.number, attempt.cut)
             for point in attempt.save_points:
                 state.plan.add_save_point(attempt.number, point.node, point.resource)
-    for checkpoint in state.references:
+    for checkpoint in state.references:  # after the batches: their units below a checkpoint count as trained
         state.add_checkpoint(checkpoint)
     for attempt in snapshot.attempts:
         if attempt.is_planned and attempt.committed is not None:

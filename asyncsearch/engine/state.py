@@ -10,6 +10,7 @@ lease, which brings it to its target, or still WAITING.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from asyncsearch.engine.attempts import Attempt, Reporting
 from asyncsearch.engine.config import EngineConfig
@@ -36,124 +37,83 @@ _METRIC_NAMES = 1_000
 """Names beyond which others are not remembered: errors name what was reported, and workers may report any number."""
 
 
+@dataclass(slots=True, eq=False, repr=False)  # without slots attributes are found more slowly: a fortieth of a decision
 class StudyState:
     """All facts about a study, and all decisions about it."""
 
-    __slots__ = (  # by default Python looks up attributes more slowly once there are 30: a fortieth of a decision
-        "attempts",
-        "best_trials",
-        "busy",
-        "config",
-        "consecutive_losses",
-        "damages",
-        "gang",
-        "horizon",
-        "imported",
-        "is_exhausted",
-        "latest",
-        "listeners",
-        "max_resource",
-        "metric_names",
-        "metric_since",
-        "next_lease",
-        "open_attempts",
-        "own_units",
-        "packing",
-        "packs",
-        "plan",
-        "pool",
-        "promoted",
-        "proposals",
-        "references",
-        "repeated",
-        "root",
-        "run",
-        "scheduler",
-        "searcher",
-        "speeds",
-        "stopping",
-        "stopping_kind",
-        "times",
-        "touched",
-        "trials",
-        "unreachable",
-        "usage",
-        "waiting",
-    )
+    config: EngineConfig
+    searcher: SearcherState
+    scheduler: SchedulerState
+    max_resource: int | None
+    packing: Packing | None = None
+    """How workers get several trainings together. None if each trains alone."""
+    gang: Gang | None = None
+    """How many workers train a trial together. None means one."""
+    listeners: tuple[StudyListener, ...] = field(init=False)
+    """The listeners that are notified of each fact, in this order."""
+    root: NodeKey = field(init=False)
+    horizon: int = field(init=False)
+    trials: list[Trial] = field(default_factory=list, init=False)
+    waiting: dict[TrialId, None] = field(default_factory=dict, init=False)
+    """Trials in WAITING, in the order in which they get workers."""
+    attempts: dict[int, Attempt] = field(default_factory=dict, init=False)
+    """Open attempts by their number: that of their lease and, in packed work, of their lane after it."""
+    open_attempts: dict[TrialId, int] = field(default_factory=dict, init=False)
+    """The number of the attempt under which each RUNNING trial runs."""
+    plan: BasePlan = field(init=False)
+    """Requests, durable checkpoints, running batches, and the reports that other trials may read."""
+    busy: dict[NodeKey, None] = field(default_factory=dict, init=False)
+    """Nodes in which other drivers train: the units left in them wait."""
+    touched: dict[int, str] = field(default_factory=dict, init=False)
+    """Attempts whose needed work may have changed in the current event, with the reason in words."""
+    references: dict[CheckpointRef, int] = field(default_factory=dict, init=False)
+    """How many trials and attempts would continue from each checkpoint; an import counts as one."""
+    imported: dict[CheckpointRef, None] = field(default_factory=dict, init=False)
+    """Checkpoints imported from another study from which no trial has continued yet."""
+    pool: Pool = field(default_factory=Pool, init=False)
+    run: RunRequested | None = field(default=None, init=False)
+    """The run in progress; None between runs."""
+    stopping: str = field(default="", init=False)
+    """Why the run is being stopped; empty while it is not."""
+    stopping_kind: str = field(default="", init=False)
+    repeated: RepeatedFailures = field(default_factory=RepeatedFailures, init=False)
+    """Failures of the run in progress."""
+    promoted: Promoted = field(default_factory=Promoted, init=False)
+    """The outcomes of all promotions, which may fail a search as a whole."""
+    times: RunTimes = field(default_factory=RunTimes, init=False)
+    damages: dict[TrialId, int] = field(default_factory=dict, init=False)
+    """How many checkpoints each trial found damaged when it loaded them; trials without any are left out."""
+    packs: dict[str, KnownPacks] = field(default_factory=dict, init=False)
+    """Facts about packs, by the group of their trainings."""
+    speeds: dict[str, KnownSpeeds] = field(default_factory=dict, init=False)
+    """How fast gangs train, by the group of their trainings; nothing where their sizes do not depend on it."""
+    own_units: dict[TrialId, OwnUnits] = field(default_factory=dict, init=False)
+    """How fast each unfinished trial trains, where the sizes of gangs depend on it."""
+    consecutive_losses: dict[TrialId, ConsecutiveLosses] = field(default_factory=dict, init=False)
+    """The latest losses of each unfinished trial that had any."""
+    next_lease: int = field(default=0, init=False)
+    proposals: int = field(default=0, init=False)
+    """How many proposals of the searcher became trials."""
+    is_exhausted: bool = field(default=False, init=False)
+    metric_names: set[str] = field(default_factory=set, init=False)
+    """The names of the metrics that were reported; of very many the first ones, and the study's own."""
+    metric_since: int = field(default=0, init=False)
+    """The lowest resource at which any trial reported the study's metric. 0 if none did."""
+    latest: LatestMetrics = field(init=False)
+    """The other metrics of each trial, for people to see; no decision reads them."""
+    best_trials: BestTrials = field(init=False)
+    usage: CheckpointSizes = field(init=False)
+    unreachable: dict[CheckpointRef, None] = field(default_factory=dict, init=False)
+    """Unreachable checkpoints that are not deleted yet."""
 
-    def __init__(
-        self,
-        config: EngineConfig,
-        searcher: SearcherState,
-        scheduler: SchedulerState,
-        max_resource: int | None,
-        packing: Packing | None = None,
-        gang: Gang | None = None,
-    ):
-        self.config = config
-        self.packing = packing
-        """How workers get several trainings together. None if each trains alone."""
-        self.gang = gang
-        """How many workers train a trial together. None means one."""
-        self.searcher = searcher
-        self.scheduler = scheduler
-        self.listeners: tuple[StudyListener, ...] = (scheduler, searcher)
-        """The listeners that are notified of each fact, in this order."""
-        self.max_resource = max_resource
-        self.root = config.root
-        self.horizon = max_resource or UNBOUNDED
-        self.trials: list[Trial] = []
-        self.waiting: dict[TrialId, None] = {}
-        """Trials in WAITING, in the order in which they get workers."""
-        self.attempts: dict[int, Attempt] = {}
-        """Open attempts by their number: that of their lease and, in packed work, of their lane after it."""
-        self.open_attempts: dict[TrialId, int] = {}
-        """The number of the attempt under which each RUNNING trial runs."""
-        self.plan: BasePlan = SearchPlan() if config.share else SoloPlan()
-        """Requests, durable checkpoints, running batches, and the reports that other trials may read."""
-        self.busy: dict[NodeKey, None] = {}
-        """Nodes in which other drivers train: the units left in them wait."""
-        self.touched: dict[int, str] = {}
-        """Attempts whose needed work may have changed in the current event, with the reason in words."""
-        self.references: dict[CheckpointRef, int] = {}
-        """How many trials and attempts would continue from each checkpoint; an import counts as one."""
-        self.imported: dict[CheckpointRef, None] = {}
-        """Checkpoints imported from another study from which no trial has continued yet."""
-        self.pool = Pool()
-        self.run: RunRequested | None = None
-        """The run in progress; None between runs."""
-        self.stopping = ""
-        """Why the run is being stopped; empty while it is not."""
-        self.stopping_kind = ""
-        self.repeated = RepeatedFailures()
-        """Failures of the run in progress."""
-        self.promoted = Promoted()
-        """The outcomes of all promotions, which may fail a search as a whole."""
-        self.times = RunTimes()
-        self.damages: dict[TrialId, int] = {}
-        """How many checkpoints each trial found damaged when it loaded them; trials without any are left out."""
-        self.packs: dict[str, KnownPacks] = {}
-        """Facts about packs, by the group of their trainings."""
-        self.speeds: dict[str, KnownSpeeds] = {}
-        """How fast gangs train, by the group of their trainings; nothing where their sizes do not depend on it."""
-        self.own_units: dict[TrialId, OwnUnits] = {}
-        """How fast each unfinished trial trains, where the sizes of gangs depend on it."""
-        self.consecutive_losses: dict[TrialId, ConsecutiveLosses] = {}
-        """The latest losses of each unfinished trial that had any."""
-        self.next_lease = 0
-        self.proposals = 0
-        """How many proposals of the searcher became trials."""
-        self.is_exhausted = False
-        self.metric_names: set[str] = set()
-        """The names of the metrics that were reported; of very many the first ones, and the study's own."""
-        self.metric_since = 0
-        """The lowest resource at which any trial reported the study's metric. 0 if none did."""
-        self.latest = LatestMetrics(config.metric)
-        """The other metrics of each trial, for people to see; no decision reads them."""
-        self.best_trials = BestTrials(config.keep_checkpoints)
-        self.usage = CheckpointSizes(config.quota_bytes)
-        self.unreachable: dict[CheckpointRef, None] = {}
-        """Unreachable checkpoints that are not deleted yet."""
+    def __post_init__(self) -> None:
+        self.listeners = (self.scheduler, self.searcher)
+        self.root = self.config.root
+        self.horizon = self.max_resource or UNBOUNDED
+        self.plan = SearchPlan() if self.config.share else SoloPlan()
+        self.latest = LatestMetrics(self.config.metric)
+        self.best_trials = BestTrials(self.config.keep_checkpoints)
+        self.usage = CheckpointSizes(self.config.quota_bytes)
 
     @property
     def begun(self) -> int:

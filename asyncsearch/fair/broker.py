@@ -5,7 +5,7 @@ share falls: idle ones at once, busy ones at the boundary of a stage. The sum of
 have not given back yet, never exceeds the workers of the cluster.
 
 Shares follow from ``shares.py``. Where they are not whole, studies take turns of at least ``turn_s`` seconds: a worker
-changes its study only once another study lags by so many seconds of a worker (``service.py``). A worker is asked back
+changes its study only once another study lags by so many seconds of a worker (``Service``). A worker is asked back
 only if another study waits for it, or, where others use the cluster besides, if its study had no need of it for
 ``spare_s`` seconds; and a need that falls counts as it was for ``settle_s`` seconds, so that the moment between two
 stages moves no worker. A worker that was not given back after ``patience_s`` seconds is asked for at the
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from asyncsearch.fair.demands import Demand, FairPart, GangSizes, Turn
+from asyncsearch.fair.demands import BrokerFact, Demand, FairPart, SetShare, StudyJoined, StudyLeft, Turn, WorkersNeeded
 from asyncsearch.fair.shares import REMEMBERED_S, Service, divide
 
 TURN_S = 30.0
@@ -33,54 +33,6 @@ SPARE_S = 10.0
 _SOON_S = 0.001
 _LEAST_PATIENCE_S = 0.1
 """A shorter one, added to a time, would be that time: the broker would ask again and again and do nothing else."""
-_ALONE = GangSizes()
-
-
-class StudyJoined(msgspec.Struct, frozen=True):
-    """A study was begun on the cluster. It has no worker, and needs none yet."""
-
-    study: str
-    weight: float = 1.0
-    max_workers: int | None = None
-    priority: int = 0
-    sizes: GangSizes = _ALONE
-    """How many workers each of its trials needs."""
-
-
-class WorkersNeeded(msgspec.Struct, frozen=True):
-    """A study tells how many workers it has and needs."""
-
-    study: str
-    workers: int
-    """How many it could use now, from 0."""
-    held: int
-    """How many are launched and have not ended, from 0."""
-    share: int
-    """The last share that it was told, from 0: it launches no more than these."""
-    starting: int = 0
-    """How many of those held have not attached yet."""
-
-
-class StudyLeft(msgspec.Struct, frozen=True):
-    """A study has ended, and so have its workers."""
-
-    study: str
-
-
-class TimePassed(msgspec.Struct, frozen=True):
-    """It is as late as ``next_due`` said."""
-
-
-BrokerFact = StudyJoined | WorkersNeeded | StudyLeft | TimePassed
-
-
-class SetShare(msgspec.Struct, frozen=True):
-    """Tell a study how many workers it may have from now on."""
-
-    study: str
-    workers: int
-    is_urgent: bool = False
-    """Whether to give workers back at the end of the present unit rather than at that of a stage."""
 
 
 class _Member(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""A study's demand for workers of a cluster, the numbers of workers that its gangs can use, and its part. Pure."""
+"""Demands of studies for workers of a cluster, their parts of it, and the messages of the broker. Pure."""
 
 from __future__ import annotations
 
@@ -118,3 +118,50 @@ class FairPart(msgspec.Struct):
     def level(self) -> float:
         """The workers that it is to have, for its weight."""
         return self.workers / self.demand.weight
+
+
+class StudyJoined(msgspec.Struct, frozen=True):
+    """A study was begun on the cluster. It has no worker, and needs none yet."""
+
+    study: str
+    weight: float = 1.0
+    max_workers: int | None = None
+    priority: int = 0
+    sizes: GangSizes = _ALONE
+    """How many workers each of its trials needs."""
+
+
+class WorkersNeeded(msgspec.Struct, frozen=True):
+    """A study tells how many workers it has and needs."""
+
+    study: str
+    workers: int
+    """How many it could use now, from 0."""
+    held: int
+    """How many are launched and have not ended, from 0."""
+    share: int
+    """The last share that it was told, from 0: it launches no more than these."""
+    starting: int = 0
+    """How many of those held have not attached yet."""
+
+
+class StudyLeft(msgspec.Struct, frozen=True):
+    """A study has ended, and so have its workers."""
+
+    study: str
+
+
+class TimePassed(msgspec.Struct, frozen=True):
+    """It is as late as ``next_due`` said."""
+
+
+BrokerFact = StudyJoined | WorkersNeeded | StudyLeft | TimePassed
+
+
+class SetShare(msgspec.Struct, frozen=True):
+    """Tell a study how many workers it may have from now on."""
+
+    study: str
+    workers: int
+    is_urgent: bool = False
+    """Whether to give workers back at the end of the present unit rather than at that of a stage."""

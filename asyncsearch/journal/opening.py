@@ -123,22 +123,14 @@ def read_study_file(store: Store) -> StudyFile | None:
     return study
 
 
+_IN_BOTH = tuple(name for name in StudyFile.__struct_fields__ if name in EngineConfig.__struct_fields__)
+"""The settings that ``study.json`` has under the names of the configuration."""
+
+
 def config_of(study: StudyFile) -> EngineConfig:
     """Return the configuration for replaying a study's journal without the study's code."""
-    return EngineConfig(
-        study=study.name,
-        metric=study.metric,
-        mode=study.mode,
-        rank_by=study.rank_by,
-        seed=study.seed,
-        version=study.version,
-        keep_checkpoints=study.keep_checkpoints,
-        share=study.share,
-        can_evaluate=study.can_evaluate,
-        pack_by=study.pack_by,
-        shared_as=study.trainable if study.shared else "",
-        defaults=study.defaults,
-    )
+    settings: dict[str, Any] = {name: getattr(study, name) for name in _IN_BOTH}
+    return EngineConfig(study=study.name, shared_as=study.trainable if study.shared else "", **settings)
 
 
 def write_study_file(store: Store, study: StudyFile) -> None:

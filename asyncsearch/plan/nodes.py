@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -53,6 +54,11 @@ class Span:
         self.boundaries = {stop}
         """Resources at which the worker saves."""
 
+    def finish(self) -> None:
+        """Leave its node, once."""
+        if self in self.node.spans:
+            self.node.spans.remove(self)
+
 
 class PlanNode:
     """A node of the plan with pending or running work in it or below it."""
@@ -71,6 +77,15 @@ class PlanNode:
         self.points: list[Point] = []
         self.spans: list[Span] = []
         """The parts of it that run now."""
+
+    def at(self, resource: int) -> Point | None:
+        """Return the point at a resource, or None."""
+        index = bisect_left(self.resources, resource)
+        return self.points[index] if index < len(self.resources) and self.resources[index] == resource else None
+
+    def points_in(self, low: int, high: int) -> list[Point]:
+        """Return the points with low < resource <= high, in order."""
+        return self.points[bisect_right(self.resources, low) : bisect_right(self.resources, high)]
 
 
 class Point:

@@ -21,7 +21,7 @@ from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.keys import path
 from asyncsearch.plan.known_reports import KnownReports
 from asyncsearch.plan.nodes import PlanNode, Point, Span
-from asyncsearch.plan.stage_tree import ORIGIN, StageTree, points_in
+from asyncsearch.plan.stage_tree import ORIGIN, StageTree
 from asyncsearch.trial import Trial
 
 LISTED = 10
@@ -191,7 +191,7 @@ class SearchPlan(BasePlan):
 
     def wanted_stop(self, lease: int) -> int:
         for span in reversed(self._runs.get(lease, [])):
-            wanted = points_in(span.node, span.position, span.stop)
+            wanted = span.node.points_in(span.position, span.stop)
             if wanted:
                 return wanted[-1].resource
             if span.begin == span.stop and self.requesters_at(span.node.key, span.stop):
@@ -202,7 +202,7 @@ class SearchPlan(BasePlan):
         return [
             (span.node.key, point.resource)
             for span in self._runs.get(lease, ())
-            for point in points_in(span.node, span.position, span.stop)
+            for point in span.node.points_in(span.position, span.stop)
             if point.resource not in span.boundaries
         ]
 

@@ -62,11 +62,11 @@ class StageTree:
     def find(self, ref: CheckpointRef) -> Point | None:
         """Return the point at a position, if there is one."""
         node = self.nodes.get(ref.node)
-        return None if node is None else _at(node, ref.resource)
+        return None if node is None else node.at(ref.resource)
 
     def add_request(self, node: PlanNode, resource: int, trial: TrialId, is_urgent: bool) -> None:
         """Add a trial's request for a point that it does not request yet."""
-        point = _at(node, resource)
+        point = node.at(resource)
         is_new = point is None
         if point is None:
             point = self._insert(node, resource)
@@ -79,7 +79,7 @@ class StageTree:
 
     def remove_request(self, node: PlanNode, resource: int, trial: TrialId, is_urgent: bool) -> None:
         """Remove a trial's request for a point."""
-        point = _at(node, resource)
+        point = node.at(resource)
         assert point is not None
         del point.trials[bisect_left(point.trials, trial)]
         point.urgent_trials -= is_urgent
@@ -94,7 +94,7 @@ class StageTree:
         resources.insert(index, ref.resource)
         node = self.nodes.get(ref.node)
         if node is not None:
-            point = _at(node, ref.resource)
+            point = node.at(ref.resource)
             if point is not None:
                 self._reconsider(point)
             else:
@@ -132,7 +132,7 @@ class StageTree:
     def start(self, span: Span) -> None:
         """Let a lease train a part of a node."""
         span.node.spans.append(span)
-        for point in points_in(span.node, span.position, span.stop):
+        for point in span.node.points_in(span.position, span.stop):
             self._reconsider(point)
         # In a restored plan no trial may request the end of running work, although others continue from there.
         self._rehost_above(span.node, span.stop)
@@ -141,8 +141,8 @@ class StageTree:
         """Let a lease train no further than ``stop``; if that is not above ``position``, none of it runs any more."""
         former, span.stop = span.stop, max(stop, span.position)
         if span.stop == span.position:
-            self._finish(span)
-        for point in reversed(points_in(span.node, span.stop, former)):
+            span.finish()
+        for point in reversed(span.node.points_in(span.stop, former)):
             self._reconsider(point)
         self._drop(span.node)
 
@@ -150,8 +150,8 @@ class StageTree:
         """Count a part up to ``resource`` as done: points that it passed without saving become pending again."""
         former, span.position = span.position, min(resource, span.stop)
         if span.stop == span.position:
-            self._finish(span)
-        for point in reversed(points_in(span.node, former, span.position)):
+            span.finish()
+        for point in reversed(span.node.points_in(former, span.position)):
             self._reconsider(point)
         self._drop(span.node)
 
@@ -169,7 +169,7 @@ class StageTree:
         node = self.nodes.get(key)
         for point in reversed([] if node is None else list(node.points)):
             self._reconsider(point)
-            if point.state is PointState.DURABLE and _at(point.node, point.resource) is point:
+            if point.state is PointState.DURABLE and point.node.at(point.resource) is point:
                 self._settle(point)
 
     def reweigh(self, ref: CheckpointRef) -> None:
@@ -229,7 +229,7 @@ class StageTree:
         if below < 0:
             assert node.parent is not None
             below, node = node.start, node.parent
-        point = _at(node, below)
+        point = node.at(below)
         return (self._insert(node, below), True) if point is None else (point, False)
 
     def _insert(self, node: PlanNode, resource: int) -> Point:
@@ -325,10 +325,6 @@ class StageTree:
         if host is not None:
             self._settle(host)
 
-    def _finish(self, span: Span) -> None:
-        if span in span.node.spans:
-            span.node.spans.remove(span)
-
     def _drop(self, node: PlanNode) -> None:
         """Forget a node without work left in it or below it."""
         while node.parent is not None and not (node.points or node.spans or node.children):
@@ -342,13 +338,3 @@ class StageTree:
             if not node.parent.children:
                 node.parent.children = None
             node = node.parent
-
-
-def points_in(node: PlanNode, low: int, high: int) -> list[Point]:
-    """Return the points with low < resource <= high, in order."""
-    return node.points[bisect_right(node.resources, low) : bisect_right(node.resources, high)]
-
-
-def _at(node: PlanNode, resource: int) -> Point | None:
-    index = bisect_left(node.resources, resource)
-    return node.points[index] if index < len(node.resources) and node.resources[index] == resource else None

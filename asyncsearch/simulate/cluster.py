@@ -10,7 +10,7 @@ by unit, each round as long as the pack needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, UnsetType
 
@@ -78,14 +78,16 @@ class Simulation(TimedCluster):
             self._begin_pack(worker, work)
             return
         [lane] = worker.lanes.values()
-        start, unit_s = lane.resource, self._unit_s(worker, lane.stages[0])
-        again_s = start * unit_s if self._training.restarts else 0.0
+        again_s = lane.resource * self._unit_s(worker, lane.stages[0]) if self._training.restarts else 0.0
         meet_s = self._delays.meet_s if worker.size > 1 else 0.0
-        worker.since_s = self.now + self._delays.setup_s + meet_s + again_s
-        setup_s = worker.since_s - self.now
+        worker.since_s = self.clock.now + self._delays.setup_s + meet_s + again_s
+        setup_s = worker.since_s - self.clock.now
         self._leap(worker, lane)
-        lasts_s = sum((self._stop_of(one) - one.start) * self._unit_s(worker, one) for one in lane.stages)
-        self._lose_by_chance(worker, work, work.lease.number, setup_s + lasts_s)
+
+        def lasts_s() -> float:
+            return setup_s + sum((self._stop_of(one) - one.start) * self._unit_s(worker, one) for one in lane.stages)
+
+        self._lose_by_chance(worker, work, work.lease.number, lasts_s)
 
     # A lane alone
 
@@ -98,7 +100,7 @@ class Simulation(TimedCluster):
 
         def call_at(when: float, reach: Callable[[], None]) -> None:
             def come() -> None:
-                if self._workers.get(work.lease.worker) is worker and worker.work is work and worker.turn == turn:
+                if worker.turn == turn and worker.work is work and self._workers.get(work.lease.worker) is worker:
                     reach()
 
             self.clock.at(when, come)
@@ -151,7 +153,7 @@ class Simulation(TimedCluster):
         if worker.pack is not None:
             return
         [lane] = worker.lanes.values()
-        done = int((self.now - worker.since_s) / worker.unit_s + 1e-9)
+        done = int((self.clock.now - worker.since_s) / worker.unit_s + 1e-9)
         if done > 0:
             done = min(done, worker.goal - lane.resource - 1)
             lane.resource += done
@@ -190,13 +192,13 @@ class Simulation(TimedCluster):
     def _lose_pack_by_chance(self, worker: VirtualWorker, lanes: Sequence[VirtualLane], setup_s: float = 0.0) -> None:
         """Lose the work of a pack when chance hits lanes that begin together."""
         assert worker.work is not None
-        lasts_s = self._longest_s(lanes) * worker.slowness
-        self._lose_by_chance(worker, worker.work, worker.work.lease.number + lanes[0].number, setup_s + lasts_s)
-
-    def _longest_s(self, lanes: Iterable[VirtualLane]) -> float:
-        """Return how long lanes take if nothing happens, at most."""
         stages = [stage for lane in lanes for stage in lane.stages]
-        return sum((self._stop_of(stage) - stage.start) * self._workload.seconds(stage) for stage in stages)
+
+        def lasts_s() -> float:
+            units_s = ((self._stop_of(stage) - stage.start) * self._workload.seconds(stage) for stage in stages)
+            return setup_s + sum(units_s) * worker.slowness
+
+        self._lose_by_chance(worker, worker.work, worker.work.lease.number + lanes[0].number, lasts_s)
 
     def _begin_round(self, worker: VirtualWorker, setup_s: float = 0.0) -> None:
         work, pack = worker.work, worker.pack

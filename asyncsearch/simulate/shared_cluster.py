@@ -17,18 +17,8 @@ from asyncsearch.engine.sizing.share import demand
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.events import AnyEvent, ShareChanged
-from asyncsearch.fair.broker import (
-    PATIENCE_S,
-    SETTLE_S,
-    TURN_S,
-    BrokerFact,
-    StudyJoined,
-    StudyLeft,
-    TimePassed,
-    WorkerBroker,
-    WorkersNeeded,
-)
-from asyncsearch.fair.demands import GangSizes
+from asyncsearch.fair.broker import PATIENCE_S, SETTLE_S, TURN_S, WorkerBroker
+from asyncsearch.fair.demands import BrokerFact, GangSizes, StudyJoined, StudyLeft, TimePassed, WorkersNeeded
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.options import Delays, Faults, TrainingModel
 from asyncsearch.simulate.virtual_cluster import VirtualClock

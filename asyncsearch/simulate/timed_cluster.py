@@ -80,17 +80,17 @@ class TimedCluster(VirtualCluster):
     def busy_s(self) -> float:
         """Virtual seconds for which workers had work, all together, lost work included."""
         trained = [worker for worker in self._workers.values() if worker.work is not None]
-        return self._busy_s + sum((self.now - worker.began_s) * worker.size for worker in trained)
+        return self._busy_s + sum((self.clock.now - worker.began_s) * worker.size for worker in trained)
 
     # Messages, each after its time.
 
     def _watch(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
         if self._watcher is not None:
-            self._watcher(self.now, event, actions)
+            self._watcher(self.clock.now, event, actions)
 
     def _end_run(self, action: EndRun) -> None:
         super()._end_run(action)
-        self.ended_s = self.now
+        self.ended_s = self.clock.now
 
     def _send(self, event: AnyEvent) -> None:
         if self._delays.message_s:
@@ -99,7 +99,7 @@ class TimedCluster(VirtualCluster):
             self.tell(event)
 
     def _launch(self, action: LaunchWorker) -> None:
-        delay = self._delays.start_s + max(0.0, self._down_until.get(action.worker, 0.0) - self.now)
+        delay = self._delays.start_s + max(0.0, self._down_until.get(action.worker, 0.0) - self.clock.now)
         if delay == math.inf:
             return
 
@@ -153,7 +153,7 @@ class TimedCluster(VirtualCluster):
         self._release(action.worker)
 
     def _die(self, loss: Loss) -> None:
-        self._down_until[loss.worker] = self.now + loss.down_s
+        self._down_until[loss.worker] = self.clock.now + loss.down_s
         self._lose(loss.worker, "it was killed by the script")
 
     def _lose(self, number: WorkerId, reason: str) -> None:
@@ -177,12 +177,12 @@ class TimedCluster(VirtualCluster):
         return worker
 
     def _count_busy(self, worker: VirtualWorker) -> None:
-        self._busy_s += (self.now - worker.began_s) * worker.size
+        self._busy_s += (self.clock.now - worker.began_s) * worker.size
 
-    def _lose_by_chance(self, worker: VirtualWorker, work: Work, lease: int, lasts_s: float) -> None:
-        """Lose the work of a worker when chance hits ``lease`` in its time."""
+    def _lose_by_chance(self, worker: VirtualWorker, work: Work, lease: int, lasts_s: Callable[[], float]) -> None:
+        """Lose the work of a worker when chance hits ``lease`` in the time that the work takes."""
         lost_after_s = self._draws.lost_after_s(lease)
-        if lost_after_s < math.inf and lost_after_s < lasts_s:
+        if lost_after_s < math.inf and lost_after_s < lasts_s():
             self.clock.after(lost_after_s, lambda: self._drop(worker, work))
 
     def _drop(self, worker: VirtualWorker, work: Work) -> None:
@@ -193,7 +193,7 @@ class TimedCluster(VirtualCluster):
 
     def _take(self, worker: VirtualWorker, work: Work) -> None:
         worker.work, worker.lanes, worker.pack, worker.stage = work, {}, None, None
-        worker.began_s = self.now
+        worker.began_s = self.clock.now
 
     def _holder(self, lease: Lease) -> VirtualWorker | None:
         worker = self._workers.get(lease.worker)

@@ -99,10 +99,12 @@ class VirtualCluster(abc.ABC):
 
     def _carry_out(self, action: AnyAction) -> None:
         match action:
-            case LaunchWorker():
-                self._launch(action)
+            case MoveTrial() | CreateTrial():  # the most frequent ones: no other kind is tried for them
+                pass
             case Assign():
                 self._assign(action)
+            case LaunchWorker():
+                self._launch(action)
             case AddLane():
                 self._add_lane(action)
             case StopTraining():
@@ -115,7 +117,7 @@ class VirtualCluster(abc.ABC):
                 self._delete(action)
             case EndRun():
                 self._end_run(action)
-            case CreateTrial() | Inherit() | Promote() | Branch() | MoveTrial() | EndProposals() | StopRun():
+            case Inherit() | Promote() | Branch() | EndProposals() | StopRun():
                 pass
             case _:
                 assert_never(action)

@@ -10,8 +10,7 @@ from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.shared_workers import SharedWorkers, WorkerShare
 from asyncsearch.engine.handling import handle
 from asyncsearch.events import DriverStarted, RunRequested, ShareChanged
-from asyncsearch.fair.broker import StudyJoined
-from asyncsearch.fair.demands import GangSizes
+from asyncsearch.fair.demands import GangSizes, StudyJoined
 from asyncsearch.ids import WorkerId
 from asyncsearch.schedulers import FIFO
 from tests.engine.tools import make_state

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncsearch.fair.broker import SetShare, StudyJoined, StudyLeft, TimePassed, WorkerBroker, WorkersNeeded
+from asyncsearch.fair.broker import WorkerBroker
+from asyncsearch.fair.demands import SetShare, StudyJoined, StudyLeft, TimePassed, WorkersNeeded
 from tests.examples import examples
 from tests.fair.world import World
 

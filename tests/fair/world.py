@@ -5,16 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from asyncsearch.fair.broker import (
-    BrokerFact,
-    SetShare,
-    StudyJoined,
-    StudyLeft,
-    TimePassed,
-    WorkerBroker,
-    WorkersNeeded,
-)
-from asyncsearch.fair.demands import GangSizes
+from asyncsearch.fair.broker import WorkerBroker
+from asyncsearch.fair.demands import BrokerFact, GangSizes, SetShare, StudyJoined, StudyLeft, TimePassed, WorkersNeeded
 
 ALONE = GangSizes()
 

@@ -13,8 +13,8 @@ from asyncsearch.driver.interrupts import interruption, interrupts_to
 from asyncsearch.driver.shared_workers import SharedWorkers, WorkerShare
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
-from asyncsearch.fair.broker import SPARE_S, StudyJoined
-from asyncsearch.fair.demands import Demand
+from asyncsearch.fair.broker import SPARE_S
+from asyncsearch.fair.demands import Demand, StudyJoined
 from asyncsearch.launch import chosen, require_backend
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.report.live.cluster_display import cluster_display
