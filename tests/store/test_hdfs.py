@@ -9,10 +9,8 @@ import pickle
 import queue
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,15 +29,8 @@ from asyncsearch.store.logs.reader import LogReader
 from asyncsearch.testing.stores import StoreTests
 from tests.store.hdfs_cluster import REPOSITORY, hdfs
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("staged_inside")]
 ODD = 'a\'; echo "b" ?x=1#y%20 ü'
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stage and fetch inside the test's own folder."""
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
 
 
 class TestHdfs(StoreTests):
