@@ -56,7 +56,7 @@ def _apply_create(state: StudyState, action: actions.CreateTrial, _now: float) -
     state.waiting[action.trial] = None
     _request(state, trial)
     for listener in state.listeners:
-        # A user's own searcher or scheduler may change what it is given, and the trial has recorded it.
+        # A user's own searcher or scheduler may change its argument, and the trial has recorded it.
         listener.created(action.trial, copy.deepcopy(action.params))
         if action.notes:
             listener.noted(action.trial, action.notes)

@@ -82,7 +82,7 @@ def fill(state: StudyState, emit: Emit) -> None:
 
 
 def _packed(state: StudyState, packing: Packing, work: Work, batches: list[Batch], why: str) -> Work:
-    """Return the work with what its worker and people need to know of packs."""
+    """Return the work with its facts of packs, for its worker and for people."""
     measured, opened = to_measure(state, packing, batches) or UNSET, is_open(state, packing, batches) or UNSET
     sized = f"{len(batches)} lanes: {why}" if len(batches) > 1 else work.sized
     return msgspec.structs.replace(work, measured=measured, is_open=opened, sized=sized)

@@ -57,7 +57,7 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
         join(state, state.packing, emit)
     if not state.attempts:
         conclude(state, emit)
-    if state.touched:  # by what has been given or promoted since: a lease that began before may have a new split
+    if state.touched:  # a trial that was promoted since may split the work of a lease that began before
         adjust(state, emit)
     if state.unreachable:
         delete_unreachable(state, emit)

@@ -1,6 +1,6 @@
 """The metrics besides the study's own as each trial last reported them: people see them, no decision does. Pure.
 
-They are in no snapshot: what came before one is in the journal, from which ``fill`` takes it.
+They are in no snapshot: ``fill`` takes the values before one from the journal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LatestMetrics:
         self._nodes: dict[NodeKey, tuple[int, _Values]] = {}
         """The last report of each node, and its resource: a trial that comes later reads it."""
         self.unsure: set[TrialId] = set()
-        """Trials that read what others had trained, and left their path before its last report: only the journal has
+        """Trials that read the training of others, and left their path before its last report: only the journal has
         the values at that place."""
 
     @property
@@ -59,7 +59,7 @@ class LatestMetrics:
                 self.unsure.discard(trial)
 
     def inherit(self, trial: TrialId, steps: Iterable[PathStep], upto: int) -> None:
-        """Let a trial read what was reported on its path before it came, up to a resource."""
+        """Let a trial read the reports on its path from before it came, up to a resource."""
         path = tuple(steps)
         ends = [*(step.start for step in path[1:]), upto]
         self.unsure.discard(trial)
@@ -77,7 +77,7 @@ class LatestMetrics:
         self._nodes = {node: known for node, known in self._nodes.items() if node in nodes}
 
     def fill(self, found: Mapping[TrialId, Mapping[str, float]]) -> None:
-        """Take over what the journal has of trials."""
+        """Take over the values that the journal has of trials."""
         for trial, metrics in found.items():
             self._trials[trial] = self._with((), metrics)
         self.unsure.clear()

@@ -145,8 +145,8 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
 def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> None:
     """Measure the cost of a unit, from the second report of a lease on: the time of the first includes the start.
 
-    A unit of a pack takes the time of all its lanes; the cost is what this one would take alone. A unit on more workers
-    than others have costs what it would take on as many.
+    A unit of a pack takes the time of all its lanes; the cost is the time of this one alone. A unit on more workers
+    than others have costs its time on as many.
     """
     units = resource - attempt.resource
     if attempt.last_s is not None:

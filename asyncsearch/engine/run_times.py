@@ -8,8 +8,8 @@ import msgspec
 class RunTimes(msgspec.Struct):
     """The times of a study's runs. Moments are the driver's clock, in seconds since 1970.
 
-    The duration of a run is the time from its request to its end in the journal, wherever it is shown: what starts and
-    stops workers before and after is not part of it.
+    The duration of a run is the time from its request to its end in the journal, wherever it is shown: the start and
+    the end of workers before and after are no part of it.
     """
 
     began_s: float | None = None

@@ -1,8 +1,8 @@
 """Decides how many workers each study of a cluster may have, as studies come, need more or fewer, and end. Pure.
 
 A study gets a *share*: how many workers it may have running. It launches that many, and gives workers back when its
-share falls: idle ones at once, busy ones at the boundary of a stage. The sum of what studies may have, and of what they
-have not given back yet, never exceeds the workers of the cluster.
+share falls: idle ones at once, busy ones at the boundary of a stage. All workers that studies may have, or
+have not given back yet, are never more than the cluster has.
 
 Shares follow from ``shares.py``. Where they are not whole, studies take turns of at least ``turn_s`` seconds: a worker
 changes its study only once another study lags by so many seconds of a worker (``Service``). A worker is asked back

@@ -1,11 +1,11 @@
-"""Fair shares of a cluster's workers, by water-filling over what each study can use. Pure.
+"""Fair shares of a cluster's workers, by water-filling up to the demand of each study. Pure.
 
 Workers are poured into the studies of the highest priority, each filled in proportion to its weight, until it has as
-many as it can use; what is left goes to the next priority. So shares are max-min fair: a study gets more only of
+many as it can use; the rest goes to the next priority. So shares are max-min fair: a study gets more only of
 workers that no study with less for its weight could use.
 
-A share is whole, and where trials train on several workers, it is what their gangs can use. Shares that are not are
-rounded down or up by turns. Where what is left over is too little to round a share up at all, other studies have less
+A share is whole, and where trials train on several workers, its gangs can use all of it. Shares that are not are
+rounded down or up by turns. Where the rest is too small to round a share up at all, other studies have less
 than their own while it is that study's turn.
 """
 
@@ -173,7 +173,7 @@ class Service:
         """Set the workers that each study should have and has from now on.
 
         A study that can use nothing is owed nothing. Workers beyond a study's share count against it only as far as
-        other studies miss them. What nobody has, since it is too little for a gang, is missed by all in proportion.
+        other studies miss them. Workers that nobody has, too few for a gang, are missed by all in proportion.
         """
         missing = {study: max(0.0, rate - held.get(study, 0)) for study, rate in rates.items()}
         beyond = {study: max(0.0, held.get(study, 0) - rate) for study, rate in rates.items()}

@@ -107,7 +107,7 @@ class SegmentReader:
         self.unread = ""
         """Name of the last segment whose end could not be read, since a driver has it open."""
         self.dropped: list[str] = []
-        """Sentences about unfinished lines that were dropped at the ends of segments, and what else was mended."""
+        """Sentences about unfinished lines that were dropped at the ends of segments, and other repairs."""
         self.doubts: list[str] = []
         """Sentences about the parts of the journal that are in doubt."""
 

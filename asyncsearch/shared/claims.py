@@ -158,7 +158,7 @@ class Claims:
                 count += 1
         return count
 
-    # What others hold
+    # Claims of others
 
     def is_alive(self, token: str) -> bool:
         """Return whether a driver is alive, as far as can be seen from this process."""
@@ -238,7 +238,7 @@ class Claims:
         first = self._unclear.setdefault(file.name, time.monotonic())
         return AT_THIS_MOMENT if time.monotonic() - first <= self._lease_s else None
 
-    # What we hold
+    # Claims of this driver
 
     def _claim(self, node: NodeKey, owner: str) -> str | None:
         mine = self._mine.get(node)

@@ -108,7 +108,7 @@ class SharedFolder:
         if self.files.read(SHARED_FILE, _MARKER) is None:
             self.files.write(SHARED_FILE, Marker())
 
-    # What is known
+    # Facts of nodes
 
     def publish(self, node: NodeKey, reports: Sequence[tuple[int, Metrics]], ended: int | None = None) -> NodeFacts:
         """Make reports of a node durable that was trained alone, and return all such facts of the node.
@@ -185,7 +185,7 @@ class SharedFolder:
         manifests = (self.files.content(f"{folder}/{version}/{MANIFEST}") for version in reversed(versions))
         return packed_with_in(next(filter(None, manifests), None)) is not None
 
-    # What is needed
+    # Holds
 
     def holds(self) -> frozenset[CheckpointRef]:
         """Return the checkpoints of all holds that count: recent holds, and holds of studies whose stores exist."""

@@ -85,10 +85,10 @@ class FolderMembership:
         busy = {node: who for node in nodes if (who := self._folder.holder(node)) is not None}
         return FolderAnswer(busy, self._read(nodes))
 
-    def publish(self, what: Publication) -> None:
-        if (what.attempt, what.node) not in self._forbidden:
-            publish = self._folder.publish_packed if what.attempt in self._packed else self._folder.publish
-            publish(what.node, what.reports, what.ended)
+    def publish(self, publication: Publication) -> None:
+        if (publication.attempt, publication.node) not in self._forbidden:
+            publish = self._folder.publish_packed if publication.attempt in self._packed else self._folder.publish
+            publish(publication.node, publication.reports, publication.ended)
 
     def hold(self, references: frozenset[CheckpointRef]) -> None:
         self._folder.hold(self._study, references, self._study)

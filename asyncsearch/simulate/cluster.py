@@ -14,16 +14,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, UnsetType
 
-from asyncsearch.actions import (
-    AddLane,
-    EndRun,
-)
-from asyncsearch.events import (
-    DriverStarted,
-    Outcome,
-    PackMeasured,
-    RunRequested,
-)
+from asyncsearch.actions import AddLane, EndRun
+from asyncsearch.events import DriverStarted, Outcome, PackMeasured, RunRequested
 from asyncsearch.simulate.timed_cluster import TimedCluster
 from asyncsearch.simulate.workers import VirtualLane, VirtualPack, VirtualWorker
 from asyncsearch.work import Stage, Work

@@ -21,7 +21,7 @@ _LEAST_S = 1e-9
 class RecordedWorkload:
     """The reports and times of the trials of an earlier study.
 
-    Beyond what a trial was trained to, nobody knows its values: its last one is repeated there, and ``guessed`` counts
+    Beyond the last unit of a trial nobody knows its values: its last one is repeated there, and ``guessed`` counts
     the reports for which that was done. A trial that failed for good fails here too, each time that it is tried, where
     it did.
 

@@ -128,7 +128,7 @@ class VirtualCluster(abc.ABC):
 
     @abc.abstractmethod
     def _assign(self, action: Assign) -> None:
-        """Let a worker train what it is given."""
+        """Let a worker train the lanes of a lease."""
 
     @abc.abstractmethod
     def _add_lane(self, action: AddLane) -> None:
@@ -142,7 +142,6 @@ class VirtualCluster(abc.ABC):
     def _amend(self, action: SaveAt | CutWork) -> None:
         """Let a lane save before its end, or end earlier."""
 
-    @abc.abstractmethod
     def _dismiss(self, action: DismissWorker) -> None:
         """Let a worker go."""
 

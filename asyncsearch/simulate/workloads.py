@@ -84,7 +84,7 @@ class CheckedWorkload:
         workload: of a simulation.
 
     Raises:
-        UsageError: by every method: the workload returned what cannot be.
+        UsageError: by every method: the workload returned an impossible value.
     """
 
     def __init__(self, workload: Workload) -> None:

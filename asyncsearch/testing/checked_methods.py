@@ -55,7 +55,7 @@ class Double:
         """State a fact to the original and to its copy.
 
         Raises:
-            AssertionError: they differ afterwards, or the snapshot is not what is restored from it.
+            AssertionError: they differ afterwards, or the restored state has another snapshot.
         """
         getattr(self.original, name)(*arguments)
         getattr(self._copy, name)(*arguments)

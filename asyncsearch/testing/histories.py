@@ -5,11 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from asyncsearch.actions import (
-    CutWork,
-    GivenLane,
-    SaveAt,
-)
+from asyncsearch.actions import CutWork, GivenLane, SaveAt
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.keys import canonical
 from asyncsearch.runner.timeline import LaneTimeline

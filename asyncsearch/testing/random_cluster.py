@@ -14,7 +14,6 @@ from asyncsearch.actions import (
     Assign,
     CutWork,
     DeleteCheckpoint,
-    DismissWorker,
     EndRun,
     GivenLane,
     LaunchWorker,
@@ -25,6 +24,7 @@ from asyncsearch.actions import (
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.invariants import check
+from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
@@ -89,7 +89,6 @@ class RandomCluster(VirtualCluster):
         self.sent: list[AnyEvent] = []
         self.trainings: dict[int, Training] = {}
         self.launches: dict[WorkerId, int] = {}
-        self.attached: set[WorkerId] = set()
         self.evaluations = 0
         """How many evaluations were begun."""
         self.stored: dict[CheckpointRef, float] = {}
@@ -143,9 +142,6 @@ class RandomCluster(VirtualCluster):
     def _amend(self, action: SaveAt | CutWork) -> None:
         self.trainings[action.lease.number + action.lane].amendments.append(action)
 
-    def _dismiss(self, action: DismissWorker) -> None:
-        self.attached.discard(action.worker)
-
     def _delete(self, action: DeleteCheckpoint) -> None:
         self.stored.pop(action.checkpoint, None)
 
@@ -191,9 +187,8 @@ class RandomCluster(VirtualCluster):
             self.tell(RunRequested(self.chance.randint(1, 14), self.chance.randint(1, 4)))
 
     def attach(self) -> None:
-        slot = next((slot for slot in self.state.pool.alive() if slot.worker not in self.attached), None)
+        slot = next((slot for slot in self.state.pool.alive() if slot.state is SlotState.LAUNCHING), None)
         if slot is not None:
-            self.attached.add(slot.worker)
             self.send(WorkerAttached(slot.worker, slot.epoch))
 
     def train(self, *, is_kind: bool = False) -> None:
@@ -280,7 +275,6 @@ class RandomCluster(VirtualCluster):
     def lose(self) -> None:
         if alive := self.state.pool.alive():
             slot = self.chance.choice(alive)
-            self.attached.discard(slot.worker)
             self.send(WorkerLost(slot.worker, slot.epoch, "killed"))
 
     def send_again(self) -> None:
@@ -305,7 +299,6 @@ class RandomCluster(VirtualCluster):
     def restart(self) -> None:
         """The driver dies; the next one has the journal, and no worker."""
         self.state = self.restored() if self.chance.random() < 0.5 else self.replayed()
-        self.attached.clear()
         self.twin = self.end = None
         self.tell(DriverStarted("test"))
         assert not self.state.attempts

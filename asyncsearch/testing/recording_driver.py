@@ -180,7 +180,7 @@ class RecordingDriver:
             thread.join(self._patience_s)
         self._loop.close()
 
-    # What the server, or the workers of this process, call.
+    # Called by the server, or by the workers of this process.
 
     def attached(self, hello: Hello, peer: str) -> None:
         """See ``rpc.server.Handler``."""

@@ -56,7 +56,7 @@ def same(found: object, expected: object) -> None:
 
 @contextmanager
 def refused(kind: type[StoreError] = StoreError) -> Iterator[None]:
-    """Require an error that says in a sentence what is wrong."""
+    """Require an error that names the fault in a sentence."""
     words = None
     try:
         yield

@@ -7,15 +7,7 @@ import uuid
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.files import survey
 from asyncsearch.shared.folder import SharedFolder
-from asyncsearch.testing.store_checkpoints import (
-    NODE,
-    OTHER,
-    REF,
-    copy_of,
-    same,
-    save,
-    together,
-)
+from asyncsearch.testing.store_checkpoints import NODE, OTHER, REF, copy_of, same, save, together
 from asyncsearch.testing.store_shards import ShardLaws
 
 ODD_NAMES = ["x", "x#1", "x#2", "x?1", "x?2", "x;1", "x;2", "x%231", "x%25", "x 1", "x+1"]

@@ -13,14 +13,7 @@ from contextlib import suppress
 
 from asyncsearch.errors import StoreLockedError
 from asyncsearch.store.layout import RESERVED
-from asyncsearch.testing.store_checkpoints import (
-    copy_of,
-    load,
-    refused,
-    same,
-    save,
-    together,
-)
+from asyncsearch.testing.store_checkpoints import copy_of, load, refused, same, save, together
 from asyncsearch.testing.store_sharing import SharingLaws
 
 ESCAPES = ["", "/etc/passwd", "../up", "a/../../up", "a//b", "a/", ".", "a\0b", "tmp/x", "lock", "..\\up"]

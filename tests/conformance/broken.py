@@ -15,46 +15,26 @@ from asyncsearch.space import Space
 from asyncsearch.trial import Params
 
 
+def _passed(name: str) -> Any:
+    """Return a method that asks the living half inside."""
+    return lambda self, *arguments: getattr(self.inner, name)(*arguments)
+
+
 class Outer(SchedulerState):
     """ASHA's living half, with room for a fault around it."""
+
+    first_target, judge, next_promotion = _passed("first_target"), _passed("judge"), _passed("next_promotion")
+    run_requested, reported, paused = _passed("run_requested"), _passed("reported"), _passed("paused")
+    promoted, completed = _passed("promoted"), _passed("completed")
+    stopped, failed = _passed("stopped"), _passed("failed")
 
     def __init__(self) -> None:
         self.inner = ASHA(max_resource=9).begin()
         self.told = 0
 
-    def first_target(self, trial: TrialId) -> int | None:
-        return self.inner.first_target(trial)
-
-    def judge(self, trial: TrialId, resource: int) -> str | None:
-        return self.inner.judge(trial, resource)
-
-    def next_promotion(self) -> Promotion | None:
-        return self.inner.next_promotion()
-
-    def run_requested(self, num_trials: int | None) -> None:
-        self.inner.run_requested(num_trials)
-
     def created(self, trial: TrialId, params: Params) -> None:
         self.told += 1
         self.inner.created(trial, params)
-
-    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self.inner.reported(trial, resource, score)
-
-    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self.inner.paused(trial, resource, score)
-
-    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self.inner.promoted(trial, from_resource, to_resource)
-
-    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self.inner.completed(trial, resource, score)
-
-    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self.inner.stopped(trial, resource, score)
-
-    def failed(self, trial: TrialId, resource: int) -> None:
-        self.inner.failed(trial, resource)
 
     def snapshot(self) -> dict[str, Any]:
         return {"inner": self.inner.snapshot(), "told": self.told}
@@ -66,7 +46,7 @@ class Outer(SchedulerState):
 
 class ChangesWhenAsked(Outer):
     def next_promotion(self) -> Promotion | None:
-        promotion = super().next_promotion()
+        promotion: Promotion | None = super().next_promotion()
         if promotion is not None:
             self.promoted(promotion.trial, promotion.from_resource, promotion.to_resource)
         return promotion

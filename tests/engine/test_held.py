@@ -11,14 +11,7 @@ import pytest
 from asyncsearch.actions import AnyAction, Assign
 from asyncsearch.engine.pool import Pool
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import (
-    AnyEvent,
-    CheckpointCommitted,
-    Outcome,
-    Reported,
-    TrainingEnded,
-    WorkerLost,
-)
+from asyncsearch.events import AnyEvent, CheckpointCommitted, Outcome, Reported, TrainingEnded, WorkerLost
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
