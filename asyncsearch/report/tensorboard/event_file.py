@@ -18,8 +18,7 @@ from typing import Any, BinaryIO
 
 from asyncsearch.errors import UsageError
 from asyncsearch.files.plain import made_folder, open_file
-from asyncsearch.report.tensorboard.hyper_parameters import ScalarKind, ShownParameter
-from asyncsearch.report.tensorboard.trial_runs import ScalarPoint, TrialRun
+from asyncsearch.report.tensorboard.trial_runs import ScalarKind, ScalarPoint, ShownParameter, TrialRun
 
 _HEADER = struct.Struct("<Q")
 _CHECKSUM_BYTES = 4
