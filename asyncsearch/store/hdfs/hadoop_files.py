@@ -153,7 +153,7 @@ class HadoopFiles(abc.ABC):
         """Copy a file from here to a local one, hashed meanwhile, and return its content; None if there is none."""
         with self.explained("download", name):
             try:
-                blocks = begun(self._blocks(self.path(name)))
+                blocks = begun(self._blocks(self.path(name)))  # first: a missing file leaves no local one
             except FileNotFoundError:
                 return None
             return save_blocks(blocks, local)
@@ -202,6 +202,6 @@ class HadoopFiles(abc.ABC):
         target = self.path(name)
         try:
             self._rename(source, target, overwrite=overwrite)
-        except FileNotFoundError:
+        except FileNotFoundError:  # only now: nearly always the folder is there, and making it is one call more
             self._make_folder(target.rpartition("/")[0] or "/")
             self._rename(source, target, overwrite=overwrite)
