@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from asyncsearch.study.several.cluster import Cluster as Cluster
     from asyncsearch.study.several.together import run_together as run_together
     from asyncsearch.study.study import Study as Study
+    from asyncsearch.trainable import PackOutcome as PackOutcome
     from asyncsearch.trainable import Trainer as Trainer
     from asyncsearch.trainable import TrialContext as TrialContext
     from asyncsearch.trainable import TrialPaused as TrialPaused
@@ -79,7 +80,7 @@ _HOMES = {
         "asyncsearch.study.asked.options": "Checkpoints Sharing WorkerOptions",
         "asyncsearch.study.study": "Study",
         "asyncsearch.study.several.together": "run_together",
-        "asyncsearch.trainable": "Trainer TrialContext TrialPaused TrialStopped",
+        "asyncsearch.trainable": "PackOutcome Trainer TrialContext TrialPaused TrialStopped",
         "asyncsearch.trainers.keras.trainer": "KerasTrainer",
         "asyncsearch.trainers.state.saved_state": "load_state",
         "asyncsearch.trainers.torch.trainer": "TorchTrainer",

@@ -154,8 +154,9 @@ class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
     """Why they train one after another, and the line to change; empty: they train together."""
     memory: PackMemory | None = None
     """What they need; None: it was not measured, or there is no limit."""
-    in_turn: str = ""
-    """Why some lanes step in turn, on batches that all read once, and the line to change; empty: that is as before."""
+    sequential: str = msgspec.field(default="", name="in_turn")  # so journals name it
+    """Why some lanes step one after another, on batches that all read once, and the line to change; empty: that is as
+    before."""
 
 
 class PacksTimed(Event, frozen=True, tag="packs_timed"):

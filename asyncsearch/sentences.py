@@ -11,6 +11,7 @@ import functools
 import itertools
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,3 +66,12 @@ def words_of(error: BaseException) -> list[str]:
     frames = traceback.extract_tb(error.__traceback__)
     users = list(itertools.takewhile(lambda frame: not frame.filename.startswith(_OURS), frames))
     return [*lines, *(f'at "{frame.filename}", line {frame.lineno}: {frame.line}' for frame in users[-1:])]
+
+
+def warn_of_former_name(former: str, name: str, *, last: str) -> None:
+    """Warn, at the line that called our caller, that a public name has been replaced (docs/stability.md).
+
+    ``last`` is the last minor version that has the former name.
+    """
+    text = f"{former} is now {name}, and goes after asyncsearch {last}. Write {name.rpartition('.')[2]} instead."
+    warnings.warn(text, DeprecationWarning, stacklevel=3)

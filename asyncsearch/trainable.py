@@ -10,7 +10,7 @@ import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar
 
 from asyncsearch.ablation.left_out import PARAMETER, TrialAblation
 from asyncsearch.arguments import metric_in_call
@@ -281,6 +281,15 @@ class TrialContext(abc.ABC):
         """
 
 
+class PackOutcome(NamedTuple):
+    """How one call of ``train_pack`` has trained its trainers. Each reason names the line to change; empty: none."""
+
+    refused: str = ""
+    """Why they were trained one after another."""
+    sequential: str = ""
+    """Why some stepped one after another, on batches that all read once, and not as one computation."""
+
+
 class Trainer:
     """A trainable as a class, with one object for each trial; ``trial`` is set before ``setup``.
 
@@ -320,7 +329,7 @@ class Trainer:
         raise NotImplementedError
 
     @classmethod
-    def train_pack(cls, trainers: Sequence[Self]) -> None:
+    def train_pack(cls, trainers: Sequence[Self]) -> PackOutcome | None:
         """Train one unit of resource of several trainers together; each must end as after its own ``train``.
 
         Optional: a study with ``pack=`` needs it. The trainers are set up, or loaded, and have at least one unit left.
@@ -329,21 +338,11 @@ class Trainer:
 
         Args:
             trainers: at least two, in the order of their lanes.
+
+        Returns:
+            How they were trained, which ``show`` and ``explain`` say; None: all as one.
         """
         raise NotImplementedError
-
-    @classmethod
-    def pack_refusal(cls) -> str:
-        """Return why the last ``train_pack`` trained one after another, and the line to change; empty: it did not."""
-        return ""
-
-    @classmethod
-    def pack_in_turn(cls) -> str:
-        """Return why members of the last ``train_pack`` stepped in turn on batches that all read once; empty: none did.
-
-        They are trained together, but not as one computation; name the line to change.
-        """
-        return ""
 
     @classmethod
     def evaluate_pack(cls, trainers: Sequence[Self]) -> Sequence[Mapping[str, Any] | Exception]:

@@ -2,7 +2,7 @@
 
 ``keras_mlp_16`` is CPU milliseconds of a unit of 16 MLPs 64-32-10 with dropout, 45 batches of 32, whose weights are
 stacked; ``keras_cnn_8`` that of 8 CNNs with 8 and 16 channels. ``keras_mlp_16_unlike`` is that of 16 MLPs of different
-widths, which share each batch and step in turn. ``_first`` is the first unit of each, tracing included, with its
+widths, which share each batch and are sequential. ``_first`` is the first unit of each, tracing included, with its
 evaluation.
 
     python scripts/bench_keras_pack.py      needs tensorflow
@@ -87,7 +87,7 @@ def compared(name: str, kind: type[Any], count: int, *, is_unlike: bool = False)
         cpu_ms(lambda: (together(), kind.evaluate_pack(packed))),
         cpu_ms(lambda: (alone(), [one.evaluate() for one in apart])),
     ]
-    # Not in turn: what trains alone sets TensorFlow's seed, after which the pack prepares its functions again.
+    # Not alternating: what trains alone sets TensorFlow's seed, after which the pack prepares its functions again.
     best = [min(cpu_ms(way) for _ in range(ROUNDS)) for way in (together, alone)]
     print(f"{name}: {best[0]:.0f} ms packed, {best[1]:.0f} ms apart; first {first[0]:.0f}, {first[1]:.0f}", flush=True)
     return [Figure(name, best[0], "ms", best[1]), Figure(f"{name}_first", first[0], "ms", first[1])]

@@ -1,11 +1,31 @@
 #!/usr/bin/env bash
 # Runs every check in the environment that scripts/test.sh made. Arguments are passed to pytest: -n 0 -k rung -x.
-# With --fast, only the pure and the simulated floors are tested, in 3 minutes on 2 cores.
+#
+#   --fast      only the pure and the simulated floors are tested, in 3 minutes on 2 cores
+#   --changed   only the tests that the difference from main touches (scripts/changed_tests.py)
+#   --coverage  says at the end how much of asyncsearch/ the tests ran; they take twice as long on a Python before 3.12
 set -euo pipefail
 
 here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 . "$here/setup.sh" as-is
 cd "$ROOT"
+
+coverage=
+for argument; do
+    shift
+    case $argument in
+    --changed)
+        touched=$("$PYTHON" scripts/changed_tests.py)
+        [ -n "$touched" ] || { echo "check: nothing differs from main" && exit 0; }
+        while IFS= read -r path; do set -- "$@" "$path"; done <<<"$touched"
+        ;;
+    --coverage)
+        coverage=$("$PYTHON" -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
+        set -- "$@" --cov=asyncsearch --cov-report=
+        ;;
+    *) set -- "$@" "$argument" ;;
+    esac
+done
 
 # Its making takes a core for half a minute, and the checks before the tests need only the other one.
 archive=$VENV/spark-classes.jsa
@@ -36,4 +56,8 @@ export SPARK_LAUNCHER_OPTS=$SPARK_SUBMIT_OPTS
 
 # Three workers for two cores: the tests of Spark, with which one worker begins, wait as much as they compute.
 printf '== tests\n'
-exec "$PYTHON" -m pytest -p tests.run_alone -n 3 --dist loadgroup --no-loadscope-reorder "$@"
+[ -z "$coverage" ] || export COVERAGE_CORE="$coverage"
+status=0
+"$PYTHON" -m pytest -p tests.run_alone -n 3 --dist loadgroup --no-loadscope-reorder --durations=20 "$@" || status=$?
+[ -z "$coverage" ] || printf 'coverage: %s %% of asyncsearch/\n' "$("$PYTHON" -m coverage report --format=total)"
+exit "$status"

@@ -1,23 +1,18 @@
-"""What the pages say is true: their code runs, and their links, commands, paths and lists lead to what there is.
+"""The links, commands, paths and lists of the pages lead to what there is.
 
-The code of a page runs as it stands there, in one process from top to bottom, in an empty folder. A block that cannot
-run by itself is marked in its first line: ```python fragment. A test reads all pages, and names the page and the line
-of each finding.
+A test reads all pages, and names the page and the line of each finding; tests/test_page_code.py runs the code of pages.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
-
-import pytest
 
 import asyncsearch
 from asyncsearch.cli.parser import make_parser
@@ -54,22 +49,6 @@ def blocks(page: Path, *, fragments: bool) -> list[re.Match[str]]:
 def codes(page: Path) -> list[str]:
     """Return the blocks of a page that run."""
     return [match["code"] for match in blocks(page, fragments=False)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if codes(page)], ids=lambda page: page.name)
-def test_code_runs_as_it_stands_in_the_page(page: Path, tmp_path: Path) -> None:
-    for package in ("keras", "lightgbm", "optuna", "sklearn", "torch", "xgboost"):
-        if re.search(rf"^(import|from) {package}\b", text_of(page), flags=re.MULTILINE):
-            pytest.importorskip(package)
-    script = tmp_path / "page.py"
-    script.write_text("\n".join(codes(page)), encoding="utf-8")
-    # Threads of OpenMP wait for each other by computing, which takes the processor from the tests beside them.
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_code_whose_heading_gives_its_length_is_no_longer_than_that() -> None:

@@ -168,7 +168,7 @@ def _learn_of_packs(state: StudyState, event: PackMeasured, _now: float) -> None
         known.note(event.seconds)
         known.device = event.device or known.device
         known.refusal = event.refusal or known.refusal
-        known.in_turn = event.in_turn or known.in_turn
+        known.sequential = event.sequential or known.sequential
         known.fits = known.fits if event.memory is None else most_that_fit(event.memory)
 
 

@@ -35,6 +35,7 @@ from asyncsearch.rpc.messages import DriverMessage, GangNote, Heartbeat, Hello, 
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.failures import exception_text, kind_of
+from asyncsearch.runner.packs.pack_timing import PackHistory
 from asyncsearch.runner.packs.packed_training import run_pack
 from asyncsearch.runner.process.process_state import SignalState
 from asyncsearch.runner.process.spawned_children import sending_copies
@@ -79,6 +80,7 @@ class InlineWorker:
         """Those of them that have not begun."""
         self._unsent: list[WorkerMessage] = []
         """The end of an interrupted training; sent after the driver has learned of the interrupt."""
+        self._packs = PackHistory()
         self._interrupt: BaseException | None = None
         self._dismissal: str | None = None
         self._closed = threading.Event()
@@ -290,7 +292,7 @@ class InlineWorker:
         interrupts, first = InterruptedPack(self._interrupted), self._current[0]
         self._joining = list(self._current)
         metric = self._config.metric
-        run_pack(kind, begun(), interrupts, metric, tell, first.measured, begun)
+        run_pack(kind, begun(), interrupts, metric, tell, first.measured, begun, self._packs)
         for run in list(self._current):  # Ctrl-C came while it was to begin
             self._tell_end(run, Ended(Outcome.STOPPED, run.resource))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import torch
@@ -41,11 +42,11 @@ class Member:
     """``sample_losses(model, batch)`` returns the loss of each sample, (B,), whose mean is ``loss``. With it, members
     may have batches of different sizes; the default loss needs none."""
     generator: torch.Generator | None = None
-    """What its dropout layers draw from, in place of torch's own generator."""
+    """The generator of its dropout layers, in place of torch's own."""
     steps: int | None = None
-    """Steps after which it leaves the pack; None: it leaves when it is told to."""
+    """Steps after which it leaves the pack; None if it leaves when it is told to."""
     batch_size: int | None = None
-    """Samples that it takes from the beginning of a batch that all share; None: all."""
+    """Samples that it takes from the beginning of a batch that all share; None for all."""
     clip_grad_norm: float | None = None
     """The largest norm of its gradient, over all parameters that the optimizer updates."""
     hp: Mapping[str, Any] = field(default_factory=dict)
@@ -53,27 +54,32 @@ class Member:
     taken: int = 0
     """Steps that it has made in packs."""
     precision: str | None = None
-    """``float16`` or ``bfloat16``: its loss is computed under ``torch.autocast``; None: as its weights are."""
+    """``float16`` or ``bfloat16``: its loss is computed under ``torch.autocast``; None: in the type of its weights."""
     scaler: Any = None
-    """A ``torch.amp.GradScaler``; None: its loss is not scaled. While it is in a pack, its state is in the pack."""
-    must_equal: Mapping[str, Any] = field(default_factory=dict)
+    """A ``torch.amp.GradScaler``; None if its loss is not scaled. While it is in a pack, its state is in the pack."""
+    must_match: Mapping[str, Any] = field(default_factory=dict)
     """What is equal in all members that train with it as one computation, by words that say what it is: values that its
     loss reads, and that are neither parameters, buffers nor in the batch."""
     keeps_grads: bool = False
     """Whether its parameters get the gradients of its last step where its state is written back."""
     by_itself: str = ""
-    """Why it trains by itself, whomever it is with; empty: it need not."""
+    """Why it trains by itself, whomever it is with; empty if it need not."""
     watch: Any = None
-    """Watches the loss of its trainer where one computation calls it for several; None: nothing does."""
+    """Watches the loss of its trainer where one computation calls it for several; None if nothing does."""
     unit_generators: UnitGenerators | None = None
-    """What it draws from in a unit of a ``TorchTrainer``, which sets it; None: only torch's generator is its own."""
+    """The generators of a unit of a trainer, which sets them; None if only torch's generator is its own."""
+    must_equal: InitVar[Mapping[str, Any] | None] = None
+    """The former name of ``must_match``."""
 
     def watched_losses(self) -> tuple[LossFunction, LossFunction | None]:
         """Return ``loss`` and ``sample_losses`` as a stack calls them."""
         watch = self.watch
         return (self.loss, self.sample_losses) if watch is None else (watch.loss, watch.sample_losses)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, must_equal: Mapping[str, Any] | None) -> None:
+        if must_equal is not None:
+            warnings.warn("must_equal= of a Member is now called must_match=", DeprecationWarning, stacklevel=3)
+            self.must_match = must_equal
         for name in ("steps", "batch_size"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):

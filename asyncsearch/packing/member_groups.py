@@ -8,11 +8,71 @@ from typing import Any
 
 import torch
 
+from asyncsearch.packing.alike.member_marks import MemberMarks
 from asyncsearch.packing.alike.refusals import refusal
 from asyncsearch.packing.alike.structure import difference_between
-from asyncsearch.packing.lone_member import LoneMember
-from asyncsearch.packing.member import Member
+from asyncsearch.packing.member import Member, cross_entropy
 from asyncsearch.packing.member_stack import MemberStack
+from asyncsearch.packing.stack.mixed_precision import autocast_of
+from asyncsearch.packing.stack.sample_masks import first_samples
+from asyncsearch.packing.unit_generators import drawing_from
+
+
+class LoneMember:
+    """Has the interface of a ``MemberStack`` with one member; its state is in its own model and optimizer."""
+
+    def __init__(self, member: Member) -> None:
+        """Begin in the state of the member, which stays in its own model and optimizer."""
+        self.members = [member]
+        self._marks = MemberMarks(member)
+        self._is_plain = member.loss is cross_entropy and all(
+            type(module).__module__.startswith("torch.nn.modules.") for module in member.model.modules()
+        )
+        """Whether nothing in a step can draw from a generator outside torch."""
+
+    def sync(self, member: Member) -> None:
+        """Nothing is elsewhere."""
+
+    def is_current(self, member: Member) -> bool:
+        """Return whether the member has the structure with which it joined."""
+        return self._marks.is_current()
+
+    def retake(self) -> bool:
+        """Nothing is elsewhere; False if it is perhaps like others now."""
+        return self._marks.is_current()
+
+    def load(self, member: Member) -> None:
+        """Nothing is elsewhere."""
+
+    def step(self, batches: Sequence[Any]) -> Any:
+        """Train by one step, and return the loss, (1,)."""
+        (member,) = self.members
+        batch = batches[0] if member.batch_size is None else first_samples(batches[0], member.batch_size)
+        member.optimizer.zero_grad()
+        own = member.unit_generators
+        with drawing_from(member.generator) if own is None or self._is_plain else own.in_use():
+            loss = self._backward(batch)
+        if member.clip_grad_norm is not None:
+            if member.scaler is not None:
+                member.scaler.unscale_(member.optimizer)
+            parameters = [parameter for group in member.optimizer.param_groups for parameter in group["params"]]
+            torch.nn.utils.clip_grad_norm_(parameters, member.clip_grad_norm)
+        if member.scaler is None:
+            member.optimizer.step()
+        else:
+            member.scaler.step(member.optimizer)
+            member.scaler.update()
+        member.taken += 1
+        return loss.detach()[None]
+
+    def _backward(self, batch: Any) -> Any:
+        """Add the gradients of a batch to those of the model, and return its loss."""
+        (member,) = self.members
+        with autocast_of(member):
+            loss = member.loss(member.model, batch)
+        (loss if member.scaler is None else member.scaler.scale(loss)).backward()
+        return loss
+
 
 Group = MemberStack | LoneMember
 
@@ -78,7 +138,7 @@ class MemberGroups:
         self._groups = [group for group in self._groups if group.members[0] not in members]
 
     def retake(self) -> bool:
-        """Take the state of all members from their own models and optimizers; False: some may be like others now."""
+        """Take the state of all members from their own models and optimizers; False if some may be like others now."""
         return all(group.retake() for group in self._groups)
 
     def clear(self) -> None:
@@ -114,14 +174,14 @@ class MemberGroups:
         return {member: self._unfit[member] for member in members if member in self._unfit}
 
     def apart(self, members: Sequence[Member]) -> str:
-        """Return why not all members train as one computation, of one of them; empty: they do."""
+        """Return why not all members train as one computation, of one of them; empty if they do."""
         if len(self._groups) < 2:
             return ""
         found = [self._unfit.get(member) or self._unlike.get(member, "") for member in members]
         return next(filter(None, found), "no member is like another one")
 
     def describe(self, members: Sequence[Member]) -> list[str]:
-        """Return sentences about what trains as one computation, and why the rest does not."""
+        """Return sentences about who trains as one computation, and why the rest does not."""
         lines = []
         for group in self._groups:
             numbers = [members.index(member) for member in group.members]
@@ -145,7 +205,7 @@ class MemberGroups:
 
     @staticmethod
     def _grouped(group: Group | None, members: list[Member]) -> Group:
-        """Return a group with more members; None: of these alone."""
+        """Return a group with more members; None for a group of these alone."""
         if isinstance(group, MemberStack):
             group.join(members)
             return group

@@ -13,12 +13,11 @@ from asyncsearch.packing.alike.member_marks import MemberMarks
 from asyncsearch.packing.alike.refusals import padding_refusal
 from asyncsearch.packing.alike.vmap_errors import in_words
 from asyncsearch.packing.member import Member
-from asyncsearch.packing.stack.gradient_scales import GradientScales, scales_of
-from asyncsearch.packing.stack.mixed_precision import autocast_of
+from asyncsearch.packing.stack.mixed_precision import GradientScales, autocast_of, scales_of
 from asyncsearch.packing.stack.optimizer_rows import OptimizerRows, trained_parameters
 from asyncsearch.packing.stack.sample_masks import batch_length, first_samples, stacked_batches
 from asyncsearch.packing.stack.stacked_model import StackedModel
-from asyncsearch.packing.step_watch import NO_WATCH, NoWatch, StepWatch
+from asyncsearch.packing.step_failures import NO_WATCH, NoWatch, StepWatch
 
 
 class MemberStack:
@@ -96,7 +95,7 @@ class MemberStack:
         return self._marks[member].is_current()
 
     def retake(self) -> bool:
-        """Take the state of all members from their own models and optimizers; False: some may be unlike now."""
+        """Take the state of all members from their own models and optimizers; False if some may be unlike now."""
         is_spoiled = self._step_watch is not None and self._step_watch.is_spoiled
         if is_spoiled or not all(marks.is_current() for marks in self._marks.values()):
             return False
@@ -156,15 +155,15 @@ class MemberStack:
             return self._model.validated({**self._fixed, **self._leaves}, batch)
 
     def state_of_all(self) -> list[Any]:
-        """Return copies of the weights, and of what no optimizer changes."""
+        """Return copies of the weights, and of all that no optimizer changes."""
         return [self._rows.weights.clone(), *(tensor.clone() for tensor in self._fixed.values())]
 
     def is_as(self, state: list[Any]) -> bool:
-        """Return whether weights, and what no optimizer changes, are as ``state_of_all`` has found them."""
+        """Return whether the weights, and all that no optimizer changes, are as ``state_of_all`` has found them."""
         return all(map(torch.equal, state, [self._rows.weights, *self._fixed.values()]))
 
     def _watch(self, batch: Any) -> NoWatch:
-        """Return what sees whether code of the user in a step does what a stack cannot do for each member."""
+        """Return the watch over the user's code in a step, which may do things for one member only."""
         if not self._model.runs_users_code(batch):
             return NO_WATCH
         if self._step_watch is None:
@@ -207,11 +206,11 @@ class MemberStack:
         return None if not any(limits) else np.array([np.inf if limit is None else limit for limit in limits])
 
     def _others(self, member: Member) -> dict[str, Any]:
-        """Return copies of what the optimizer does not change, (1, ...)."""
+        """Return copies of all that the optimizer does not change, (1, ...)."""
         return {name: one.detach().clone()[None].contiguous() for name, one in self._own_others(member).items()}
 
     def _own_others(self, member: Member) -> dict[str, Any]:
-        """Return what the optimizer of a member does not change: parameters that are not trained, and buffers."""
+        """Return the tensors that the optimizer of a member does not change: untrained parameters, and buffers."""
         if not self._fixed_names and not self._buffer_names:
             return {}
         parameters, buffers = dict(member.model.named_parameters()), dict(member.model.named_buffers())

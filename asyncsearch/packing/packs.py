@@ -200,11 +200,11 @@ class Pack:
         return self._groups.unfit(self.members)
 
     def apart(self) -> str:
-        """Return why not all members train as one computation, of one of them; empty: they do."""
+        """Return why not all members train as one computation, of one of them; empty if they do."""
         return self._groups.apart(self.members)
 
     def describe(self) -> list[str]:
-        """Return sentences about what trains as one computation, and why the rest does not."""
+        """Return sentences about who trains as one computation, and why the rest does not."""
         return self._groups.describe(self.members)
 
     def free(self) -> None:

@@ -28,7 +28,7 @@ def pack(members: Sequence[Member]) -> Pack:
 
 
 def free(packed: Any) -> None:
-    """Let go of what ``pack`` or ``load`` holds on the device; more than once does no harm.
+    """Let go of all that ``pack`` or ``load`` holds on the device; more than once does no harm.
 
     The members of a pack have their state in their own models and optimizers again. A model keeps its structure and
     loses its values: its tensors are on the device ``meta``.

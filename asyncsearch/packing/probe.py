@@ -1,4 +1,4 @@
-"""Whether members can be trained as one computation: what is known without training, and one step of copies."""
+"""Whether members can be trained as one computation, by looking at them and by a step of copies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from asyncsearch.errors import UsageError
 from asyncsearch.packing.alike.refusals import conflict, refusal
 from asyncsearch.packing.alike.structure import difference_between
-from asyncsearch.packing.lone_member import LoneMember
 from asyncsearch.packing.member import Member
+from asyncsearch.packing.member_groups import LoneMember
 from asyncsearch.packing.member_stack import MemberStack
 from asyncsearch.packing.stack.sample_masks import batch_length, copied_batch, first_samples
 from asyncsearch.packing.stack.stacked_model import copied
@@ -95,7 +95,7 @@ def _compared(members: Sequence[Member], batches: Sequence[Any]) -> str | None:
 
 
 def _other_values(alone: Member, together: Member) -> str | None:
-    """Return which value that no optimizer changes differs after the steps, in words; None: none does."""
+    """Return which value that no optimizer changes differs after the steps, in words; None if none does."""
     trained = {id(parameter) for group in alone.optimizer.param_groups for parameter in group["params"]}
     theirs = dict((*together.model.named_parameters(), *together.model.named_buffers()))
     for name, one in (*alone.model.named_parameters(), *alone.model.named_buffers()):

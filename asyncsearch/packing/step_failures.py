@@ -1,11 +1,16 @@
-"""A step of a pack that could not train some members."""
+"""Steps of a pack that could not train some members, and those of a stack that are not the step of each member."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from asyncsearch.errors import UsageError
+from asyncsearch.packing.alike.member_marks import ModelMarks
+from asyncsearch.packing.member import Member
+from asyncsearch.packing.unit_generators import outside_states, put_outside_states
 
 
 @dataclass(frozen=True)
@@ -28,3 +33,57 @@ def in_words(error: Exception) -> str:
     """Return the message of an error, with its class where the message is not ours."""
     kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
     return f"{kind}{error}".rstrip(".")
+
+
+class NoWatch:
+    """Watches nothing: no code of the user runs."""
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Do nothing."""
+        yield
+
+
+class StepWatch(NoWatch):
+    """Watches the steps of one stack: its model, what its loss reads, and the generators outside torch.
+
+    ``vmap`` itself refuses draws of torch, and Python code that depends on what differs between members.
+    """
+
+    def __init__(self, template: Any, members: Sequence[Member]) -> None:
+        """Look at the model that is called for all members."""
+        self._marks = ModelMarks(template, has_rates=True)
+        self._members = members
+        self._is_spoiled = False
+
+    @property
+    def is_spoiled(self) -> bool:
+        """Whether the model that is called for all members may be another than theirs."""
+        return self._is_spoiled
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look whether a step is that of each member.
+
+        Raises:
+            UsageError: it is not.
+        """
+        before, is_spoiled, self._is_spoiled = outside_states(), self._is_spoiled, True
+        try:
+            yield
+            if outside_states() != before:
+                raise UsageError(
+                    "its model or loss draws from the generator of Python or of numpy: draw such numbers in data()"
+                )
+        finally:
+            put_outside_states(before)
+        changed = self._marks.change()
+        if changed:
+            raise UsageError(f"training changes what members would share, {changed}: make it a buffer")
+        watch = self._members[0].watch
+        if watch is not None:
+            watch.check([member.watch for member in self._members if member.watch is not None])
+        self._is_spoiled = is_spoiled
+
+
+NO_WATCH = NoWatch()

@@ -27,7 +27,7 @@ def states() -> Any:
 
 
 def seeded_states(python: int, numpy: int, cpu: int) -> Any:
-    """Return what ``states`` returns once the generators have these seeds; nothing is seeded."""
+    """Return the ``states`` of generators with these seeds, without seeding any."""
     return (
         random.Random(python).getstate(),
         np.random.RandomState(numpy).get_state(),
@@ -36,7 +36,7 @@ def seeded_states(python: int, numpy: int, cpu: int) -> Any:
 
 
 def put_states(found: Any) -> None:
-    """Set what ``states`` returns."""
+    """Set the states that ``states`` has returned."""
     python, numpy, cpu = found
     random.setstate(python)
     np.random.set_state(numpy)  # noqa: NPY002
@@ -44,12 +44,12 @@ def put_states(found: Any) -> None:
 
 
 def outside_states() -> tuple[Any, ...]:
-    """Return what tells whether anything was drawn outside torch: ``states`` takes longer than many a step."""
+    """Return marks that show whether anything was drawn outside torch: ``states`` takes longer than many a step."""
     return random.getstate(), _words_of_numpy()
 
 
 def put_outside_states(found: tuple[Any, ...]) -> None:
-    """Set what ``outside_states`` has returned, where it is another one now."""
+    """Set the states that ``outside_states`` has returned, where they are others now."""
     python, numpy = outside_states()
     if python != found[0]:
         random.setstate(found[0])
@@ -111,7 +111,7 @@ class UnitGenerators:
 
     @property
     def drawn(self) -> tuple[Any, ...]:
-        """What tells whether this trainer has drawn anything between two calls."""
+        """Marks that show whether this trainer has drawn anything between two calls."""
         own = self._generator.get_state().numpy().tobytes()
         return (own,) if self._is_at_home else (own, *_compared(self.states))
 

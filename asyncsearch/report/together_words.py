@@ -55,8 +55,8 @@ def packed(state: StudyState) -> str:
         parts += [f"at most {least.count} train together: {least.reason}"] if least.count < state.packing.limit else []
     refused = [packs.refusal for packs in state.packs.values() if packs.refusal]
     parts += [f"one after another, not together: {words}" for words in refused[:1]]
-    in_turn = [packs.in_turn for packs in known if packs.in_turn]
-    parts += [f"some of a pack step in turn, not as one computation: {words}" for words in in_turn[:1]]
+    sequential = [packs.sequential for packs in known if packs.sequential]
+    parts += [f"some of a pack are sequential, not one computation: {words}" for words in sequential[:1]]
     return "; ".join(parts)
 
 
@@ -81,7 +81,7 @@ def beyond_quota(state: StudyState) -> str:
 
 def of_pack(event: PackMeasured) -> str:
     """Return the report of the runner of a pack; empty if it has no more than those of earlier versions."""
-    words = f"some of its pack step in turn, not as one computation: {event.in_turn}" if event.in_turn else ""
+    words = f"some of its pack are sequential, not one computation: {event.sequential}" if event.sequential else ""
     has_more = bool(event.seconds or event.refusal or event.memory)
     return "; ".join(filter(None, (_of_measures(event) if has_more else "", words)))
 

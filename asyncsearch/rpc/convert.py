@@ -150,7 +150,7 @@ _FROM_WORKER = {
         device=WORD,
         refusal=TEXT,
         memory=_PACK_MEMORY,
-        in_turn=TEXT,
+        sequential=TEXT._replace(wire="in_turn"),
     ),
     "volume_measured": Codec(
         VolumeMeasured, pb.VolumeMeasured, lease=_LEASE, steps=counts(), gradient_bytes=counts(), device=WORD

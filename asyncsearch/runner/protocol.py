@@ -223,11 +223,11 @@ class PackFindings(_Message, frozen=True, tag="pack_findings"):
     device: str = ""
     refusal: str = ""
     memory: PackMemory | None = None
-    in_turn: str = ""
+    sequential: str = ""
 
     def under(self, lease: Lease) -> PackMeasured:
         """Return the event of the lease whose pack it is."""
-        return PackMeasured(lease, self.seconds, self.device, self.refusal, self.memory, self.in_turn)
+        return PackMeasured(lease, self.seconds, self.device, self.refusal, self.memory, self.sequential)
 
 
 class UnitVolume(_Message, frozen=True, tag="unit_volume"):

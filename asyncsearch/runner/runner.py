@@ -21,6 +21,7 @@ from asyncsearch.old_pickles import loads
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.link import AgentLink, PackLinks
+from asyncsearch.runner.packs.pack_timing import PackHistory
 from asyncsearch.runner.packs.packed_training import run_pack
 from asyncsearch.runner.process.lifeline import end_with_agent
 from asyncsearch.runner.process.main_module import adopt
@@ -68,6 +69,7 @@ class Runner:
         self._left = 0
         """How many lanes of the present work have not ended."""
         self._links = PackLinks()
+        self._packs = PackHistory()
         self._trainable = self._load(load.bundle)
         # What lives as long as the runner: to look through it after each trial takes as long as a short trial's unit.
         gc.freeze()
@@ -107,7 +109,7 @@ class Runner:
             return
         began = self._begin(lanes)
         pack, joining = self._contexts(lanes), lambda: self._contexts(self._joined())
-        run_pack(trainer_class, pack, self._interrupts, self._metric, self._tell, measured, joining)
+        run_pack(trainer_class, pack, self._interrupts, self._metric, self._tell, measured, joining, self._packs)
         self._clean_up()
         self._collect(time.monotonic() - began)
 

@@ -117,7 +117,7 @@ def default_names(defaults: Mapping[str, Any], group: str = "") -> frozenset[str
 
 
 EVALUATIONS = "evals"
-"""Folder in a study's store for the searches that ``Study.eval`` made, each a study in the shared folder."""
+"""Folder in a study's store for the searches that ``Study.evaluate`` made, each a study in the shared folder."""
 
 
 def keep_within(folder: SharedFolder, quota_bytes: int, home: Store) -> list[str]:

@@ -14,7 +14,7 @@ from asyncsearch.arguments import above_zero, checked, count_of, finite_number, 
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.randomness import generator
-from asyncsearch.sizing.pack_curves import speedup_at
+from asyncsearch.sizing.pack_probe import speedup_at
 
 _BLOCK = 1024
 _NORMAL = NormalDist()

@@ -10,8 +10,7 @@ from asyncsearch.events import PackSeconds
 from asyncsearch.ids import NodeKey
 from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.simulate.workloads import CheckedWorkload, Failure
-from asyncsearch.sizing.pack_curves import speedup_at
-from asyncsearch.sizing.pack_probe import fastest, is_worth_timing
+from asyncsearch.sizing.pack_probe import fastest, is_worth_timing, speedup_at
 from asyncsearch.work import Stage, Work
 
 

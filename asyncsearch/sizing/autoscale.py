@@ -42,7 +42,7 @@ class Autoscale(msgspec.Struct, frozen=True):
     as on ``workers_per_trial`` in proportion, and takes, with its start, at most 1 / ``efficiency`` as many
     worker-seconds."""
     max_size: int | None = None
-    """The most workers of a trial; None: as many as the run has."""
+    """The most workers of a trial; None for as many as the run has."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -98,7 +98,7 @@ class KnownSpeed(msgspec.Struct):
     first_s: dict[int, list[float]] = {}
     """Workers -> seconds from the assignment to the end of the first unit, of the last trainings."""
     volume: Volume | None = None
-    """What the workers tell each other; None: the trainer does not know."""
+    """The volume that the workers tell each other; None if the trainer does not know."""
     ratios: dict[int, list[float]] = {}
     """Workers -> how many times as long as on ``workers_per_trial`` a unit of one and the same trial took."""
 
@@ -125,18 +125,18 @@ class KnownSpeed(msgspec.Struct):
             self.ratios[size] = [*self.ratios.get(size, ()), seconds / alone_s][-_KEPT:]
 
     def ratio(self, base: int, size: int) -> float | None:
-        """Return how many times as long as on ``base`` workers a unit takes on others; None: no trial shows it."""
+        """Return how many times as long as on ``base`` workers a unit takes on others; None if no trial shows it."""
         return 1.0 if size == base else median(self.ratios[size]) if size in self.ratios else None
 
     def like(self, base: int) -> dict[int, float]:
-        """Return workers -> seconds of a unit of a trial in the middle; empty: none trained on ``base``."""
+        """Return workers -> seconds of a unit of a trial in the middle; empty if none trained on ``base``."""
         if base not in self.unit_s:
             return {}
         alone_s = median(self.unit_s[base])
         return {base: alone_s} | {size: alone_s * median(found) for size, found in self.ratios.items()}
 
     def pace(self, base: int, own: Mapping[int, float]) -> float | None:
-        """Return how many times as long as of a trial in the middle a unit of one takes; None: its own do not show it.
+        """Return how many times as long as of a trial in the middle a unit of one takes; None if it is not shown.
 
         Args:
             base: ``workers_per_trial``.
@@ -171,7 +171,7 @@ class KnownSpeeds(msgspec.Struct):
     """How fast gangs train what has one structure."""
 
     on: dict[str, KnownSpeed] = {}
-    """By the device, as its trainer names it; empty: it does not."""
+    """By the device, as its trainer names it; empty if it does not."""
     device: str = ""
     """The one that was told last, which is expected of workers that have not begun."""
 
@@ -197,7 +197,7 @@ def seconds_at(known: KnownSpeed, base: int, size: int) -> float | None:
 def choose_size(
     scale: Autoscale, known: KnownSpeed, base: int, spare: int, units: int, own: Mapping[int, float]
 ) -> Sized | None:
-    """Return how many workers a training gets; None: ``base``, since no more are free or worth it.
+    """Return how many workers a training gets; None for ``base``, since no more are free or worth it.
 
     Args:
         scale: the limits.

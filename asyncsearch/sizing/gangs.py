@@ -14,9 +14,9 @@ class Gang(msgspec.Struct, frozen=True):
     size: int
     """Workers of a trial, from 1."""
     min_size: int | None = None
-    """Workers with which a trial goes on while a lost one is replaced, from 1 to ``size``; None: it waits for all."""
+    """Workers with which a trial goes on while a lost one is replaced, from 1 to ``size``; None if it waits for all."""
     autoscale: Autoscale | None = None
-    """When a trial gets more than ``size`` workers; None: never."""
+    """When a trial gets more than ``size`` workers; None if never."""
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -53,7 +53,7 @@ class GangCounts(msgspec.Struct, frozen=True):
 
 
 def gang_of(workers_per_trial: int | Gang | None, autoscale: Autoscale | None = None) -> Gang | None:
-    """Return what ``Study(workers_per_trial=, autoscale=)`` asks for; None: each trial has one worker.
+    """Return what ``Study(workers_per_trial=, autoscale=)`` asks for; None if each trial has one worker.
 
     Raises:
         UsageError: one is of another kind, or breaks its rule.
@@ -72,7 +72,7 @@ def gang_of(workers_per_trial: int | Gang | None, autoscale: Autoscale | None = 
 
 
 def size_now(gang: Gang, counts: GangCounts) -> int:
-    """Return how many of the idle workers the next gang gets; 0: it waits for more.
+    """Return how many of the idle workers the next gang gets; 0 if it waits for more.
 
     A gang is smaller than asked for only where the workers that are present cannot make up another full one, so that a
     full one is never put off for ever by small ones.

@@ -24,7 +24,7 @@ class Lanes(msgspec.Struct, frozen=True):
     """The limit that decides, as a clause."""
 
     def at_most(self, count: int | None, reason: str) -> Lanes:
-        """Return these, or fewer by another limit, at least 1; None: there is no such limit."""
+        """Return these, or fewer by another limit, at least 1; None if there is no such limit."""
         return self if count is None or count >= self.count else Lanes(max(1, count), reason)
 
 
@@ -35,7 +35,7 @@ def most_lanes(packing: Packing, known: KnownPacks, units_left: float = math.inf
         packing: how the study packs.
         known: what is known of packs of the structure.
         units_left: that a worker will train, of which timing may cost a share.
-        batch: how many the searcher proposes before it learns from them; None: any number.
+        batch: how many the searcher proposes before it learns from them; None for any number.
     """
     if packing.is_measured:
         most = known.most_measured(packing.limit, units_left)
@@ -68,7 +68,7 @@ def fair_share(most: Lanes, to_begin: int | None, hungry: int) -> Lanes:
 
     Args:
         most: that a new pack may have.
-        to_begin: trainings that are still to begin; None: no number is known.
+        to_begin: trainings that are still to begin; None if no number is known.
         hungry: workers that are free, or about to be.
     """
     if hungry <= 1 or to_begin is None:

@@ -31,7 +31,7 @@ class GroupBy(msgspec.Struct, frozen=True):
 
 
 def grouping_by(names: Sequence[str] | None) -> Grouping:
-    """Return what tells groups by these hyper-parameters; None: by all that may decide how the model is built."""
+    """Return the function that tells groups by these hyper-parameters; None for all others."""
     return group_of if names is None else GroupBy(tuple(names))
 
 

@@ -12,6 +12,7 @@ the second.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
 
 from asyncsearch.events import PackMemory
@@ -29,7 +30,7 @@ FIRST_LOSS = 1.0
 LOSS = 0.25
 """How much longer than half as many together a larger number is taken to train at most, as a share of their time."""
 LEAST_BUDGET_S = 2.0
-"""What timing may cost, however short the search is."""
+"""The cost of timing that is allowed, however short the search is."""
 SHARE = 0.01
 """The share of the search that timing may cost."""
 MEMORY_SHARE = 0.9
@@ -37,7 +38,7 @@ MEMORY_SHARE = 0.9
 
 
 def fastest(seconds: Mapping[int, float]) -> int:
-    """Return the number with the highest throughput; of two that hardly differ the smaller one. 1: nothing is known.
+    """Return the number with the highest throughput; of two that hardly differ the smaller one. 1 if nothing is known.
 
     Args:
         seconds: trainings together -> seconds of a unit of all of them.
@@ -60,7 +61,7 @@ def is_rising(seconds: Mapping[int, float]) -> bool:
 
 
 def spent_s(seconds: Mapping[int, float]) -> float:
-    """Return what timing has cost, in seconds: beyond what the fastest smaller number would have taken."""
+    """Return the cost of timing, in seconds: beyond those that the fastest smaller number would have taken."""
     cost, least_s = 0.0, math.inf
     for count in sorted(seconds):
         cost += max(0.0, seconds[count] - count * least_s)
@@ -69,14 +70,14 @@ def spent_s(seconds: Mapping[int, float]) -> float:
 
 
 def at_risk_s(seconds: Mapping[int, float], count: int) -> float:
-    """Return what timing so many together may cost, in seconds."""
+    """Return the highest cost of timing so many together, in seconds."""
     most = max(seconds)
     slowest_s = seconds[most] / most * (1 + (LOSS if most > 1 else FIRST_LOSS))
     return count * max(0.0, slowest_s - min(spent / lanes for lanes, spent in seconds.items()))
 
 
 def budget_s(seconds: Mapping[int, float], units_left: float) -> float:
-    """Return what timing may cost, in seconds; ``units_left``: of training, at the throughput that is known."""
+    """Return the most seconds for timing; ``units_left`` of training take as long as the known throughput says."""
     best = fastest(seconds)
     return max(LEAST_BUDGET_S, SHARE * units_left * seconds[best] / best) if seconds else LEAST_BUDGET_S
 
@@ -92,3 +93,33 @@ def most_that_fit(memory: PackMemory) -> int:
     """Return how many trainings have memory enough together, as predicted; at least one."""
     spare = int(MEMORY_SHARE * memory.limit) - memory.one
     return 1 + max(0, spare) // max(1, memory.each)
+
+
+def speedup_at(curve: Mapping[int, float], lanes: int) -> float:
+    """Return how many times as much a pack trains in the same time as its lanes one after another.
+
+    Between two numbers of lanes of the curve it is interpolated, and beyond the last one constant; one lane has 1.
+    """
+    known = sorted({1: 1.0, **curve}.items())
+    index = bisect_right([at for at, _ in known], lanes)
+    low_at, low = known[index - 1]
+    if index == len(known):
+        return low
+    high_at, high = known[index]
+    return low + (high - low) * (lanes - low_at) / (high_at - low_at)
+
+
+def units_alone(curve: Mapping[int, float], lanes: int) -> float:
+    """Return how many units one training trains alone while a pack trains one unit of each of its lanes."""
+    return lanes / speedup_at(curve, lanes)
+
+
+def curve_of(seconds: Mapping[int, float]) -> dict[int, float]:
+    """Return the curve of measured times: lanes -> seconds of a unit of all; empty without one of a training alone.
+
+    Times of one training alone, and of no others, say nothing of packs; their curve is empty, too.
+    """
+    alone = seconds.get(1)
+    if alone is None or len(seconds) < 2:
+        return {}
+    return {lanes: lanes * alone / spent for lanes, spent in sorted(seconds.items()) if spent > 0}

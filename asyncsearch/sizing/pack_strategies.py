@@ -26,7 +26,7 @@ class PackCandidate(msgspec.Struct, frozen=True):
     """A training that may be packed; a ``pack_opt`` of your own chooses among some."""
 
     batch: Batch
-    """What is trained; of no use to a strategy."""
+    """The training; of no use to a strategy."""
     params: Mapping[str, Any]
     """Hyper-parameters of its first stage; read-only."""
     group: str
@@ -53,7 +53,7 @@ class PackCandidate(msgspec.Struct, frozen=True):
 
 
 class PackChoice(msgspec.Struct, frozen=True):
-    """What a strategy chooses from.
+    """The choice of a strategy.
 
     Example::
 
@@ -134,7 +134,7 @@ def strategy_name(strategy: str | PackStrategy) -> str:
 
 
 def choose(strategy: str | PackStrategy, choice: PackChoice) -> list[PackCandidate]:
-    """Return what a strategy chooses.
+    """Return the choice of a strategy.
 
     Raises:
         UsageError: one of the user's own raised an error, or gave two answers, or chose what it may not.

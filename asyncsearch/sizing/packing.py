@@ -13,9 +13,16 @@ import msgspec
 
 from asyncsearch.errors import UsageError
 from asyncsearch.plan.base_plan import Batch
-from asyncsearch.sizing.pack_curves import curve_of, units_alone
 from asyncsearch.sizing.pack_groups import Grouping, group_of, grouping_by
-from asyncsearch.sizing.pack_probe import FIRST_COUNTS, WARM_UP, fastest, is_rising, is_worth_timing
+from asyncsearch.sizing.pack_probe import (
+    FIRST_COUNTS,
+    WARM_UP,
+    curve_of,
+    fastest,
+    is_rising,
+    is_worth_timing,
+    units_alone,
+)
 from asyncsearch.sizing.pack_strategies import (
     PackCandidate,
     PackChoice,
@@ -32,22 +39,22 @@ _SHORTEST_S, _LONGEST_S = 1e-9, 1e9
 
 
 class KnownPacks(msgspec.Struct):
-    """What is known of packs of one structure: facts that runners have told."""
+    """The facts about packs of one structure, as runners have told them."""
 
     seconds: dict[int, float] = {}
     """Trainings together -> seconds of a unit of all of them."""
     device: str = ""
     """Where that was measured."""
     timed_by: str = ""
-    """Name of the study that has measured it before this one; empty: this one did."""
+    """Name of the study that has measured it before this one; empty if this one did."""
     memory: int | None = None
-    """How many have memory enough together, as those have shown that had not; None: not known."""
+    """How many have memory enough together, as those have shown that had not; None if not known."""
     fits: int | None = None
-    """How many have memory enough together, as predicted from what one and two took; None: not known."""
+    """How many have memory enough together, as predicted from what one and two took; None if not known."""
     refusal: str = ""
-    """Why they train one after another, and the line to change; empty: nobody has said so."""
-    in_turn: str = ""
-    """Why some of a pack step in turn, and the line to change; empty: nobody has said so."""
+    """Why they train one after another, and the line to change; empty if nobody has said so."""
+    sequential: str = msgspec.field(default="", name="in_turn")  # so snapshots name it
+    """Why some of a pack step one after another, and the line to change; empty if nobody has said so."""
     units: dict[int, int] = {}
     """Lanes of a pack -> units that its lanes have trained."""
     observed: dict[int, tuple[float, int]] = {}
@@ -61,7 +68,7 @@ class KnownPacks(msgspec.Struct):
 
     @property
     def best(self) -> int:
-        """The number with the highest throughput; of two that hardly differ the smaller one. 1: nothing is known."""
+        """The number with the highest throughput; of two that hardly differ the smaller one. 1 if nothing is known."""
         return fastest(self.seconds)
 
     @property
@@ -71,13 +78,13 @@ class KnownPacks(msgspec.Struct):
         return bool(self.units) or (is_known and not self.timed_by)
 
     def observe(self, lanes: int, unit_s: float, units: int) -> None:
-        """Take in how long units of one training took beside others; 1: alone."""
+        """Take in how long units of one training took beside others; 1 for alone."""
         seconds, count = self.observed.get(lanes, (0.0, 0))
         self.observed[lanes] = seconds + unit_s * units, count + units
 
     @property
     def saved_s(self) -> float | None:
-        """About how many seconds packs have saved, as was timed or else observed; None: nothing tells it."""
+        """About how many seconds packs have saved, as was timed or else observed; None if nothing tells it."""
         if not self.units:
             return None
         return self._saved_as_observed if 1 not in self.seconds else self._saved_as_timed
@@ -120,7 +127,7 @@ class KnownPacks(msgspec.Struct):
         return max(self.best, min(limit, self.best + 2 * max(self.seconds)))
 
     def to_measure(self, packing: Packing, lanes: int) -> tuple[int, ...]:
-        """Return how many lanes of a pack are to be timed together in its first unit, in turns; empty: none.
+        """Return how many lanes of a pack are to be timed together in its first unit, in turns; empty for none.
 
         Of more lanes than twice the most that were timed, the best number is timed again beside them, so that the pack
         goes on in groups of the faster one.
@@ -144,7 +151,7 @@ class Packing(msgspec.Struct, frozen=True):
     """
 
     limit: int
-    """How many trainings a worker gets together, at most; 1: each alone."""
+    """How many trainings a worker gets together, at most; 1 for each alone."""
     strategy: str | PackStrategy = "plan"
     """A name in ``PACK_STRATEGIES``, or one of the user's own."""
     group: Grouping = msgspec.field(default_factory=lambda: group_of)
@@ -170,9 +177,9 @@ def _is_limit(value: object) -> bool:
 def packing_for(
     pack: int | str | None, strategy: str | PackStrategy, names: Sequence[str] | None = None
 ) -> Packing | None:
-    """Return how a study packs: so many trainings, or as many as train fastest, ``"auto"``; None: not at all.
+    """Return how a study packs: so many trainings, or as many as train fastest, ``"auto"``; None if it does not.
 
-    ``names``: of the hyper-parameters that tell which trainings are alike; None: all but floats and sequences.
+    ``names``: of the hyper-parameters that tell which trainings are alike; None for all but floats and sequences.
 
     Raises:
         UsageError: one of both is not known, or a strategy is given and nothing is packed.

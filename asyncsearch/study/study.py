@@ -29,7 +29,7 @@ from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.scheduler_names import require_scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.searcher_names import searcher_of
-from asyncsearch.sentences import in_sentences
+from asyncsearch.sentences import in_sentences, warn_of_former_name
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.options import EVALUATIONS, default_names, open_folder, read_defaults, require_shared, trusts
 from asyncsearch.sizing.autoscale import Autoscale
@@ -397,7 +397,7 @@ class Study(Results):
         return preview_run(*own, pack, pack_speedup, gang_speedup)
 
     @in_sentences()
-    def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:
+    def evaluate(self, params: Mapping[str, Any], resource: int) -> Evaluation:
         """Return the metrics of a configuration as last reported at or before a resource, with that report's resource.
 
         The answer is immediate if this study, or one that it shares with, has trained the configuration that far.
@@ -437,6 +437,11 @@ class Study(Results):
             if known is None:
                 raise AsyncSearchError(f"It could not be trained to {resource}: {printable(trial.reason)}")
         return known
+
+    def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:
+        """Return the same as ``evaluate``, with a ``DeprecationWarning``: the former name, which goes after 0.3."""
+        warn_of_former_name("Study.eval", "Study.evaluate", last="0.3")
+        return self.evaluate(params, resource)
 
     def _known(self, known_path: KnownPath, home: Store) -> Evaluation | None:
         shared = None

@@ -1,4 +1,4 @@
-"""The common part of the trainers of both frameworks: one line of samples, seeds for each unit, changing values.
+"""The common part of the trainers of both frameworks: one stream of samples, seeds for each unit, changing values.
 
 Rule: everything that determines the next step is a pure function of (seed, samples consumed), or in the checkpoint.
 """
@@ -9,7 +9,7 @@ import contextlib
 import json
 import operator
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class FrameworkTrainer(Trainer):
     Pseudocode of a unit of training::
 
         seed every generator by (trial.seed, number of the unit)
-        for each batch of the unit, on the line of samples:
+        for each batch of the unit, on the stream of samples:
             apply the values at this fraction of the unit to the optimizer
             step(batch)
     """
@@ -42,16 +42,21 @@ class FrameworkTrainer(Trainer):
     batch_size: int = 32
     """Samples in a batch if the hyper-parameters have no ``batch_size``."""
     samples_per_unit: int | None = None
-    """Samples in a unit of training; None: the size of the training data, so that a unit is an epoch."""
+    """Samples in a unit of training; None for the size of the training data, so that a unit is an epoch."""
     drop_last: bool = False
     """Whether to skip an incomplete batch at the end of an epoch or a unit; its samples count as consumed."""
 
     hp: dict[str, Any]
     """The current values of the hyper-parameters."""
     samples: int = 0
-    """Samples consumed: the position on the line of samples."""
+    """Samples consumed: the position on the stream of samples."""
     steps: int = 0
     """Updates that the optimizer has made."""
+
+    _ordered_data: tuple[type, ...] = ()
+    """Classes of data of the framework that have an order of their own."""
+    _data_words = ""
+    """The data to return instead."""
 
     @classmethod
     def has_default(cls, name: str) -> bool:
@@ -177,14 +182,6 @@ class FrameworkTrainer(Trainer):
     def _seed_framework(self, seed: int) -> None:
         raise NotImplementedError
 
-    def _count(self, data: Any) -> int:
-        """Return the number of samples.
-
-        Raises:
-            UsageError: the trainer cannot own the order of this data.
-        """
-        raise NotImplementedError
-
     @contextlib.contextmanager
     def _untouched(self) -> Iterator[None]:
         """Restore the states of the generators afterwards."""
@@ -265,11 +262,25 @@ class FrameworkTrainer(Trainer):
         source = generator(self.trial.seed, f"trainers.{purpose}{own}", number)
         return below(source, _SEEDS_END), below(source, _SEEDS_END), below(source, _SEEDS_END)
 
-    def _common_length(self, parts: Iterable[Any]) -> int:
-        counts = {len(part) for part in parts}
-        if len(counts) == 1:
-            return counts.pop()
-        raise UsageError(f"The parts of the data differ in length: {sorted(counts)}. Each sample has its part in all.")
+    def _count(self, data: Any) -> int:
+        """Return the number of samples.
+
+        Raises:
+            UsageError: the trainer cannot own the order of this data.
+        """
+        if isinstance(data, tuple | list | Mapping):
+            counts = {len(part) for part in (data.values() if isinstance(data, Mapping) else data)}
+            if len(counts) == 1:
+                return counts.pop()
+            raise UsageError(
+                f"The parts of the data differ in length: {sorted(counts)}. Each sample has its part in all."
+            )
+        if isinstance(data, self._ordered_data) or not hasattr(data, "__getitem__"):
+            raise UsageError(
+                f"A {type(data).__name__} has an order of its own, which no checkpoint holds: let data() return "
+                f"{self._data_words}, and leave batches and their order to the trainer."
+            )
+        return len(data)
 
     # Checkpoints
 
@@ -304,7 +315,7 @@ class FrameworkTrainer(Trainer):
 
 
 def checked_norm(limit: Any) -> float | None:
-    """Return the largest norm of a gradient; None: any.
+    """Return the largest norm of a gradient; None for any.
 
     Raises:
         UsageError: it is none.

@@ -1,6 +1,6 @@
 """The order of training samples: a pure function of seed, epoch and sample offset, so there is no order to save.
 
-Training follows one line of samples: the permutation of epoch 0, then that of epoch 1, and so on. Its position is one
+Training follows one stream of samples: the permutation of epoch 0, then that of epoch 1, and so on. Its position is one
 number, the samples consumed. After a change of batch size it continues in the same permutation at the same offset.
 """
 
@@ -25,7 +25,7 @@ def permutation(seed: int, epoch: int, size: int) -> Indices:
 def batches(
     order: Callable[[int], Indices], size: int, start: int, stop: int, batch_size: int, *, drop_last: bool = False
 ) -> Iterator[tuple[int, Indices]]:
-    """Yield batches from one position on the line of samples to another.
+    """Yield batches from one position on the stream of samples to another.
 
     A batch ends at the end of the epoch and at ``stop`` at the latest, so the last batch before these may be smaller.
     None has a single sample, of which BatchNorm has no variance, unless ``batch_size`` is 1 or there is no other one:
@@ -53,7 +53,7 @@ def batches(
 
 
 def sizes(size: int, start: int, stop: int, batch_size: int, *, drop_last: bool = False) -> set[int]:
-    """Return the sizes of what ``batches`` yields."""
+    """Return the sizes of the batches that ``batches`` yields."""
     cuts = _cuts(size, start, stop, batch_size)
     return {batch_size} if drop_last else {count for _, count in _joined(cuts, batch_size)}
 

@@ -1,8 +1,10 @@
-"""Whose the global generators of a process are, where several trainers of a pack take turns in it.
+"""Several trainers of a pack in one process: whose the global generators are, and whose an error is.
 
 Alone, each hook of a trainer sees the generators of Python, of numpy and of the framework as its own training, or its
 own hook before, has left them. In a pack, others train between its hooks. So whoever calls a hook takes the turn of its
 trainer before: the states of the one whose turn it was are kept, and those of this one are restored.
+
+An error in the unit or the evaluation of one trainer is its own: that trainer fails, and those beside it do not.
 
 Rule: this module imports no framework, since the runner imports it.
 """
@@ -10,17 +12,19 @@ Rule: this module imports no framework, since the runner imports it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from asyncsearch.events import is_of_all
 from asyncsearch.trainers.state.global_generators import capture, restore
 
 _KEPT = "_left_states"
 """The attribute of a trainer with the states that it has left, or with what returns them."""
 _BETWEEN_UNITS = ("save", "load", "update")
 _holder: list[weakref.ref[Any]] = []
-"""The trainer whose states the generators have; none: nobody needs them."""
+"""The trainer whose states the generators have; none if nobody needs them."""
 
 
 def take_turn(trainer: Any) -> None:
@@ -33,7 +37,7 @@ def take_turn(trainer: Any) -> None:
 
 
 def begin_turn(trainer: Any) -> None:
-    """Let what follows be the turn of a trainer that sets the generators itself, as its ``setup`` and ``train`` do."""
+    """Begin the turn of a trainer that sets the generators itself, as its ``setup`` and ``train`` do."""
     if not _keeps_its_own(trainer) and not _has_turn(trainer):
         end_turn()
         _holder.append(weakref.ref(trainer))
@@ -56,7 +60,7 @@ def end_turn() -> None:
 
 
 def leave_states(trainer: Any, states: Callable[[], Mapping[str, Any]]) -> None:
-    """Note what a trainer has left without a turn of its own, as one that trained in a stack."""
+    """Note the states that a trainer has left without a turn of its own, as one that trained in a stack."""
     if _has_turn(trainer):
         _holder.clear()
     vars(trainer)[_KEPT] = states
@@ -77,10 +81,43 @@ def turn_of(trainer: Any) -> contextlib.AbstractContextManager[None]:
 
 
 def turn_between_units(trainer: Any) -> contextlib.AbstractContextManager[None]:
-    """Return the context of what is called between two units: ``save``, ``load`` and ``update``."""
+    """Return the context of the hooks between two units: ``save``, ``load`` and ``update``."""
     if _keeps_its_own(trainer) or _has_hooks_between_units(trainer):
         return turn_of(trainer)
     return contextlib.nullcontext()
+
+
+def fail(trainer: Any, error: Exception) -> None:
+    """Let an error be that of a trainer: its ``evaluate`` raises it."""
+    trainer.evaluate = functools.partial(_raise, error)
+
+
+def train_or_fail(trainer: Any) -> None:
+    """Train a unit by itself, in its own turn; an error is its own."""
+    begin_turn(trainer)
+    try:
+        trainer.train()
+    except Exception as error:
+        if is_of_all(error):
+            raise
+        fail(trainer, error)
+    keep_turn(trainer)
+
+
+def evaluated(trainer: Any) -> Mapping[str, Any] | Exception:
+    """Return the result of a trainer's ``evaluate`` in its own turn, or its error, which is its own.
+
+    Raises:
+        Exception: one that concerns all.
+    """
+    try:
+        with turn_of(trainer):
+            found: Mapping[str, Any] = trainer.evaluate()
+    except Exception as error:
+        if is_of_all(error):
+            raise
+        return error
+    return found
 
 
 def _keeps_its_own(trainer: Any) -> bool:
@@ -96,3 +133,7 @@ def _has_hooks_between_units(trainer: Any) -> bool:
 
 def _has_turn(trainer: Any) -> bool:
     return bool(_holder) and _holder[0]() is trainer
+
+
+def _raise(error: Exception) -> None:
+    raise error

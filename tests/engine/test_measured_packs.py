@@ -18,8 +18,7 @@ from asyncsearch.ids import Lease
 from asyncsearch.schedulers import ASHA, FIFO, PBT
 from asyncsearch.simulate import Curves, TrainingModel, simulate
 from asyncsearch.sizing.lanes import most_lanes
-from asyncsearch.sizing.pack_curves import units_alone
-from asyncsearch.sizing.pack_probe import is_worth_timing
+from asyncsearch.sizing.pack_probe import is_worth_timing, units_alone
 from asyncsearch.sizing.packing import KnownPacks, Packing
 from asyncsearch.space import Space, choice, uniform
 from asyncsearch.trial import TrialState

@@ -11,15 +11,12 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from tests.system.tools import agent_pid
+
 _open, _write, _close = os.open, os.write, os.close
 
 PLACES = {"unit": 15, "reported": 15, "save": 9, "saving": 9, "saved": 9, "load": 3}
 """Each place, and how often at least a search comes by."""
-
-
-def agent_pid() -> int:
-    """Return the process of the agent, called by its trial, whose process a template of the agent's has forked."""
-    return psutil.Process(os.getppid()).ppid()
 
 
 class Victim(msgspec.Struct, frozen=True):

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import pytest
 
 from asyncsearch import Study
-from asyncsearch.events import CheckpointCommitted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store import LocalStore
 from tests.faults.accounts import say
 from tests.faults.reference_searches import SEARCHES, Crash, Results, crashes, results, run_reference
 from tests.faults.shares import seeds
+from tests.system.tools import require_committed_once
 
 pytestmark = pytest.mark.slow
 
@@ -44,13 +44,6 @@ def _trained(study: Study) -> int:
     return sum(trial.trained for trial in study.trials)
 
 
-def require_nothing_trained_twice(root: Path) -> None:
-    """No checkpoint that was committed is committed again: what is durable is not trained twice."""
-    events = [record.event for record in read_records(LocalStore(root))]
-    commits = [event.checkpoint for event in events if isinstance(event, CheckpointCommitted)]
-    assert len(commits) == len(set(commits))
-
-
 def test_a_driver_that_dies_at_any_record_finishes_the_same_trials(reference: Reference, tmp_path: Path) -> None:
     cuts = reference.cuts()
     wasted = []
@@ -60,7 +53,7 @@ def test_a_driver_that_dies_at_any_record_finishes_the_same_trials(reference: Re
         crash.leave(root, kept)
         study = run_reference(reference.name, root)
         assert results(study) == reference.whole, f"cut after record {number + 1}"
-        require_nothing_trained_twice(root)
+        require_committed_once(LocalStore(root))
         wasted.append(_trained(study) - reference.trained)
     say(
         f"{reference.name}: {len(wasted)} of {len(cuts)} records; wasted units of training: at most {max(wasted)} of "

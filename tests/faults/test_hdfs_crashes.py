@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.events import CheckpointCommitted
 from asyncsearch.journal.opening import read_records
-from asyncsearch.store import Store, open_store
+from asyncsearch.store import open_store
 from tests.faults.accounts import say
 from tests.faults.damages import damage_journal, make, read, require_same_or_refused
 from tests.faults.hdfs_crashes import DyingOrder, Undertaker
 from tests.faults.reference_searches import SEARCHES, results, run_reference
 from tests.faults.shares import IS_ALL
 from tests.store.hdfs_cluster import hdfs
+from tests.system.tools import require_committed_once
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 RECORDS = {"stages in rungs": 40}
@@ -46,11 +46,6 @@ def undertaker() -> Iterator[Undertaker]:
         yield made
 
 
-def require_nothing_committed_twice(store: Store) -> None:
-    commits = [r.event.checkpoint for r in read_records(store) if isinstance(r.event, CheckpointCommitted)]
-    assert len(commits) == len(set(commits)), "what is durable was trained again"
-
-
 @pytest.mark.parametrize("part", range(PARTS) if IS_ALL else [0])
 @pytest.mark.parametrize("name", SEARCHES if IS_ALL else RECORDS)
 def test_a_driver_that_dies_at_any_record_finishes_the_same_trials(
@@ -65,7 +60,7 @@ def test_a_driver_that_dies_at_any_record_finishes_the_same_trials(
         undertaker.carry_out(DyingOrder(name=name, url=url, records=records, cut=cut))
         study = run_reference(name, url)
         assert results(study) == expected, f"died at record {records}, {cut} bytes of it missing"
-        require_nothing_committed_twice(study.store)
+        require_committed_once(study.store)
         wasted.append(sum(trial.trained for trial in study.trials) - sum(trial.trained for trial in whole.trials))
         study.store.remove_tree("checkpoints")
     of = f"{count} records, part {part + 1} of {PARTS}" if IS_ALL else f"{count} records"

@@ -20,7 +20,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.store.base_store import Store
 from asyncsearch.trainable import Trainable
-from asyncsearch.trainers.state.torch_files import load_without_code
+from asyncsearch.trainers.state.torch_state import load_without_code
 from asyncsearch.trainers.torch.gangs.shards import read_checkpoint
 from tests.system.tools import PATIENCE_S, agent_pid
 

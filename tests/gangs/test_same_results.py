@@ -37,4 +37,4 @@ def test_a_configuration_that_is_evaluated_trains_on_as_many_workers(tmp_path: P
     params = study.trials[0].params
     assert params == digits_alone.trials[0].params
     expected = dict(digits_alone.history(0))[1]["loss"]
-    assert study.eval(params, 1)["loss"] == pytest.approx(expected, abs=1e-9)
+    assert study.evaluate(params, 1)["loss"] == pytest.approx(expected, abs=1e-9)

@@ -322,7 +322,7 @@ def evaluated(study: Study, case: str) -> dict[str, float] | None:
     if case not in EVALUATED:
         return None
     number, resource = EVALUATED[case]
-    return dict(study.eval(study.trials[number].params, resource))
+    return dict(study.evaluate(study.trials[number].params, resource))
 
 
 def logs(study: Study) -> list[list[str]]:

@@ -120,7 +120,7 @@ def earlier_record(number: int, event: PackMeasured, action: Assign) -> bytes:
 
 
 def test_a_record_of_compiled_packs_is_read_without_them() -> None:
-    told = PackMeasured(LEASE, in_turn="they differ")
+    told = PackMeasured(LEASE, sequential="they differ")
     lines = [
         encode_header(Header(FORMAT, "test", 1)),
         earlier_record(1, told, ASSIGN),
@@ -132,7 +132,7 @@ def test_a_record_of_compiled_packs_is_read_without_them() -> None:
 
 def test_explain_ignores_a_record_that_only_a_compiled_step_wrote() -> None:
     assert of_pack(PackMeasured(LEASE)) == ""
-    assert of_pack(PackMeasured(LEASE, in_turn="they differ")).startswith("some of its pack step in turn")
+    assert of_pack(PackMeasured(LEASE, sequential="they differ")).startswith("some of its pack are sequential")
 
 
 def test_a_manifest_of_a_compiled_pack_is_read_without_it() -> None:

@@ -12,7 +12,7 @@ from torch import nn
 
 from asyncsearch.errors import UsageError
 from asyncsearch.packing.member import Member
-from asyncsearch.packing.step_watch import StepWatch
+from asyncsearch.packing.step_failures import StepWatch
 from asyncsearch.packing.unit_generators import outside_states
 
 

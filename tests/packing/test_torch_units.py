@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from asyncsearch.trainers.torch.packs import unit_terms
+from asyncsearch.trainers.packs import known_classes
+from asyncsearch.trainers.torch.packs import must_match
 from asyncsearch.trainers.torch.packs.refusals import why_not_together
 from asyncsearch.trainers.torch.packs.units import PackedTrainers
 from asyncsearch.trainers.torch.trainer import TorchTrainer
@@ -237,9 +238,9 @@ def test_what_a_trainer_does_by_itself_is_refused_by_name(kind: type[Any], words
 def test_what_copies_are_trained_for_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     files = []
     for tries in (True, False):
-        unit_terms._traps.clear()
+        known_classes._known.clear()
         if not tries:
-            monkeypatch.setattr(unit_terms, "why_not", lambda members, batch: None)
+            monkeypatch.setattr(must_match, "why_not", lambda members, batch: None)
         trainers = [trainer(Normed, *each) for each in RATES]
         together = PackedTrainers(trainers)
         together.train()

@@ -16,9 +16,8 @@ from asyncsearch.runner.packs.packed_training import run_pack
 from asyncsearch.runner.protocol import Ended, PackFindings, Train
 from asyncsearch.runner.training import run_training
 from asyncsearch.sequences import step
-from asyncsearch.trainable import as_function
-from asyncsearch.trainers.torch.packs import together as train_together
-from asyncsearch.trainers.torch.packs import unit_terms
+from asyncsearch.trainable import PackOutcome, as_function
+from asyncsearch.trainers.packs import known_classes
 from tests.agent.driver import make_stage
 from tests.agent.recorder import Recorder
 from tests.packing.alone import difference
@@ -46,8 +45,7 @@ class LastOutput(nn.Module):  # type: ignore[misc]
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    train_together._printed.clear()
-    unit_terms._traps.clear()
+    known_classes._known.clear()
 
 
 def stage(lane: int, **changes: Any) -> Any:
@@ -64,11 +62,15 @@ def alone(folder: Path, kind: type[Blobs], lane: int, load: Path | None = None, 
 
 
 def packed(
-    folder: Path, kind: type[Blobs], *changes: dict[str, Any], measured: Sequence[int] = ()
+    folder: Path,
+    kind: type[Blobs],
+    *changes: dict[str, Any],
+    measured: Sequence[int] = (),
+    told: list[PackFindings | Ended] | None = None,
 ) -> tuple[list[Recorder], list[Ended]]:
     links: list[Recorder] = []
     contexts: dict[int, SearchContext] = {}
-    told: list[PackFindings | Ended] = []
+    told = [] if told is None else told
     for lane, own in enumerate(changes):
         (folder / str(lane)).mkdir(parents=True)
         links.append(Recorder(folder / str(lane)))
@@ -159,18 +161,18 @@ class Trapping(nn.Module):  # type: ignore[misc]
         return out * (1.0 + 0.1 * out.mean().item()) if len(x) <= self.size else out
 
 
-def units_of(folder: Path, *packs: Sequence[dict[str, Any]]) -> tuple[float, list[Any]]:
-    """Train a unit of each pack, and return the largest difference from lone training, and all trainers."""
-    gap, found = 0.0, []
+def units_of(folder: Path, *packs: Sequence[dict[str, Any]]) -> tuple[float, list[Any], PackOutcome]:
+    """Train a unit of each pack; return the largest difference from lone training, all trainers, the last outcome."""
+    gap, found, outcome = 0.0, [], PackOutcome()
     for settings in packs:
         together, alone = ([trainer(Varied, one) for one in settings] for _ in range(2))
-        Varied.train_pack(together)
+        outcome = Varied.train_pack(together)
         for one in alone:
             one.train()
         files = [[saved(one, folder / "state") for one in trainers] for trainers in (together, alone)]
         gap = max(gap, difference(*files))
         found += together
-    return gap, found
+    return gap, found, outcome
 
 
 SGD, ADAM, WIDE, LSTM = {"lr": 0.1}, {"lr": 0.01, "adam": True}, {"lr": 0.1, "width": 7}, {"lr": 0.1, "lstm": True}
@@ -183,9 +185,9 @@ def described(one: Any) -> list[str]:
 
 @pytest.mark.parametrize("first", [[SGD, ADAM], [SGD, WIDE], [SGD, WIDE, ADAM], [LSTM, SGD], [LSTM, ADAM, WIDE]])
 def test_a_first_pack_of_unlike_members_lets_a_later_one_be_packed(tmp_path: Path, first: list[dict[str, Any]]) -> None:
-    gap, found = units_of(tmp_path, first, [SGD, SGD, ADAM])
+    gap, found, outcome = units_of(tmp_path, first, [SGD, SGD, ADAM])
     assert gap < 1e-12
-    assert Varied.pack_refusal() == ""
+    assert outcome.refused == ""
     assert described(found[-1])[0] == "Members 0, 1 train as one computation."
 
 
@@ -202,16 +204,16 @@ def test_a_first_pack_of_unlike_members_lets_a_later_one_be_packed(tmp_path: Pat
 def test_why_members_step_in_turn_is_told_unless_all_are_or_none_is_alike(
     tmp_path: Path, pack: list[dict[str, Any]], words: str
 ) -> None:
-    units_of(tmp_path, [SGD, ADAM], pack)
-    assert re.search(words, Varied.pack_in_turn())
+    _, _, outcome = units_of(tmp_path, [SGD, ADAM], pack)
+    assert re.search(words, outcome.sequential)
 
 
 def test_a_member_that_cannot_be_packed_trains_alone_beside_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gap, found = units_of(tmp_path, [LSTM, SGD, SGD], [SGD, SGD, LSTM])
+    gap, found, outcome = units_of(tmp_path, [LSTM, SGD, SGD], [SGD, SGD, LSTM])
     assert gap < 1e-12
-    assert Varied.pack_refusal() == ""
+    assert outcome.refused == ""
     assert "Members 1, 2 train as one computation." in described(found[0])
     text = capsys.readouterr().err
     assert text.count("trains by itself in its pack") == 1
@@ -220,7 +222,7 @@ def test_a_member_that_cannot_be_packed_trains_alone_beside_the_others(
 
 def test_a_trap_is_known_of_its_structure_and_not_of_others(tmp_path: Path) -> None:
     trap = {"lr": 0.1, "trap": 50}
-    gap, found = units_of(tmp_path, [SGD, SGD], [trap, trap], [SGD, trap, SGD, trap])
+    gap, found, _ = units_of(tmp_path, [SGD, SGD], [trap, trap], [SGD, trap, SGD, trap])
     assert gap < 1e-12
     assert described(found[-1])[0] == "Members 0, 2 train as one computation."
     assert r"takes a number out of a tensor (.item(), float(), int())" in described(found[-1])[1]
@@ -229,7 +231,7 @@ def test_a_trap_is_known_of_its_structure_and_not_of_others(tmp_path: Path) -> N
 def test_a_trap_in_the_middle_of_a_unit_costs_no_member_its_results(tmp_path: Path) -> None:
     """The last batch of a unit has 2 samples; the others go on as one computation."""
     late = {"lr": 0.1, "trap": 2}
-    gap, found = units_of(tmp_path, [late, late, SGD, SGD])
+    gap, found, _ = units_of(tmp_path, [late, late, SGD, SGD])
     assert gap < 1e-12
     assert [one.steps for one in found] == [7] * 4
     sentences = " ".join(described(found[0]))
@@ -269,8 +271,9 @@ class Raising(Blobs):
 @pytest.mark.parametrize("count", [1, 2])
 def test_an_error_of_a_step_is_that_of_the_trials_whose_loss_raises_it(tmp_path: Path, count: int) -> None:
     wrong = [{"params": {"lr": 0.1, "raises": True}}] * count
-    links, ends = packed(tmp_path / "pack", Raising, {}, *wrong, {})
+    told: list[PackFindings | Ended] = []
+    links, ends = packed(tmp_path / "pack", Raising, {}, *wrong, {}, told=told)
     assert [end.outcome for end in ends] == [Outcome.RETURNED, *[Outcome.FAILED] * count, Outcome.RETURNED]
     assert [end.error_kind for end in ends[1:-1]] == ["ValueError"] * count
     assert values(links[0]) == pytest.approx(values(alone(tmp_path / "alone", Raising, 0)), abs=1e-12)
-    assert Raising.pack_refusal() == ""
+    assert not any(one.refusal for one in told if isinstance(one, PackFindings))

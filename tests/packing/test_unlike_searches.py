@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from asyncsearch import FIFO, Study, choice
+from asyncsearch import FIFO, PackOutcome, Study, choice
 from asyncsearch.actions import Assign
 from asyncsearch.events import PackMeasured
 from asyncsearch.journal.opening import read_records
@@ -30,10 +30,11 @@ def telling(folder: Path) -> type[Any]:
             return super().optimizer({**hp, "adam": hp["optimizer"] == "adam"}, model)
 
         @classmethod
-        def train_pack(cls, trainers: Sequence[Any]) -> None:
-            super().train_pack(trainers)
+        def train_pack(cls, trainers: Sequence[Any]) -> PackOutcome:
+            outcome = super().train_pack(trainers)
             with open(path, "a") as file:
                 file.write("\n".join(trainers[0]._pack.describe()) + "\n")
+            return outcome
 
     return Varied
 

@@ -98,7 +98,7 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
             memory=PackMemory(3 << 20, 1 << 20, 1 << 30, "its cgroup"),
         ),
     ),
-    "worker_pack_in_turn": (315, 5, PackMeasured(_LEASE, in_turn="Net.train_step (model.py, line 7) is its own")),
+    "worker_pack_in_turn": (315, 5, PackMeasured(_LEASE, sequential="Net.train_step (model.py, line 7) is its own")),
     "driver_assign_measured": (14, 307, Assign(Work(_LEASE, (Lane((_STAGE,)), Lane((_STAGE,))), measured=(1,)))),
     "worker_checkpoint_committed": (305, 5, CheckpointCommitted(_LEASE, _CHECKPOINT, size_bytes=123_456_789, lane=1)),
     "worker_checkpoint_failed": (306, 5, CheckpointFailed(_LEASE, _CHECKPOINT, error="disk full")),

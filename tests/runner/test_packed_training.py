@@ -114,6 +114,7 @@ class Pack:
         self.contexts: dict[int, SearchContext] = {}
         self.ends: list[Ended] = []
         self.told: list[PackFindings] = []
+        self.history = pack_timing.PackHistory()
         for number, changes in enumerate(stages):
             (folder / str(number)).mkdir(exist_ok=True)
             load = changes.pop("load", None)
@@ -125,7 +126,7 @@ class Pack:
         return self.run_of(Sum, *measured)
 
     def run_of(self, kind: type[Trainer], *measured: int) -> Pack:
-        run_pack(kind, self.contexts, NoInterrupts(), "accuracy", self.tell, measured)
+        run_pack(kind, self.contexts, NoInterrupts(), "accuracy", self.tell, measured, history=self.history)
         return self
 
     def tell(self, message: PackFindings | Ended) -> None:
@@ -164,9 +165,6 @@ class Unlimited:
 @pytest.fixture(autouse=True)
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asyncsearch.runner.packs.pack_memory.present_meter", Unlimited)
-    pack_timing._warm.clear()
-    pack_timing._trained.clear()
-    pack_timing._known_fits.clear()
     CALLS.clear()
     BEFORE.clear()
 
@@ -467,14 +465,14 @@ def test_a_later_pack_of_the_process_grows_no_further_than_should_fit(
     meter = tight(3)
     for name in ("first", "later"):
         (tmp_path / name).mkdir()
-    Pack(tmp_path / "first", *({} for _ in range(4))).run()
+    first = Pack(tmp_path / "first", *({} for _ in range(4))).run()
     pack = Pack(tmp_path / "later", *({} for _ in range(6)))
     joining = {lane: pack.contexts.pop(lane) for lane in range(2, 6)}
 
     def coming() -> dict[int, SearchContext]:
         return {lane: joining.pop(lane) for lane in list(joining)}
 
-    run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), coming)
+    run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), coming, first.history)
     assert pack.outcomes() == [Outcome.RETURNED] * 6
     assert meter.most == 3
 
@@ -513,10 +511,12 @@ def test_a_pack_of_as_many_as_have_trained_together_is_not_watched_again(
     tight(8)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    Pack(tmp_path / "one", *({} for _ in range(5))).run()
+    first = Pack(tmp_path / "one", *({} for _ in range(5))).run()
     assert [len(call) for call in CALLS] == [2, 2, 5, 5]
     CALLS.clear()
-    assert Pack(tmp_path / "two", *({} for _ in range(5))).run().told == []
+    later = Pack(tmp_path / "two", *({} for _ in range(5)))
+    later.history = first.history
+    assert later.run().told == []
     assert [len(call) for call in CALLS] == [5, 5, 5]
 
 

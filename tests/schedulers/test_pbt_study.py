@@ -124,7 +124,7 @@ def test_trials_that_share_nothing_take_over_weights_all_the_same(tmp_path: Path
     moved = next(trial for trial in apart.trials if isinstance(trial.params["lr"], dict))
     assert moved.path[-1].node == moved.node
     assert "takes its weights" in apart.explain(moved)
-    found = Study.open(tmp_path / "apart").eval(moved.params, 8)
+    found = Study.open(tmp_path / "apart").evaluate(moved.params, 8)
     assert (found["loss"], found.resource) == (moved.value, 8)
 
 
@@ -132,11 +132,11 @@ def test_trials_that_share_nothing_take_over_weights_all_the_same(tmp_path: Path
 def test_a_study_evaluates_the_schedules_that_it_found_and_no_others(tmp_path: Path, share: bool) -> None:
     found = study(tmp_path, share=share).run(num_trials=8, display="none")
     moved = next(trial for trial in found.trials if isinstance(trial.params["lr"], dict))
-    known = found.eval(moved.params, 8)
+    known = found.evaluate(moved.params, 8)
     assert (known["loss"], known.resource) == (moved.value, 8)
     later = study(tmp_path, share=share, name="later", scheduler=PBT(max_resource=12, perturbation_interval=2))
     with pytest.raises(SpaceError, match="write a number"):
-        later.eval(moved.params, 8)
+        later.evaluate(moved.params, 8)
 
 
 @pytest.mark.parametrize("share", [True, False])
@@ -165,7 +165,7 @@ def test_a_failed_trials_schedule_is_trained_to_where_it_was_to_go(tmp_path: Pat
     failed = next(trial for trial in found.trials if isinstance(trial.params["lr"], dict))
     assert failed.state.value == "FAILED"
     broken.unlink()
-    known = found.eval(failed.params, 8)
+    known = found.evaluate(failed.params, 8)
     again = study(tmp_path, breaks, space=failed.params, scheduler=FIFO(max_resource=8), name="again")
     assert known["loss"] == again.run(num_trials=1, display="none").best_value
 

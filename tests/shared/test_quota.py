@@ -137,20 +137,20 @@ def test_what_evaluations_keep_in_a_shared_folder_gives_way_to_the_quota(
     made = shared_study(tmp_path).run(1, display="none")
     assert made.shared is not None
     for x in ALL[1:]:
-        assert made.eval({"x": x}, 2) == {"loss": x}
+        assert made.evaluate({"x": x}, 2) == {"loss": x}
         assert in_folder(made) <= 2 * SIZE + SIZE // 2
     with made.checkpoint() as path:
         assert path.stat().st_size == SIZE
     assert made.shared.list("drivers") == []
     assert "quota_bytes" not in caplog.text
-    assert [made.eval({"x": x}, 2) for x in ALL] == [{"loss": x} for x in ALL]
+    assert [made.evaluate({"x": x}, 2) for x in ALL] == [{"loss": x} for x in ALL]
 
 
 def test_evaluations_of_other_studies_and_running_ones_keep_their_holds(tmp_path: Path) -> None:
     made, other = shared_study(tmp_path, sharing=Sharing()), shared_study(tmp_path, "other", sharing=Sharing())
-    made.eval({"x": 1.0}, 2)
-    made.eval({"x": 2.0}, 2)
-    other.eval({"x": 3.0}, 2)
+    made.evaluate({"x": 1.0}, 2)
+    made.evaluate({"x": 2.0}, 2)
+    other.evaluate({"x": 3.0}, 2)
     assert in_folder(made) > 3 * SIZE
     assert made.shared is not None
     plan = SharedFolder(made.shared)

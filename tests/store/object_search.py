@@ -16,8 +16,7 @@ from tests.system.tools import Checkpointed
 def train(trial: TrialContext) -> None:
     model = Checkpointed()
     for unit in trial.epochs(save=model.save, load=model.load):
-        model.units.append(unit)
-        assert model.units == list(range(1, unit + 1)), "a unit was trained twice or left out"
+        model.train(unit)
         trial.report(loss=trial.params["x"] / unit)
 
 

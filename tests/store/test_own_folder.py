@@ -63,7 +63,7 @@ def test_another_programs_checkpoints_are_refused_before_any_write(home: Store) 
 def test_an_evaluation_is_refused_there_too(home: Store) -> None:
     before = files(home)
     with pytest.raises(StoreError, match="holds no study and is not empty"):
-        study(home).eval({"x": 0.5}, 1)
+        study(home).evaluate({"x": 0.5}, 1)
     assert files(home) == before
 
 

@@ -92,7 +92,7 @@ def test_nothing_is_written_by_a_description() -> None:
 
 def test_an_evaluation_lies_in_the_folder_of_its_study() -> None:
     made = study()
-    made.eval({"x": 0.5}, 1)
+    made.evaluate({"x": 0.5}, 1)
     assert run(made) == "studies/tune-train"
 
 

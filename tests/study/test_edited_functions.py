@@ -137,7 +137,10 @@ def test_a_searcher_that_learns_goes_on_after_an_edit(tmp_path: Path) -> None:
 def test_the_metrics_of_a_trial_are_found_under_the_function_that_it_had(tmp_path: Path) -> None:
     first = study(tmp_path / "s", 1.0, scheduler=FIFO(max_resource=2)).run(2, display="none")
     made = study(tmp_path / "s", 2.0, scheduler=FIFO(max_resource=2), resume=True).run(3, display="none")
-    assert [made.eval(first.trials[0].params, 2)["rate"], made.eval(made.trials[2].params, 2)["rate"]] == [1.0, 2.0]
+    assert [made.evaluate(first.trials[0].params, 2)["rate"], made.evaluate(made.trials[2].params, 2)["rate"]] == [
+        1.0,
+        2.0,
+    ]
 
 
 def test_a_function_that_another_program_changed_is_not_unpickled(tmp_path: Path) -> None:

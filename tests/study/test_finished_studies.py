@@ -114,7 +114,7 @@ def test_best_params_print_schedules_as_written_and_are_still_json(tmp_path: Pat
         assert (repr(params), str(params)) == (words, words)
         assert params == made.trials[0].params
         assert json.loads(json.dumps(params)) == params
-    assert made.eval(made.best_params, 1)["loss"] == 0.1
+    assert made.evaluate(made.best_params, 1)["loss"] == 0.1
 
 
 def test_a_trial_is_called_the_same_in_the_table_in_print_and_in_explain(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncsearch import ASHA, FIFO, PBT, SHA, Sharing, Study, Trainer, choice, uniform
+from asyncsearch import ASHA, FIFO, PBT, SHA, PackOutcome, Sharing, Study, Trainer, choice, uniform
 from asyncsearch.actions import Assign
 from asyncsearch.errors import UsageError
 from asyncsearch.events import PackMeasured
@@ -38,9 +38,10 @@ class Line(Trainer):
         self.loss *= 1 - self.hp["rate"]
 
     @classmethod
-    def train_pack(cls, trainers: Sequence[Line]) -> None:
+    def train_pack(cls, trainers: Sequence[Line]) -> PackOutcome | None:
         for trainer in trainers:
             trainer.train()
+        return None
 
     def evaluate(self) -> dict[str, float]:
         return {"loss": self.loss}
@@ -79,14 +80,16 @@ class Hungry(Line):
 
 class Unpacked(Line):
     @classmethod
-    def pack_refusal(cls) -> str:
-        return "model.py, line 7, calls an LSTM"
+    def train_pack(cls, trainers: Sequence[Line]) -> PackOutcome:
+        super().train_pack(trainers)
+        return PackOutcome(refused="model.py, line 7, calls an LSTM")
 
 
-class InTurn(Line):
+class Sequential(Line):
     @classmethod
-    def pack_in_turn(cls) -> str:
-        return "Net.train_step (model.py, line 7) is its own"
+    def train_pack(cls, trainers: Sequence[Line]) -> PackOutcome:
+        super().train_pack(trainers)
+        return PackOutcome(sequential="Net.train_step (model.py, line 7) is its own")
 
 
 class Alone(Line):
@@ -214,10 +217,10 @@ def test_why_a_trainable_trains_in_turn_is_kept_and_its_trials_train_alone(tmp_p
 
 
 def test_why_trials_of_a_pack_step_in_turn_is_told_once_and_they_stay(tmp_path: Path) -> None:
-    found = study(tmp_path / "s", InTurn, FIFO(max_resource=2), pack=2, backend="inline")
+    found = study(tmp_path / "s", Sequential, FIFO(max_resource=2), pack=2, backend="inline")
     found.run(4, parallelism=1, display="none")
-    words = "step in turn, not as one computation: Net.train_step (model.py, line 7) is its own"
-    assert [told.in_turn for told in measured(found)] == [InTurn.pack_in_turn()] * 2
+    words = "are sequential, not one computation: Net.train_step (model.py, line 7) is its own"
+    assert [told.sequential for told in measured(found)] == ["Net.train_step (model.py, line 7) is its own"] * 2
     assert lanes(found) == [2, 2]
     assert f"some of a pack {words}" in shown(found)
     assert f"some of its pack {words}" in " ".join(found.explain("trial-0").split())

@@ -186,7 +186,7 @@ def test_nothing_is_written_where_there_was_nothing_earlier(tmp_path: Path) -> N
 
 def test_evaluating_a_configuration_is_no_warm_search(earlier: Path, tmp_path: Path) -> None:
     warm = study(tmp_path / "s", warm_start=[earlier])
-    assert warm.eval({"x": 0.5, "kind": "b"}, 1) == {"loss": 1.5}
+    assert warm.evaluate({"x": 0.5, "kind": "b"}, 1) == {"loss": 1.5}
 
 
 class TestBadInput:

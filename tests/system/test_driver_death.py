@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from asyncsearch import Study
-from asyncsearch.events import CheckpointCommitted, DriverStarted
+from asyncsearch.events import DriverStarted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
-from tests.system.tools import PATIENCE_S, Gate, require_gone
+from tests.system.tools import PATIENCE_S, Gate, require_committed_once, require_gone
 
 _started: list[subprocess.Popen[str]] = []
 
@@ -56,12 +56,6 @@ def gate(tmp_path: Path) -> Gate:
     return Gate(tmp_path).make()
 
 
-def require_nothing_done_twice(store: Path) -> None:
-    study = Study.open(store)
-    commits = [r.event.checkpoint for r in read_records(study.store) if isinstance(r.event, CheckpointCommitted)]
-    assert len(commits) == len(set(commits)), "what was committed is not trained again"
-
-
 def test_a_killed_driver_resumes_by_the_same_command_and_leaves_no_process(gate: Gate, tmp_path: Path) -> None:
     driver = start(tmp_path)
     pids = gate.pids()
@@ -79,7 +73,7 @@ def test_a_killed_driver_resumes_by_the_same_command_and_leaves_no_process(gate:
     assert sum(isinstance(record.event, DriverStarted) for record in read_records(study.store)) == 2
     assert {trial.state for trial in study.trials} <= {TrialState.PAUSED, TrialState.COMPLETED}
     assert all(study.trials[number].resource >= ref.resource for number, ref in before.items())
-    require_nothing_done_twice(tmp_path / "study")
+    require_committed_once(Study.open(tmp_path / "study").store)
 
 
 @pytest.mark.parametrize("presses", [1, 2])
@@ -98,7 +92,7 @@ def test_ctrl_c_keeps_results_ends_every_process_and_can_be_resumed(gate: Gate, 
     again = start(tmp_path)
     output = end(again)
     assert "best: 1" in output
-    require_nothing_done_twice(tmp_path / "study")
+    require_committed_once(Study.open(tmp_path / "study").store)
 
 
 def test_a_second_driver_cannot_open_a_study_that_is_running(gate: Gate, tmp_path: Path) -> None:

@@ -119,9 +119,9 @@ def test_eval_evaluates_a_shared_checkpoint_without_training(tmp_path: Path) -> 
     first.run(parallelism=1, display="none")
     trained = done(tmp_path, "trained")
     second = make(tmp_path, "second", scheduler=FIFO(max_resource=6), **options)
-    assert second.eval({"x": 0.2}, 6) == {"loss": loss(0.2, 6)}
+    assert second.evaluate({"x": 0.2}, 6) == {"loss": loss(0.2, 6)}
     assert done(tmp_path, "trained") == trained
-    assert second.eval({"x": 0.2}, 6) == {"loss": loss(0.2, 6)}
+    assert second.evaluate({"x": 0.2}, 6) == {"loss": loss(0.2, 6)}
     assert done(tmp_path, "evaluated")[0.2, 6] == 1
 
 
@@ -141,19 +141,19 @@ def silent(tmp_path: Path) -> Study:
 def test_eval_evaluates_a_checkpoint_of_its_own_study_without_training(tmp_path: Path, silent: Study) -> None:
     trained = done(tmp_path, "trained")
     set_can_evaluate(silent, True)
-    found = silent.eval({"x": 0.2}, 6)
+    found = silent.evaluate({"x": 0.2}, 6)
     assert (found, found.resource) == ({"loss": loss(0.2, 6)}, 6)
     assert done(tmp_path, "trained") == trained
-    assert silent.eval({"x": 0.2}, 6) == found
+    assert silent.evaluate({"x": 0.2}, 6) == found
     assert done(tmp_path, "evaluated")[0.2, 6] == 1, "it is known by now"
-    assert silent.eval({"x": 0.2}, 5) == {"loss": loss(0.2, 4)}
-    assert Study.open(silent.store.url).eval({"x": 0.2}, 6) == found
+    assert silent.evaluate({"x": 0.2}, 5) == {"loss": loss(0.2, 4)}
+    assert Study.open(silent.store.url).evaluate({"x": 0.2}, 6) == found
 
 
 def test_eval_says_where_metrics_were_reported_if_it_cannot_evaluate(tmp_path: Path, silent: Study) -> None:
     trained = done(tmp_path, "trained")
     for resource in (4, 5, 6):
-        found = silent.eval({"x": 0.2}, resource)
+        found = silent.evaluate({"x": 0.2}, resource)
         assert (found, found.resource) == ({"loss": loss(0.2, 4)}, 4)
     assert done(tmp_path, "trained") == trained
 
@@ -161,7 +161,7 @@ def test_eval_says_where_metrics_were_reported_if_it_cannot_evaluate(tmp_path: P
 def test_eval_goes_on_from_where_its_own_study_paused(tmp_path: Path) -> None:
     study = make(tmp_path).run(parallelism=1, display="none")
     assert study.trials[1].resource < 9
-    found = study.eval(study.trials[1].params, 9)
+    found = study.evaluate(study.trials[1].params, 9)
     assert (found, found.resource) == ({"loss": loss(0.2, 9)}, 9)
     assert {at: n for (x, at), n in done(tmp_path, "trained").items() if x == 0.2} == dict.fromkeys(range(1, 10), 1)
 
@@ -173,7 +173,7 @@ def test_eval_trains_from_the_beginning_if_the_checkpoint_cannot_be_had(
     assert checkpoint is not None
     silent.store.delete(checkpoint)
     set_can_evaluate(silent, True)
-    assert silent.eval({"x": 0.2}, 6) == {"loss": loss(0.2, 6)}
+    assert silent.evaluate({"x": 0.2}, 6) == {"loss": loss(0.2, 6)}
     assert done(tmp_path, "trained")[0.2, 6] == 2
     assert "trained from the beginning" in caplog.text
 

@@ -276,16 +276,16 @@ LR = {"sequence": "multistep", "value": 0.1, "milestones": [5], "gamma": 0.1}
 def test_what_is_known_is_evaluated_at_once_and_what_is_not_is_trained(tmp_path: Path, version: str) -> None:
     study = make(tmp_path, "first", version=version)
     params = {"lr": LR, "batch_size": 32}
-    trained = study.eval(params, 2)
+    trained = study.evaluate(params, 2)
     assert len(units(tmp_path)) == 2
-    assert study.eval(params, 2) == study.eval({"batch_size": 32, "lr": LR}, 2) == trained
+    assert study.evaluate(params, 2) == study.evaluate({"batch_size": 32, "lr": LR}, 2) == trained
     assert len(units(tmp_path)) == 2, "it is known by now"
     run(study)
     history = dict(study.history(0))
     assert history[2] == trained
     before = units(tmp_path)
-    assert all(study.eval(params, resource) == history[resource] for resource in range(1, UNITS + 1))
-    assert Study.open(study.store.url).eval(study.trials[0].params, 4) == history[4]
+    assert all(study.evaluate(params, resource) == history[resource] for resource in range(1, UNITS + 1))
+    assert Study.open(study.store.url).evaluate(study.trials[0].params, 4) == history[4]
     assert units(tmp_path) == before
     if version:
         assert set(before.values()) == {1}, "what eval trained, the study goes on from"
@@ -298,10 +298,10 @@ def test_eval_of_a_study_that_shares_nothing_resumes_its_checkpoints(tmp_path: P
     )
     paused = next(t for t in study.trials if t.resource == 5 and t.params["lr"]["milestones"] != [5])
     before = units(tmp_path)
-    found = study.eval(paused.params, end)
+    found = study.evaluate(paused.params, end)
     assert sum(units(tmp_path).values()) == sum(before.values()) + end - 5
     assert found.resource == end
-    assert study.eval(paused.params, end) == found
+    assert study.evaluate(paused.params, end) == found
     assert sum(units(tmp_path).values()) == sum(before.values()) + end - 5, "it is known by now"
     alone = run(make(tmp_path, "whole", version="", scheduler=FIFO(max_resource=end)))
     twin = next(trial for trial in alone.trials if trial.params == paused.params)
@@ -311,17 +311,17 @@ def test_eval_of_a_study_that_shares_nothing_resumes_its_checkpoints(tmp_path: P
 def test_a_configuration_of_trials_that_share_nothing_is_evaluated_too(tmp_path: Path) -> None:
     study = make(tmp_path, "first", version="", share=False)
     params = {"lr": LR, "batch_size": 32}
-    trained = study.eval(params, 2)
-    assert study.eval(params, 2) == trained
+    trained = study.evaluate(params, 2)
+    assert study.evaluate(params, 2) == trained
     assert len(units(tmp_path)) == 2
 
 
 def test_what_cannot_be_evaluated_is_refused_with_the_next_step(tmp_path: Path) -> None:
     study = make(tmp_path, "first")
     with pytest.raises(UsageError, match="max_resource=6"):
-        study.eval({"lr": LR, "batch_size": 32}, 7)
+        study.evaluate({"lr": LR, "batch_size": 32}, 7)
     with pytest.raises(SpaceError, match="batch_size"):
-        study.eval({"lr": LR, "batch_size": 33}, 2)
+        study.evaluate({"lr": LR, "batch_size": 33}, 2)
     run(study)
     with pytest.raises(UsageError, match=r"resume"):
-        Study.open(study.store.url).eval({"lr": LR, "batch_size": 33}, 2)
+        Study.open(study.store.url).evaluate({"lr": LR, "batch_size": 33}, 2)

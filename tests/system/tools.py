@@ -15,6 +15,9 @@ from typing import Any
 import psutil
 
 from asyncsearch import ASHA, GridSearch, Study, choice
+from asyncsearch.events import CheckpointCommitted
+from asyncsearch.journal.opening import read_records
+from asyncsearch.store import Store
 from asyncsearch.trainable import TrialContext
 
 PATIENCE_S = 300.0
@@ -26,6 +29,10 @@ class Checkpointed:
 
     def __init__(self) -> None:
         self.units: list[int] = []
+
+    def train(self, unit: int) -> None:
+        self.units.append(unit)
+        assert self.units == list(range(1, unit + 1)), "a unit was trained twice or left out"
 
     def save(self, path: Path) -> None:
         path.write_bytes(pickle.dumps(self.units))
@@ -75,8 +82,7 @@ def make_trainable(gate: Gate, at: int = 5, trial_id: int = 0) -> Callable[[Tria
             if trial.name == f"trial-{trial_id}" and unit == at and not passed.exists():
                 passed.write_text("")
                 gate.wait()
-            model.units.append(unit)
-            assert model.units == list(range(1, unit + 1)), "a unit was trained twice or left out"
+            model.train(unit)
             trial.report(loss=trial.params["x"] / unit)
 
     return train
@@ -118,6 +124,12 @@ class Running:
         if self.error is not None:
             raise self.error
         return self.study
+
+
+def require_committed_once(store: Store) -> None:
+    """No checkpoint was committed twice: what is durable is not trained again."""
+    commits = [r.event.checkpoint for r in read_records(store) if isinstance(r.event, CheckpointCommitted)]
+    assert len(commits) == len(set(commits)), "what was committed is not trained again"
 
 
 def require_gone(pids: list[int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ keras: Any = pytest.importorskip("keras")
 
 from keras.src.backend.common.stateless_scope import in_stateless_scope  # noqa: E402
 
-from asyncsearch import FIFO, Study, uniform  # noqa: E402  # needs tensorflow
-from asyncsearch.trainers.keras.packs import together  # noqa: E402
-from asyncsearch.trainers.keras.packs.stacked import StackedMembers  # noqa: E402
+from asyncsearch import FIFO, PackOutcome, Study, uniform  # noqa: E402  # needs tensorflow
+from asyncsearch.trainers.keras.packs.stacks import StackedMembers  # noqa: E402
+from asyncsearch.trainers.packs import known_classes  # noqa: E402
 from tests.faults.shares import IS_ALL  # noqa: E402
 from tests.study.test_packs import shown  # noqa: E402
 from tests.trainers.keras_pack_trainers import (  # noqa: E402
@@ -42,7 +42,7 @@ def _double_precision() -> Iterator[None]:
     before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
-    together._printed.clear()
+    known_classes._known.clear()
     yield
     keras.config.set_floatx(before[0])
     keras.config.set_dtype_policy(before[1])
@@ -51,6 +51,12 @@ def _double_precision() -> Iterator[None]:
 @pytest.fixture
 def said(capsys: pytest.CaptureFixture[str]) -> Any:
     return lambda: [line for line in capsys.readouterr().err.splitlines() if line.startswith("asyncsearch:")]
+
+
+def outcome_of(kind: type[Any], settings: Sequence[Any]) -> PackOutcome:
+    """Return the outcome of one more pack."""
+    found: PackOutcome = kind.train_pack([trainer(kind, *each) for each in settings])
+    return found
 
 
 PAIRS = [
@@ -66,7 +72,7 @@ MORE = [*((kind, "adam") for kind in sorted(set(MODELS) - {"lstm"})), *(("batch_
 def test_each_layer_and_each_optimizer_in_a_stack_trains_as_it_does_alone(kind: str, optimizer: str, said: Any) -> None:
     assert both(Net, numbered(3, kind=kind, optimizer=optimizer)) < SMALL
     assert said() == []
-    assert Net.pack_in_turn() == ""
+    assert outcome_of(Net, numbered(2, kind=kind, optimizer=optimizer)) == PackOutcome()
 
 
 def test_values_that_change_between_or_inside_units_are_each_members() -> None:
@@ -135,7 +141,7 @@ def whole_loss(y: Any, predicted: Any) -> Any:
     [
         (Unlike, "they are unlike: their layers, or settings of these, differ"),
         (Clipped, "SGD has clipnorm=0.1: leave it out"),
-        (Unstackable, 'at test_keras_packs.py, line 129, `raise ValueError("no stack")`'),
+        (Unstackable, 'at test_keras_packs.py, line 135, `raise ValueError("no stack")`'),
     ],
 )
 def test_members_that_cannot_be_stacked_train_in_turn_as_alone_and_say_why(
@@ -143,10 +149,11 @@ def test_members_that_cannot_be_stacked_train_in_turn_as_alone_and_say_why(
 ) -> None:
     assert both(kind, numbered(2)) < SMALL
     (line,) = said()
-    assert "share each batch and step in turn, since their weights are not stacked: " in line
+    assert "share each batch and are sequential, since their weights are not stacked: " in line
     assert words in line
-    assert words in kind.pack_in_turn()
-    assert kind.pack_refusal() == ""
+    outcome = outcome_of(kind, numbered(2))
+    assert words in outcome.sequential
+    assert outcome.refused == ""
 
 
 def test_members_leave_and_a_packed_prefix_goes_on_alone(tmp_path: Path) -> None:
@@ -263,8 +270,7 @@ def test_what_no_pack_can_do_trains_one_after_another_and_names_the_line(
     kind: type[Any], words: str, said: Any
 ) -> None:
     packed = [trainer(kind, *each) for each in numbered(2)]
-    train_together(packed)
-    assert words in kind.pack_refusal()
+    assert words in kind.train_pack(packed).refused
     assert [words in line for line in said()] == [True]
     assert [one.steps for one in packed] == [3, 3]
 
@@ -287,6 +293,6 @@ def test_a_study_says_why_its_trials_step_in_turn(tmp_path: Path) -> None:
         "backend": "inline",
     }
     found = Study(OwnStep, space={"number": uniform(0.0, 1.0)}, pack=2, **options).run(2, parallelism=1, display="none")
-    words = "step in turn, not as one computation: Stepping.train_step (test_keras_packs.py, line"
+    words = "are sequential, not one computation: Stepping.train_step (test_keras_packs.py, line"
     assert words in shown(found)
     assert words in " ".join(found.explain("trial-0").split())

@@ -12,7 +12,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 tensorflow: Any = pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
 
-from asyncsearch.trainers.keras.packs.together import by_structure  # noqa: E402  # needs tensorflow
+from asyncsearch.trainers.keras.packs.units import by_structure  # noqa: E402  # needs tensorflow
 from tests.faults.shares import IS_ALL  # noqa: E402
 from tests.trainers.keras_pack_trainers import (  # noqa: E402
     FEATURES,

@@ -25,7 +25,7 @@ class Code:
 
 @pytest.mark.parametrize("legacy", [False, True])
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path, legacy: bool) -> None:
-    from asyncsearch.trainers.state.torch_files import load_without_code
+    from asyncsearch.trainers.state.torch_state import load_without_code
 
     torch.save({"model": Code(tmp_path / "ran")}, tmp_path / "checkpoint", _use_new_zipfile_serialization=not legacy)
     with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
@@ -37,7 +37,7 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path: Path, legacy: bool) -> None:
 def test_a_version_that_could_run_code_loads_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    from asyncsearch.trainers.state.torch_files import load_without_code
+    from asyncsearch.trainers.state.torch_state import load_without_code
 
     torch.save({"model": torch.zeros(1)}, tmp_path / "checkpoint")
     assert load_without_code(tmp_path / "checkpoint", "cpu")["model"] == 0

@@ -1,1 +1,1 @@
-"""What the engine decides by ``asyncsearch.sizing``: packs, gangs, their sizes, and the share of a study."""
+"""Decisions of the engine by ``asyncsearch.sizing``: packs, gangs, their sizes, and the share of a study."""

@@ -127,7 +127,7 @@ def _grow(state: StudyState, gang: Gang, scale: Autoscale, idle: int, emit: Emit
 
 
 def _gain(state: StudyState, gang: Gang, scale: Autoscale, attempt: Attempt, idle: int) -> _Gain | None:
-    """Return what a running training gains by idle workers; None: not enough."""
+    """Return the gain of a running training by idle workers; None if it is too small."""
     units, known = _units_left(attempt), _known_to(state, attempt)
     if units < 1 or attempt.size < gang.size:
         return None
@@ -164,7 +164,7 @@ def _pause(attempt: Attempt, reason: str, emit: Emit) -> None:
 
 
 def _units_left(attempt: Attempt) -> int:
-    """Return how many units would be left after a pause at the end of the present one; 0: it is not to pause."""
+    """Return how many units would be left after a pause at the end of the present one; 0 if it is not to pause."""
     can_pause = attempt.is_training and not attempt.is_evaluation and not attempt.is_stop_sent
     if not can_pause or attempt.last_s is None or attempt.stop == UNBOUNDED or attempt.resize:
         return 0
@@ -172,13 +172,13 @@ def _units_left(attempt: Attempt) -> int:
 
 
 def _known_to(state: StudyState, attempt: Attempt) -> KnownSpeed:
-    """Return what is known of the structure of an attempt on its device."""
+    """Return the facts about the structure of an attempt on its device."""
     known = state.speeds.get(_group(state, attempt), KnownSpeeds())
     return known.on.get(attempt.device) or KnownSpeed()
 
 
 def _known(state: StudyState, trial: TrialId) -> tuple[KnownSpeed, dict[int, float]]:
-    """Return what is known of the structure of a trial where it may train next, and of the trial itself there."""
+    """Return the facts about the structure of a trial where it may train next, and about the trial itself there."""
     known = state.speeds.get(group_of(state.trials[trial].params), KnownSpeeds())
     return known.on.get(known.device) or KnownSpeed(), _own(state, trial, known.device)
 
@@ -190,7 +190,7 @@ def _own(state: StudyState, trial: TrialId, device: str) -> dict[int, float]:
 
 
 def _noted(state: StudyState, attempt: Attempt) -> KnownSpeed:
-    """Return what is known of an attempt's structure on its device, to be added to."""
+    """Return the facts about an attempt's structure on its device, to be added to."""
     known = state.speeds.setdefault(_group(state, attempt), KnownSpeeds())
     return known.on.setdefault(attempt.device, KnownSpeed())
 

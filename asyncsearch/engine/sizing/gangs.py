@@ -15,7 +15,7 @@ from asyncsearch.work import GangMember
 
 
 def next_size(state: StudyState) -> int:
-    """Return how many workers the next training gets; 0: it waits until more are idle."""
+    """Return how many workers the next training gets; 0 if it waits until more are idle."""
     if state.gang is None:
         return 1
     slots = state.pool.slots.values()

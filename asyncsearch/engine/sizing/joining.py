@@ -42,7 +42,7 @@ class Room(NamedTuple):
 
 
 def join(state: StudyState, packing: Packing, emit: Emit) -> None:
-    """Let what is due join the packs with room, then new trials; nothing joins while a worker is free."""
+    """Let trainings that are due join the packs with room, then new trials; nothing joins while a worker is free."""
     creations = None
     while state.run is not None and not state.stopping and state.pool.first_idle() is None:
         rooms = _rooms(state, packing)

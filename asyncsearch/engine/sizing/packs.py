@@ -100,7 +100,7 @@ def _is_one_overtaken(state: StudyState, limit: int, found: list[PackCandidate])
 
 
 def _lacking(state: StudyState, limit: Lanes, found: list[PackCandidate], company: list[Batch]) -> int:
-    """Return how many new trials the strategy lacks; 0: none, or none should be created in place of those passed over.
+    """Return how many new trials the strategy lacks; 0 if none should be created in place of those passed over.
 
     A searcher that learns would propose them too early, and a promotion has no mates among them.
     """
@@ -119,7 +119,7 @@ def _may_have_mates(state: StudyState, limit: Lanes, found: list[PackCandidate])
 def _company(
     state: StudyState, packing: Packing, limit: Lanes, found: list[PackCandidate], emit: Emit
 ) -> list[Batch] | None:
-    """Return what trains together with the first one; None: the user's strategy failed."""
+    """Return the company of the first one; None if the user's strategy failed."""
     if not _may_have_mates(state, limit, found):
         return []
     others = [other for other in found[1:] if may_be_packed(state, other)]
@@ -134,7 +134,7 @@ def chosen(
     choice: PackChoice,
     emit: Emit,
 ) -> list[Batch] | None:
-    """Return the batches that a strategy chooses; None: it is the user's and has failed, so that the run ends."""
+    """Return the batches that a strategy chooses; None if it is the user's and has failed, so that the run ends."""
     try:
         return choose(packing, choice)
     except UsageError as error:
@@ -178,7 +178,7 @@ def is_open(state: StudyState, packing: Packing, batches: list[Batch]) -> bool:
 
 
 def to_measure(state: StudyState, packing: Packing, batches: list[Batch]) -> tuple[int, ...]:
-    """Return how many lanes of new work are to be timed together; empty: none."""
+    """Return how many lanes of new work are to be timed together; empty for none."""
     groups = {packing.group(state.trials[batch.stages[0].trials[0]].params) for batch in batches}
     if len(groups) > 1:
         return ()  # it would be the time of neither
@@ -186,12 +186,12 @@ def to_measure(state: StudyState, packing: Packing, batches: list[Batch]) -> tup
 
 
 def packs_of(state: StudyState, attempt: Attempt) -> KnownPacks:
-    """Return what is known of packs of an attempt's group, to be added to."""
+    """Return the facts about packs of an attempt's group, to be added to."""
     return state.packs.setdefault(_group_of(state, attempt), KnownPacks())
 
 
 def packs_measured(state: StudyState, lease: Lease) -> tuple[str, KnownPacks] | None:
-    """Return the group of a pack, and what is known of it; None: its lease is over."""
+    """Return the group of a pack, and the facts about it; None if its lease is over."""
     opened = state.attempts_under(lease)
     return (_group_of(state, opened[0]), packs_of(state, opened[0])) if opened else None
 
@@ -215,7 +215,7 @@ def fair_room(state: StudyState, limit: int) -> int:
 
 
 def _to_begin(state: StudyState) -> int | None:
-    """Return how many trainings are still to begin, without promotions; None: no number is known."""
+    """Return how many trainings are still to begin, without promotions; None if no number is known."""
     left = None if state.run is None or state.run.num_trials is None else state.run.num_trials - len(state.trials)
     length = state.searcher.length()
     if length is not None:

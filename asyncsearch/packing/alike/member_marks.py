@@ -15,7 +15,7 @@ import torch
 
 from asyncsearch.packing.alike.structure import is_equal
 from asyncsearch.packing.member import Member
-from asyncsearch.packing.stack.dropout_masks import DROPOUTS
+from asyncsearch.packing.stack.activations import DROPOUTS
 from asyncsearch.packing.stack.update_rules import OPTION_KEYS
 
 _PARTS = ("_parameters", "_buffers", "_modules")
@@ -28,7 +28,7 @@ _MISSING: Any = object()
 
 
 class ModelMarks:
-    """What a model was when it was looked at."""
+    """The state of a model when it was looked at."""
 
     def __init__(self, model: Any, *, has_rates: bool = False) -> None:
         """Look at a model.
@@ -42,7 +42,7 @@ class ModelMarks:
         self._layers = [_LayerMarks(name, module, has_rates, own) for name, module in layers.items()]
 
     def change(self) -> str:
-        """Return what has changed, such as ``features.0.scale``; empty: nothing."""
+        """Return the first change, such as ``features.0.scale``; empty if there is none."""
         for layer in self._layers:
             for name in layer.changes():
                 return name
@@ -50,7 +50,7 @@ class ModelMarks:
 
 
 class OptimizerMarks:
-    """What of an optimizer decides how a pack computes its updates, when it was looked at."""
+    """The settings of an optimizer that decide how a pack computes its updates, when it was looked at."""
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
@@ -66,7 +66,7 @@ class OptimizerMarks:
 
 
 class MemberMarks:
-    """What decides whether a member is like others, when it was looked at."""
+    """The parts of a member that decide whether it is like others, when it was looked at."""
 
     def __init__(self, member: Member) -> None:
         self._model, self._optimizer = ModelMarks(member.model), OptimizerMarks(member.optimizer)
@@ -110,7 +110,7 @@ class _LayerMarks:
         self._buffers = [(key, _kind_of(one)) for key, one in own["_buffers"].items()]
 
     def changes(self) -> Iterator[str]:
-        """Yield what has changed."""
+        """Yield the changes."""
         own = vars(self._module)
         if type(self._module) is not self._kind or len(own) != self._count:
             yield f"{self._name or 'the model'}"
@@ -161,7 +161,7 @@ def _kind_of(tensor: Any) -> Any:
 
 
 def _copy_of(value: Any, parts: dict[int, Any]) -> Any:
-    """Return a copy of what may change inside a value; missing: nothing may, or it cannot be copied."""
+    """Return a copy of the parts of a value that may change; missing if there are none, or it cannot be copied."""
     if _is_constant(value):
         return _MISSING
     try:
@@ -181,7 +181,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _contents(value: Any) -> Any:
-    """Return what may change inside a value: of a function, what it has captured; of a method, its object."""
+    """Return the parts of a value that may change: the captured values of a function, the object of a method."""
     if isinstance(value, types.FunctionType):
         return [cell.cell_contents for cell in value.__closure__ or ()]
     return value.__self__ if isinstance(value, types.MethodType) else value

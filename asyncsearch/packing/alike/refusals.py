@@ -1,4 +1,4 @@
-"""What cannot be trained as one computation, in words that name what to change."""
+"""Refusals of members that cannot be trained as one computation; each names the thing to change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from asyncsearch.packing.member import Member, cross_entropy
-from asyncsearch.packing.stack.dropout_masks import DROPOUTS
+from asyncsearch.packing.stack.activations import DROPOUTS
 from asyncsearch.packing.stack.mixed_precision import precision_refusals
 from asyncsearch.packing.stack.update_rules import RULES
 
@@ -42,7 +42,7 @@ def padding_refusal(member: Member, sizes: Sequence[int]) -> str | None:
 
 
 def padding_trap(member: Member) -> str | None:
-    """Return what would let the padding of a batch count, and what to change; None: nothing."""
+    """Return the layer or loss that would let the padding of a batch count, and the remedy; None if there is none."""
     if member.loss is not cross_entropy and member.sample_losses is None:
         return (
             "a mean loss cannot leave out padding: give sample_losses(model, batch), which returns one loss for each "

@@ -1,4 +1,4 @@
-"""What stops a model from being trained for many members by one computation, with the line of the user to change."""
+"""Errors of ``vmap``: why a model cannot be trained for many members by one computation, and the line to change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CAUSES = (
     ("gru", "calls a GRU", "train it without packing"),
     ("", "calls an operation that torch.func.vmap does not know", "replace it, or train without packing"),
 )
-"""What torch says, in small letters -> what the line does, and what to do instead."""
+"""Words of torch, in small letters -> the deed of the line, and its replacement."""
 _MARKS = (
     *("vmap", "batching rule", "functorch", "batchedtensor", "custom_function_call", "match the broadcast shape"),
     "expected scalar type",

@@ -16,8 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from asyncsearch.packing.stack.gradient_scales import Flags, GradientScales
-from asyncsearch.packing.stack.update_rules import RULES, MemberNumbers, OptionValues, UpdateRule, numbers_of, settings
+from asyncsearch.packing.stack.mixed_precision import Flags, GradientScales
+from asyncsearch.packing.stack.update_rules import (
+    RULES,
+    BlockStep,
+    MemberNumbers,
+    OptionValues,
+    UpdateRule,
+    numbers_of,
+    settings,
+)
 
 _MOST_COLUMNS = 256
 """Columns that are kept; those of Adam change at each step."""
@@ -71,6 +79,9 @@ class OptimizerRows:
     _found: list[list[tuple[Any, ...]]]
     _options: list[MemberNumbers]
     _columns: dict[bytes, Any]
+    steps: OptionValues
+    present: dict[str, Flags]
+    """By the names in the state: whether it has a value for each member and parameter."""
 
     def __init__(self, optimizer: Any, parameters: list[TrainedParameter]) -> None:
         """Take the weights and the state of one member; they are copied."""
@@ -79,30 +90,22 @@ class OptimizerRows:
         self.rule: UpdateRule = RULES[type(optimizer)]
         group = optimizer.param_groups[0]
         self.names = self.rule.names({name: group[name] for name in self.rule.common})
-        tensors = [self._tensor(optimizer, parameter) for parameter in parameters]
-        self.weights = _row(tensors)
+        tensors = [self._tensor(optimizer, parameter).detach().reshape(-1) for parameter in parameters]
+        self.weights = torch.cat(tensors)[None].clone()
         self.state: dict[str, Any] = {}
-        self.steps: OptionValues = np.zeros((1, len(parameters)))
-        self.present = {name: np.zeros((1, len(parameters)), dtype=bool) for name in self.names}
         self._forget()
-        self.take(0, optimizer)
+        self.take_all()
 
     # Between members and rows
 
     def take(self, row: int, optimizer: Any) -> None:
         """Copy the weights and the state of a member into its row."""
-        self.weights[row] = _row([self._tensor(optimizer, parameter) for parameter in self.parameters])[0]
-        found = [optimizer.state.get(self._tensor(optimizer, parameter), {}) for parameter in self.parameters]
+        own = OptimizerRows(optimizer, self.parameters)
+        self.weights[row], self.steps[row] = own.weights[0], own.steps[0]
         for name in self.names:
-            self.present[name][row] = [state.get(name) is not None for state in found]
-            if name in self.state or self.present[name][row].any():
-                zeros = [torch.zeros(p.shape, dtype=self.weights.dtype) for p in self.parameters]
-                parts = [z if s.get(name) is None else s[name].detach() for z, s in zip(zeros, found, strict=True)]
-                self._tensor_of(name)[row] = _row([part.to(self.weights.device) for part in parts])[0]
-        if self.rule.counts_steps:
-            self.steps[row] = [float(state.get("step", 0.0)) for state in found]
-        else:
-            self.steps[row] = self.present[self.names[0]][row]
+            self.present[name][row] = own.present[name][0]
+            if name in self.state or name in own.state:
+                self._tensor_of(name)[row] = own._tensor_of(name)[0]
         self._forget()
 
     def take_all(self) -> None:
@@ -114,13 +117,14 @@ class OptimizerRows:
             [optimizer.state.get(one, _NO_STATE) for one in row]
             for optimizer, row in zip(self.optimizers, tensors, strict=True)
         ]
+        self.present = {}
         for name in self.names:
             found = [state.get(name) for row in states for state in row]
             flags = np.array([one is not None for one in found]).reshape(len(states), -1)
             self.present[name] = flags
             if name in self.state or flags.any():
                 zeros = [
-                    None if flag else torch.zeros(p.shape, dtype=self.weights.dtype)
+                    None if flag else torch.zeros(p.shape, dtype=self.weights.dtype, device=self.weights.device)
                     for row in flags
                     for flag, p in zip(row, self.parameters, strict=True)
                 ]
@@ -129,7 +133,7 @@ class OptimizerRows:
         if self.rule.counts_steps:
             self.steps = np.array([[float(state.get("step", 0.0)) for state in row] for row in states])
         else:
-            self.steps = self.present[self.names[0]] * 1.0
+            self.steps = self.present[self.names[0]].astype(np.float64)
         self._forget()
         self._found, self._options, self._columns = kept
 
@@ -202,8 +206,8 @@ class OptimizerRows:
         Args:
             grads: (K, *shape) for each parameter; None where the loss does not depend on it: then no
                 optimizer updates it.
-            limits: the largest norm of each member's gradient; None: not clipped.
-            scales: what the gradients are to be divided by; a member whose gradient is not finite skips this step.
+            limits: the largest norm of each member's gradient; None if it is not clipped.
+            scales: the divisors of the gradients; a member whose gradient is not finite skips this step.
         """
         used = tuple(grad is not None for grad in grads)
         matrix = self._matrix(grads, used)
@@ -221,13 +225,14 @@ class OptimizerRows:
         if scales is not None and skipped is not None:
             scales.update(skipped)
         for optimizer in self.optimizers:
-            optimizer._opt_called = True  # what a learning rate scheduler asks for, lest it warns
+            optimizer._opt_called = True  # else a learning rate scheduler warns
 
     def _update(self, block: Block, grads: Any, numbers: MemberNumbers) -> None:
         columns = slice(block.start, block.stop)
         names = [name for name in self.names if numbers.some("momentum") or name not in self.rule.later]
         state = {name: self._tensor_of(name)[:, columns] for name in names}
-        self.rule.update(self.weights[:, columns], grads, numbers, self.steps[:, block.first], state, self._column)
+        steps = self.steps[:, block.first]
+        self.rule.update(BlockStep(self.weights[:, columns], grads, numbers, steps, state, self._column))
 
     @contextlib.contextmanager
     def _unchanged(self, skipped: Flags | None) -> Iterator[None]:
@@ -254,7 +259,7 @@ class OptimizerRows:
                 continue
             has_momentum = np.stack([numbers[p.group]["momentum"] != 0 for p in self.parameters], axis=1)
             self.present[name] |= used & has_momentum
-        self.steps = self.steps + used if self.rule.counts_steps else self.present[self.names[0]] * 1.0
+        self.steps = self.steps + used if self.rule.counts_steps else self.present[self.names[0]].astype(np.float64)
 
     def _matrix(self, grads: Sequence[Any], used: tuple[bool, ...]) -> Any:
         count = len(self.weights)
@@ -318,7 +323,7 @@ class OptimizerRows:
         return optimizer.param_groups[parameter.group]["params"][parameter.place]
 
     def _forget(self) -> None:
-        """Compute anew what depends on the rows."""
+        """Compute anew all that depends on the rows."""
         self._used, self._blocks = (), []
         self._found, self._options = [], []
         self._columns = {}
@@ -336,11 +341,6 @@ def _put(state: dict[str, Any], name: str, value: Any, like: Any = None) -> None
 
 
 _NO_STATE: dict[str, Any] = {}
-
-
-def _row(tensors: Sequence[Any]) -> Any:
-    """Return the elements of tensors as one new row."""
-    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])[None].clone()
 
 
 def _step_tensor(steps: float, device: Any) -> Any:

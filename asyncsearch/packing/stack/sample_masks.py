@@ -1,4 +1,4 @@
-"""Mean losses of batches of different sizes: the smaller ones are padded, and what is padded does not count."""
+"""Mean losses of batches of different sizes: the smaller ones are padded, and the padding does not count."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def stacked_cross_entropy(outputs: Any, y: Any, is_shared: bool, sizes: Sequence
         outputs: (K, B, C, ...).
         y: classes (B, ...) or probabilities (B, C, ...), with a leading axis of K unless they are shared.
         is_shared: whether all members have the same y.
-        sizes: samples of each member that count; None: all.
+        sizes: samples of each member that count; None for all.
     """
     found, counts = cross_entropy_sums(outputs, y, is_shared, sizes)
     return found / counts

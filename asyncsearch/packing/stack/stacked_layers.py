@@ -1,6 +1,6 @@
 """The layers that are computed for K members by one call: as a batched product, a grouped convolution, or as they are.
 
-Each class below computes one kind of layer. What a layer draws comes from ``DropoutMasks``.
+Each class below computes one kind of layer. The draws of a layer come from ``DropoutMasks``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from asyncsearch.packing.stack.activations import Activations
-from asyncsearch.packing.stack.dropout_masks import DROPOUTS, DropoutMasks
+from asyncsearch.packing.stack.activations import DROPOUTS, Activations, DropoutMasks
 
 nn: Any = torch.nn
 StackedValues = Mapping[str, Any]
@@ -177,7 +176,7 @@ class StackedDropout(StackedLayer):
 
 
 def stacked_layers(module: Any, name: str) -> list[StackedLayer] | None:
-    """Return what computes a module for all members, if it is a known layer or an ``nn.Sequential`` of known layers."""
+    """Return the layers that compute a module for all members, if it is a known one or a sequence of known ones."""
     if type(module) is nn.Sequential:
         found = [stacked_layers(child, f"{name}.{key}" if name else key) for key, child in module.named_children()]
         return None if None in found else [layer for layers in found if layers is not None for layer in layers]

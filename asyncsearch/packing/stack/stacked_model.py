@@ -13,8 +13,7 @@ from torch.utils import _pytree
 
 from asyncsearch.errors import UsageError
 from asyncsearch.packing.member import LossFunction, Member, cross_entropy
-from asyncsearch.packing.stack.activations import Activations
-from asyncsearch.packing.stack.dropout_masks import DROPOUTS, DropoutMasks
+from asyncsearch.packing.stack.activations import DROPOUTS, Activations, DropoutMasks
 from asyncsearch.packing.stack.sample_masks import cross_entropy_sums, masked_mean, stacked_cross_entropy
 from asyncsearch.packing.stack.stacked_layers import NORMS, OtherRankError, StackedLayer, computed, stacked_layers
 
@@ -184,7 +183,7 @@ class StackedModel:
 
 
 def copied(model: Any, what: T) -> T:
-    """Return a deep copy of a model, or of what it is a part of."""
+    """Return a deep copy of a model, or of something around it."""
     try:
         return copy.deepcopy(what)
     except Exception as error:

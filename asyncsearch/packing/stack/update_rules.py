@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,21 @@ class MemberNumbers:
         return name in self._every
 
 
+class BlockStep(NamedTuple):
+    """One step of a block: parameters of one group that have all made the same number of steps."""
+
+    weights: Any
+    """(K, P)."""
+    grads: Any
+    """(K, P); may be overwritten."""
+    numbers: MemberNumbers
+    steps: OptionValues
+    """(K,), the steps before this one; for SGD 1 where it has momentum."""
+    state: Mapping[str, Any]
+    """(K, P) for each name."""
+    column: Column
+
+
 class UpdateRule:
     """How one class of optimizers updates its parameters."""
 
@@ -56,25 +71,8 @@ class UpdateRule:
         """Return the names of the tensors in the state of a parameter, in the optimizer's order."""
         raise NotImplementedError
 
-    def update(
-        self,
-        weights: Any,
-        grads: Any,
-        numbers: MemberNumbers,
-        steps: OptionValues,
-        state: Mapping[str, Any],
-        column: Column,
-    ) -> None:
-        """Update the weights of a block and its state in place.
-
-        Args:
-            weights: (K, P).
-            grads: (K, P); may be overwritten.
-            numbers: each option.
-            steps: (K,), the steps before this one; for SGD 1 where it has momentum.
-            state: (K, P) for each name.
-            column: makes a column of numbers.
-        """
+    def update(self, block: BlockStep) -> None:
+        """Update the weights of a block and its state in place."""
         raise NotImplementedError
 
 
@@ -88,16 +86,9 @@ class SGDRule(UpdateRule):
     def names(self, common: Mapping[str, Any]) -> tuple[str, ...]:
         return ("momentum_buffer",)
 
-    def update(
-        self,
-        weights: Any,
-        grads: Any,
-        numbers: MemberNumbers,
-        steps: OptionValues,
-        state: Mapping[str, Any],
-        column: Column,
-    ) -> None:
-        grads = _decayed(_ascending(grads, numbers, column), weights, numbers, column)
+    def update(self, block: BlockStep) -> None:
+        weights, _, numbers, steps, state, column = block
+        grads = _decayed(block)
         if numbers.some("momentum"):
             grads = self._direction(grads, state["momentum_buffer"], numbers, steps, column)
         weights.addcmul_(grads, column(-numbers["lr"]))
@@ -127,17 +118,10 @@ class AdamRule(UpdateRule):
     def names(self, common: Mapping[str, Any]) -> tuple[str, ...]:
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if common["amsgrad"] else ()))
 
-    def update(
-        self,
-        weights: Any,
-        grads: Any,
-        numbers: MemberNumbers,
-        steps: OptionValues,
-        state: Mapping[str, Any],
-        column: Column,
-    ) -> None:
+    def update(self, block: BlockStep) -> None:
+        weights, _, numbers, steps, state, column = block
         step, lr, beta1, beta2 = steps + 1, numbers["lr"], numbers["beta1"], numbers["beta2"]
-        grads = _ascending(grads, numbers, column)
+        grads = _ascending(block)
         decay, decoupled = numbers["weight_decay"], numbers["decoupled_weight_decay"]
         if numbers.some("weight_decay") and numbers.some("decoupled_weight_decay"):
             weights.mul_(column(1 - lr * decay * decoupled))
@@ -162,17 +146,10 @@ class RMSpropRule(UpdateRule):
     def names(self, common: Mapping[str, Any]) -> tuple[str, ...]:
         return ("square_avg", "momentum_buffer", *(("grad_avg",) if common["centered"] else ()))
 
-    def update(
-        self,
-        weights: Any,
-        grads: Any,
-        numbers: MemberNumbers,
-        steps: OptionValues,
-        state: Mapping[str, Any],
-        column: Column,
-    ) -> None:
+    def update(self, block: BlockStep) -> None:
+        weights, _, numbers, _, state, column = block
         alpha, momentum = numbers["alpha"], numbers["momentum"]
-        grads = _decayed(_ascending(grads, numbers, column), weights, numbers, column)
+        grads = _decayed(block)
         square = state["square_avg"]
         square.mul_(column(alpha)).addcmul_(grads, grads * column(1 - alpha))
         if "grad_avg" in state:
@@ -195,16 +172,9 @@ class AdagradRule(UpdateRule):
     def names(self, common: Mapping[str, Any]) -> tuple[str, ...]:
         return ("sum",)
 
-    def update(
-        self,
-        weights: Any,
-        grads: Any,
-        numbers: MemberNumbers,
-        steps: OptionValues,
-        state: Mapping[str, Any],
-        column: Column,
-    ) -> None:
-        grads = _decayed(_ascending(grads, numbers, column), weights, numbers, column)
+    def update(self, block: BlockStep) -> None:
+        weights, _, numbers, steps, state, column = block
+        grads = _decayed(block)
         rate = numbers["lr"] / (1 + steps * numbers["lr_decay"])
         total = state["sum"].addcmul_(grads, grads)
         weights.addcdiv_(grads * column(-rate), total.sqrt().add_(column(numbers["eps"])))
@@ -221,7 +191,7 @@ RULES: dict[type[Any], UpdateRule] = {
 
 
 def settings(optimizer: Any, group: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what the update reads in a parameter group now: cheap, to be compared with that of the step before."""
+    """Return the settings of a parameter group that an update reads: cheap, to be compared at each step."""
     return _READERS[type(optimizer)](group)
 
 
@@ -244,10 +214,13 @@ _READERS: dict[type[Any], Callable[[Mapping[str, Any]], tuple[Any, ...]]] = {
 }
 
 
-def _ascending(grads: Any, numbers: MemberNumbers, column: Column) -> Any:
-    """Turn the gradients of members that maximize round."""
-    return grads.mul_(column(1 - 2 * numbers["maximize"])) if numbers.some("maximize") else grads
+def _ascending(block: BlockStep) -> Any:
+    """Return the gradients, turned round for members that maximize."""
+    maximize = block.numbers["maximize"]
+    return block.grads.mul_(block.column(1 - 2 * maximize)) if block.numbers.some("maximize") else block.grads
 
 
-def _decayed(grads: Any, weights: Any, numbers: MemberNumbers, column: Column) -> Any:
-    return grads.addcmul_(weights, column(numbers["weight_decay"])) if numbers.some("weight_decay") else grads
+def _decayed(block: BlockStep) -> Any:
+    """Return the gradients with the part of the weight decay."""
+    grads, decay = _ascending(block), block.numbers["weight_decay"]
+    return grads.addcmul_(block.weights, block.column(decay)) if block.numbers.some("weight_decay") else grads

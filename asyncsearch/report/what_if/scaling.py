@@ -12,7 +12,7 @@ from asyncsearch.schedulers.base_scheduler import RungForecast
 from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.sizing.autoscale import Autoscale
 from asyncsearch.sizing.gangs import Gang
-from asyncsearch.sizing.pack_curves import speedup_at
+from asyncsearch.sizing.pack_probe import speedup_at
 
 
 class Scaling(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
-"""What the process of a pack holds, and may hold, while it trains one lane and then two: how many fit follows from it.
+"""The memory of the process of a pack, and its limit, while one lane and then two train: how many fit follows from it.
 
 On an accelerator it is what torch has allocated there. Elsewhere it is the memory of the process, where Linux tells it,
-and the limit is the narrowest of those of the machine, the cgroup and the process itself. What other processes take
-meanwhile is not foreseen.
+and the limit is the narrowest of those of the machine, the cgroup and the process itself. The growth of other
+processes is not foreseen.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class MemoryMeter(Protocol):
         """Begin to watch the peak anew."""
 
     def held(self) -> int:
-        """Return the bytes that are held now; 0: nobody tells."""
+        """Return the bytes that are held now; 0 if nobody tells."""
 
     def peak(self) -> int:
         """Return the most bytes that were held since ``begin``."""
 
     def room(self) -> tuple[int, str] | None:
-        """Return how many more bytes may be held, and what limits them; None: nobody tells."""
+        """Return how many more bytes may be held, and their limit; None if nobody tells."""
 
     def lane_at_most(self) -> int | None:
-        """Return what a lane takes at most, by a generous guess that costs nothing; None: no guess."""
+        """Return the most bytes of a lane, by a generous guess that costs nothing; None for no guess."""
 
 
 class ProcessMemory:
@@ -86,7 +86,7 @@ class AcceleratorMemory:
 
 
 def present_meter() -> MemoryMeter:
-    """Return the meter of what this process trains on: of an accelerator, if it has begun to use one."""
+    """Return the meter of the device of this process: of an accelerator, if it has begun to use one."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         return AcceleratorMemory(torch.cuda)
@@ -99,7 +99,7 @@ class PackMemoryProbe:
     def __init__(self, meter: MemoryMeter | None = None) -> None:
         self._meter = meter
         self._built: list[int] = []
-        """What was held once each lane was built."""
+        """The bytes that were held once each lane was built."""
         self._peaks: list[tuple[int, int]] = []
         """How many lanes were built while one lane trained, and while two did, and the most that was held then."""
 
@@ -125,7 +125,7 @@ class PackMemoryProbe:
         return each is not None and lanes * each <= MEMORY_SHARE * room[0]
 
     def found(self) -> PackMemory | None:
-        """Return what was measured; None: two have not trained yet, or nobody tells what may be held."""
+        """Return the measurement; None if two have not trained yet, or nobody tells the limit."""
         meter = self._meter or present_meter()
         room = meter.room()
         if len(self._peaks) < 2 or room is None or not meter.held():
@@ -138,7 +138,7 @@ class PackMemoryProbe:
 
 
 def waiting_words(memory: PackMemory, waiting: int) -> str:
-    """Return why some trainings of a pack are not built yet, and what to change."""
+    """Return why some trainings of a pack are not built yet, and the line to change."""
     most = most_that_fit(memory)
     one, each, limit = (round(size / 1e6) for size in (memory.one, memory.each, memory.limit))
     return (
@@ -149,7 +149,7 @@ def waiting_words(memory: PackMemory, waiting: int) -> str:
 
 
 def _rooms() -> Iterator[tuple[int, str]]:
-    """Yield what this process may still take by each limit."""
+    """Yield the room of this process by each limit."""
     available = _sizes(text_of(Path("/proc/meminfo"))).get("MemAvailable")
     if available is not None:
         yield available, "the machine"

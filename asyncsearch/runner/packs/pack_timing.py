@@ -2,7 +2,7 @@
 
 Where memory might be too little, lanes are built as these groups need them, and later no more than fit.
 Each lane trains its unit once, so nothing is trained in vain. The fastest number of lanes is kept for the rest of the
-work. A process that has trained nothing yet first trains a lane alone, and two together, once more: what that prepares
+work. A process that has trained nothing yet first trains a lane alone, and two together, once more: to prepare for that
 takes longer than ever after, so the shorter time counts.
 """
 
@@ -18,21 +18,24 @@ from asyncsearch.runner.device import device_name
 from asyncsearch.runner.packs.pack_memory import PackMemoryProbe
 from asyncsearch.runner.protocol import PackFindings
 from asyncsearch.sizing.pack_probe import WARM_UP, fastest, is_worth_timing, most_that_fit
-from asyncsearch.trainable import Trainer
-from asyncsearch.trainers.unit_errors import train_or_fail
+from asyncsearch.trainable import PackOutcome, Trainer
+from asyncsearch.trainers.turns import train_or_fail
 
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 """On Linux: nanoseconds on a processor, nanoseconds waiting for one, and how often."""
-_warm: set[type[Trainer]] = set()
-"""Trainer classes that have trained together in this process."""
-_trained: dict[type[Trainer], int] = {}
-"""Trainer classes -> the most that have trained together in this process, and had memory enough."""
-_known_fits: dict[type[Trainer], int] = {}
-"""Trainer classes -> how many were last predicted to have memory enough in this process; later packs grow so far."""
 _WATCHED = 1, 2
 """How many lanes train together while memory is watched."""
 Built = Callable[[int], Sequence[Trainer]]
 """Builds up to so many more lanes, and returns their trainers at the beginning of their unit."""
+
+
+class PackHistory:
+    """The results of earlier packs of a runner, so that later ones measure less."""
+
+    most_trained = 0
+    """The most trainers that have trained together, and had memory enough; 0 if nothing is warm yet."""
+    fits: int | None = None
+    """How many were last predicted to have memory enough; None if all, or nobody knows."""
 
 
 class PackTiming:
@@ -40,29 +43,33 @@ class PackTiming:
 
     Args:
         trainer_class: has ``train_pack``.
+        history: of the packs that the runner has trained before; this one adds to it.
         measured: how many lanes to time together in the first unit, group after group.
         memory: watches what one lane and two take.
     """
 
-    def __init__(self, trainer_class: type[Trainer], measured: Sequence[int], memory: PackMemoryProbe) -> None:
-        self._class, self._measured, self._memory = trainer_class, measured, memory
+    def __init__(
+        self, trainer_class: type[Trainer], history: PackHistory, measured: Sequence[int], memory: PackMemoryProbe
+    ) -> None:
+        self._class, self._history, self._measured, self._memory = trainer_class, history, measured, memory
         self._together: int | None = None
-        """How many lanes train together at most; None: all."""
+        """How many lanes train together at most; None for all."""
         self._has_begun = False
-        self._in_turn = ""
-        """Why some step in turn, as was told."""
+        self._outcome = PackOutcome()
+        """How the lanes have trained: the refusal of the last group, and why some were sequential, in the first unit
+        in which some were."""
         self._watches: bool | None = None
-        self.fits = _known_fits.get(trainer_class)
-        """How many lanes have memory enough together, as predicted; None: all, or nobody knows."""
+        self.fits = history.fits
+        """How many lanes have memory enough together, as predicted; None if all, or nobody knows."""
 
     def builds_in_turns(self, lanes: int) -> bool:
         """Return whether the first unit is one in which memory or time is measured, so that lanes are built for it."""
         if self._watches is None:
-            self._watches = lanes > max(2, _trained.get(self._class, 0)) and not self._memory.is_plenty_for(lanes)
+            self._watches = lanes > max(2, self._history.most_trained) and not self._memory.is_plenty_for(lanes)
         return not self._has_begun and (bool(self._measured) or self._watches)
 
     def train(self, trainers: Sequence[Trainer], build: Built, waiting: int) -> PackFindings | None:
-        """Train a unit of each; return what was found out, after the first one, if there is anything.
+        """Train a unit of each; return the findings, if there are any.
 
         Args:
             trainers: of the lanes that are built.
@@ -70,30 +77,24 @@ class PackTiming:
             waiting: how many wait to be built.
         """
         lanes, is_first = len(trainers) + waiting, not self._has_begun
+        known = self._outcome.sequential
         is_measured, self._has_begun = self.builds_in_turns(lanes), True
         found = self._timed(trainers, build, lanes) if is_measured else self._in_groups(trainers)
-        refusal = self._class.pack_refusal() if is_first else ""
+        refusal = self._outcome.refused if is_first else ""
         memory = self._memory.found() if is_measured else None
         if not self._measured and memory is not None and most_that_fit(memory) >= lanes:
             memory = None
         device = device_name(os.environ.get("CUDA_VISIBLE_DEVICES")) if found or memory else ""
-        in_turn = self._newly_in_turn()
-        if not (found or refusal or memory or in_turn):
+        sequential = "" if known else self._outcome.sequential
+        if not (found or refusal or memory or sequential):
             return None
-        return PackFindings(tuple(found), device, refusal, memory, in_turn)
-
-    def _newly_in_turn(self) -> str:
-        """Return why some lanes have stepped in turn in this unit; empty: none has, or a reason was told before."""
-        if self._in_turn:
-            return ""
-        self._in_turn = self._class.pack_in_turn()
-        return self._in_turn
+        return PackFindings(tuple(found), device, refusal, memory, sequential)
 
     def _timed(self, trainers: Sequence[Trainer], build: Built, lanes: int) -> list[PackSeconds]:
         counts = self._measured or _WATCHED
         left, built = list(trainers), len(trainers)
         is_roomy = self._memory.is_plenty_for(sum(_WATCHED) + WARM_UP)
-        spare = WARM_UP if is_roomy and self._class not in _warm and lanes >= sum(counts) + WARM_UP else 0
+        spare = WARM_UP if is_roomy and not self._history.most_trained and lanes >= sum(counts) + WARM_UP else 0
         found: dict[int, float] = {}
 
         def has(count: int) -> bool:
@@ -121,8 +122,7 @@ class PackTiming:
             found[count] = min(taken) if warming == count else taken[-1]
         self._together = fastest(found) if found and self._measured else None
         self.fits = self._fits()
-        if self.fits is not None:
-            _known_fits[self._class] = self.fits
+        self._history.fits = self._history.fits if self.fits is None else self.fits
         most = self._fitting(lanes)
         if most < built:  # to measure took more than fit, which are to train in turns
             self._together = min(most, self._together or most)
@@ -155,9 +155,9 @@ class PackTiming:
         if len(group) == 1:
             train_or_fail(group[0])
         elif group:
-            self._class.train_pack(group)
-            _warm.add(self._class)
-            _trained[self._class] = max(len(group), _trained.get(self._class, 0))
+            outcome = self._class.train_pack(group) or PackOutcome()
+            self._outcome = outcome._replace(sequential=self._outcome.sequential or outcome.sequential)
+            self._history.most_trained = max(len(group), self._history.most_trained)
 
 
 def _groups(trainers: Sequence[Trainer], count: int) -> Iterator[Sequence[Trainer]]:

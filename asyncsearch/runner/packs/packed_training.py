@@ -17,7 +17,7 @@ from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.packs.pack_memory import PackMemoryProbe, waiting_words
-from asyncsearch.runner.packs.pack_timing import PackTiming
+from asyncsearch.runner.packs.pack_timing import PackHistory, PackTiming
 from asyncsearch.runner.process.sigterm import SigtermGuard
 from asyncsearch.runner.protocol import Ended, PackFindings
 from asyncsearch.runner.training import ended_by, report_returned
@@ -60,7 +60,7 @@ class PackedTrainer:
             keep_turn(self.trainer)
 
     def report(self, metrics: Mapping[str, Any] | Exception | None) -> None:
-        """Report the metrics at the end of a unit; None: evaluate first.
+        """Report the metrics at the end of a unit; None to evaluate first.
 
         Raises:
             Exception: the evaluation has raised it.
@@ -86,11 +86,13 @@ class PackRun:
         tell: Callable[[PackFindings | Ended], None],
         measured: Sequence[int] = (),
         joining: Callable[[], Mapping[int, SearchContext]] = dict,
+        history: PackHistory | None = None,
     ) -> None:
         self._trainer_class, self._interrupts, self._metric = trainer_class, interrupts, metric
         self._joining = joining
         self._memory = PackMemoryProbe()
-        self._tell, self._timing = tell, PackTiming(trainer_class, measured, self._memory)
+        self._tell = tell
+        self._timing = PackTiming(trainer_class, history or PackHistory(), measured, self._memory)
         self._lanes: list[PackedTrainer] = []
         """Those that are built and have not ended."""
         self._waiting = [PackedTrainer(number, context) for number, context in contexts.items()]
@@ -235,6 +237,7 @@ def run_pack(
     tell: Callable[[PackFindings | Ended], None],
     measured: Sequence[int] = (),
     joining: Callable[[], Mapping[int, SearchContext]] = dict,
+    history: PackHistory | None = None,
 ) -> None:
     """Train several trials together.
 
@@ -246,8 +249,9 @@ def run_pack(
         tell: called with the end of each lane, as soon as it has ended, and with what is found out about the pack.
         measured: how many lanes to time together in their first unit, group after group.
         joining: returns the trials that came since its last call, by the numbers of their lanes; called between units.
+        history: of the packs that this runner has trained before; None if there were none.
     """
-    PackRun(trainer_class, contexts, interrupts, metric, tell, measured, joining).run()
+    PackRun(trainer_class, contexts, interrupts, metric, tell, measured, joining, history).run()
 
 
 def _ended_together(error: BaseException, context: SearchContext, lanes: int) -> Ended:

@@ -45,7 +45,7 @@ class Sharing(metaclass=CheckedCalls):
     """Bytes that all checkpoints together may take; None means no limit. As soon as it is exceeded, the worst of the
     ``keep_checkpoints`` best finished trials lose theirs; the best trial and unfinished trials never do. In a shared
     folder, at the end of a run, checkpoints that no study needs are removed, and if that is not enough, those that
-    ``eval`` keeps."""
+    ``evaluate`` keeps."""
 
     @classmethod
     def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:

@@ -20,7 +20,7 @@ def clip(optimizer: Any, limit: Callable[[], float | None]) -> None:
 
 
 def scales(dense: Sequence[Any], limit: Any, first_axis: int = 0) -> Any:
-    """Return by what gradients are multiplied, at most 1, in double precision.
+    """Return the factors of gradients, at most 1, in double precision.
 
     Args:
         dense: one tensor for each variable; with ``first_axis=1`` they are stacked, (K, ...).

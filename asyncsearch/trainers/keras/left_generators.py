@@ -50,12 +50,23 @@ def restore(states: OwnGenerators, trainer: Any) -> None:
                 variable.assign(value)
 
 
-def seed_keras(seed: int) -> None:
-    """Seed the generator from which ``keras.random`` draws without a seed."""
-    found = _of_keras()
-    if found is None:
-        return
-    found.state.assign([seed % 2**32, 0])
+def seed_tensorflow(seed: int, threads: int | None, *, is_deterministic: bool) -> None:
+    """Seed TensorFlow's generators, and the one from which ``keras.random`` draws without a seed."""
+    if threads is not None:
+        # TensorFlow refuses this once it has started, which is right: the number must not change between trials.
+        with contextlib.suppress(RuntimeError):
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+            tf.config.threading.set_inter_op_parallelism_threads(threads)
+    if is_deterministic:
+        tf.config.experimental.enable_op_determinism()
+    tf.random.set_seed(seed)
+    try:
+        tf.random.get_global_generator().reset_from_seed(seed)
+    except RuntimeError:  # with determinism it must be made explicitly, once: traced functions keep it
+        tf.random.set_global_generator(tf.random.Generator.from_seed(seed))
+    keras_own = _of_keras()
+    if keras_own is not None:
+        keras_own.state.assign([seed % 2**32, 0])
 
 
 def _variables() -> list[Any]:
@@ -68,7 +79,7 @@ def _variables() -> list[Any]:
 
 
 def _of_keras() -> Any:
-    """Return Keras's global generator, which is made here if need be; None: this version of Keras hides it."""
+    """Return Keras's global generator, which is made here if need be; None if this version of Keras hides it."""
     module: Any = sys.modules.get("keras.src.random.seed_generator")
     make = getattr(module, "global_seed_generator", None)
     if make is None:

@@ -1,4 +1,4 @@
-"""The state of a Keras model and its optimizer: kept over an evaluation, given to another optimizer, and as bytes."""
+"""The state of a Keras model, its optimizer and its traces: kept over an evaluation, given away, or forgotten."""
 
 from __future__ import annotations
 
@@ -84,3 +84,11 @@ def assign(name: str, variable: Any, saved: Mapping[str, Any]) -> None:
             "optimizer() must build for a trial what they built when it was saved."
         )
     variable.assign(np.frombuffer(data, dtype=now.dtype).reshape(now.shape))
+
+
+def forget_traces(function: Any) -> None:
+    """Let a ``tf.function`` be traced anew at its next call."""
+    for one in [function, *getattr(function, "_descriptor_cache", {}).values()]:  # a method has one for each object
+        cache = getattr(one, "_function_cache", None)
+        if cache is not None:
+            cache.clear()

@@ -27,7 +27,7 @@ from asyncsearch.trainable import Trainer, TrialContext
 
 _FRAMEWORKS = frozenset({"keras", "tensorflow", "numpy", "asyncsearch", "h5py", "absl", "optree", "ml_dtypes"})
 _MOST = 200_000
-"""Values that are read; what has more is taken for changed each time."""
+"""Values that are read; a trainer with more is taken for changed each time."""
 _PLAIN = (int, str, bytes, complex, type(None), CodeType, np.dtype, tf.DType, range)
 _OF_OBJECTS = frozenset({"name", "_name", "_tracker", "_lock", "_auto_config"})
 """Attributes of any object of Keras that tell nothing about how it computes."""
@@ -67,7 +67,9 @@ class HeldValues:
     def __init__(self, trainer: Any) -> None:
         self.functions: list[Any] = []
         """The ``tf.function`` objects among them, each of which has traces of its own."""
-        self._tokens: list[Any] = [*_settings()]
+        config = keras.config  # which layers and losses read when they are traced
+        settings = config.floatx(), config.epsilon(), config.image_data_format(), config.dtype_policy().name
+        self._tokens: list[Any] = [settings]
         self._seen: dict[int, Any] = {}
         self._names: set[str] = set()
         self._owners: list[Any] = []
@@ -87,7 +89,7 @@ class HeldValues:
         return [net, *own, list(net.metrics), trainer.loss, trainer.metrics, trainer._limit, net.optimizer]
 
     def _mark(self, value: Any) -> Any:
-        """Return what stands for an object: another one in its place is a change."""
+        """Return the mark of an object: another one in its place is a change."""
         return Itself(value)
 
     def _walk(self, roots: Iterable[Any]) -> None:
@@ -111,7 +113,7 @@ class HeldValues:
                 todo.extend(parts)
 
     def _parts(self, value: Any) -> tuple[Any, list[Any]]:
-        """Return what is to be compared of a value itself, and what it consists of."""
+        """Return the mark by which a value itself is compared, and its parts."""
         found = _array(value)
         if found is not None:
             return found, []
@@ -141,7 +143,7 @@ class HeldValues:
         return "partial", [value.func, value.args, value.keywords]
 
     def _of_owner(self, value: Any) -> tuple[Any, list[Any]] | None:
-        """Return what stands for something of which only what is named is read; None: it is read whole."""
+        """Return the mark of an owner of which only named parts are read; None if it is read whole."""
         if isinstance(value, TrialContext):
             return self._mark(value), [dict(value.params), getattr(value, "resource", None)]
         if isinstance(value, Trainer | ModuleType):
@@ -161,9 +163,14 @@ class HeldValues:
         return function.__code__, [function.__defaults__, function.__kwdefaults__, wrapped, *cells, *known]
 
     def _of_class(self, kind: type) -> list[Any]:
-        """Return what the classes of the user's own among the bases hold."""
+        """Return the values that the classes of the user's own among the bases hold."""
         own = [one for one in kind.__mro__ if not is_of_library(one.__module__) and not issubclass(one, Trainer)]
-        found = [value for one in own for name, value in sorted(vars(one).items()) if not _is_of_python(name)]
+        found = [
+            value
+            for one in own
+            for name, value in sorted(vars(one).items())
+            if name in ("__init__", "__call__") or not name.startswith("__")
+        ]
         return [part for value in found for part in _unbound(value)]
 
     def _of_object(self, value: Any) -> tuple[Any, list[Any]]:
@@ -188,11 +195,11 @@ class HeldValues:
         return identity, [kind, *(part for name, one in _attributes(value) for part in (name, self._named(value, one)))]
 
     def _named(self, owner: Any, value: Any) -> Any:
-        """Return what is read of an attribute of an object of the user's own."""
+        """Return the part of an attribute that is read, of an object of the user's own."""
         return value
 
     def _of_layer(self, layer: Any) -> list[Any]:
-        """Return what a layer's ``call`` may read: attributes, but those that Keras gives each layer, and its parts."""
+        """Return the values that a layer's ``call`` may read: its parts, and attributes of its own."""
         known = _of_keras() | (self._left_out if type(layer).__module__.startswith("keras.") else frozenset())
         own = [part for pair in _attributes(layer) if pair[0] not in known for part in pair]
         parts = [*layer._flatten_layers(include_self=False, recursive=False), *getattr(layer, "operations", ())]
@@ -202,7 +209,7 @@ class HeldValues:
         return [*settings, *own, *parts, *variables, *replaced]
 
     def _read_named(self) -> None:
-        """Read what functions name of trainers and modules, until they name nothing more."""
+        """Read all that functions name of trainers and modules, until they name nothing more."""
         while True:
             new = [
                 (owner, name)
@@ -255,14 +262,6 @@ class CommonValues(HeldValues):
         return value
 
 
-def forget_traces(function: Any) -> None:
-    """Let a ``tf.function`` be traced anew at its next call."""
-    for one in [function, *getattr(function, "_descriptor_cache", {}).values()]:  # a method has one for each object
-        cache = getattr(one, "_function_cache", None)
-        if cache is not None:
-            cache.clear()
-
-
 @functools.cache
 def is_of_library(module: str | None) -> bool:
     """Return whether code is that of a library: the user does not change what it holds."""
@@ -273,14 +272,8 @@ def is_of_library(module: str | None) -> bool:
     return "site-packages" in file
 
 
-def _settings() -> Iterator[Any]:
-    """Yield settings of Keras that layers and losses read when they are traced."""
-    config = keras.config
-    yield config.floatx(), config.epsilon(), config.image_data_format(), config.dtype_policy().name
-
-
 def _plain(value: Any) -> Any:
-    """Return what stands for a plain value, by which it is compared; None: it has parts."""
+    """Return the mark by which a plain value is compared; None if it has parts."""
     if isinstance(value, float):
         return type(value), value.hex() if type(value) is float else repr(value)  # NaN is not equal to itself
     if isinstance(value, _PLAIN):
@@ -302,10 +295,9 @@ def _array(value: Any) -> Any:
 
 
 def _state_of(generator: Any) -> str:
-    if isinstance(generator, random.Random):
-        return repr(generator.getstate())
-    if isinstance(generator, np.random.RandomState):
-        return repr(generator.get_state())
+    if isinstance(generator, random.Random | np.random.RandomState):
+        get = generator.getstate if isinstance(generator, random.Random) else generator.get_state
+        return repr(get())
     return repr(generator.bit_generator.state)
 
 
@@ -338,10 +330,6 @@ def _unbound(value: Any) -> list[Any]:
     if isinstance(value, staticmethod | classmethod):
         return [value.__func__]
     return [getattr(value, "func", value)] if isinstance(value, functools.cached_property) else [value]
-
-
-def _is_of_python(name: str) -> bool:
-    return name.startswith("__") and name not in ("__init__", "__call__")
 
 
 def _is_empty(cell: Any) -> bool:

@@ -15,14 +15,25 @@ import tensorflow as tf
 
 from asyncsearch.errors import UsageError
 from asyncsearch.files.plain import read_file
+from asyncsearch.trainable import PackOutcome
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
+from asyncsearch.trainers.keras.batches import batch_of, tested
 from asyncsearch.trainers.keras.clipping import clip
 from asyncsearch.trainers.keras.gangs.gang_model import KerasGang, jit_words, require_averageable
-from asyncsearch.trainers.keras.left_generators import OwnGenerators, captured, restore, seed_keras
-from asyncsearch.trainers.keras.model_state import assign, bytes_of, drawn_state, give_state, inner, kind, restored
-from asyncsearch.trainers.keras.packs import evaluation, together
-from asyncsearch.trainers.keras.packs.late_seeds import may_draw
-from asyncsearch.trainers.keras.traced_values import HeldValues, forget_traces
+from asyncsearch.trainers.keras.left_generators import OwnGenerators, captured, restore, seed_tensorflow
+from asyncsearch.trainers.keras.model_state import (
+    assign,
+    bytes_of,
+    drawn_state,
+    forget_traces,
+    give_state,
+    inner,
+    kind,
+    restored,
+)
+from asyncsearch.trainers.keras.packs import pack_training
+from asyncsearch.trainers.keras.packs.seeds import may_draw
+from asyncsearch.trainers.keras.traced_values import HeldValues
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
 
@@ -45,9 +56,9 @@ class KerasTrainer(FrameworkTrainer):
     deterministic: bool = True
     """Whether TensorFlow refuses operations whose results differ from run to run."""
     threads: int | None = 1
-    """Threads of TensorFlow on the CPU: their number changes results. None: TensorFlow's default."""
+    """Threads of TensorFlow on the CPU: their number changes results. None for TensorFlow's default."""
     clip_grad_norm: float | None = None
-    """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None: no limit. It
+    """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None for no limit. It
     changes between units, as all values of an optimizer but the learning rate."""
     jit_compile: bool = False
     """Whether XLA compiles the training."""
@@ -55,13 +66,15 @@ class KerasTrainer(FrameworkTrainer):
     run_eagerly: bool = False
     """Whether to train without tracing, which is slow and permits debugging."""
 
+    _ordered_data = tf.data.Dataset, keras.utils.PyDataset
+    _data_words = "arrays, (x, y), or a list of samples"
     net: Any
     """The result of ``model``, compiled."""
     _held: HeldValues | None
-    """The values that the traced functions may hold; None: nothing was traced."""
+    """The values that the traced functions may hold; None if nothing was traced."""
     _draws_in_traces: bool
     _generators: OwnGenerators | None = None
-    """The generators of the process as this trainer left them; None: nobody has taken its turn since."""
+    """The generators of the process as this trainer left them; None if nobody has taken its turn since."""
 
     def model(self, hp: Params) -> Any:
         """Return the network, a ``keras.Model`` that is not compiled."""
@@ -72,7 +85,7 @@ class KerasTrainer(FrameworkTrainer):
         raise NotImplementedError(f"{type(self).__name__} has no optimizer(): return a keras.optimizers.Optimizer.")
 
     def learning_rate(self, hp: Params) -> float | None:
-        """Return the learning rate inside a unit of training; None: it stays as at the beginning of the unit."""
+        """Return the learning rate inside a unit of training; None if it stays as at the beginning of the unit."""
         found = hp.get("lr", hp.get("learning_rate"))
         return None if found is None else float(found)
 
@@ -97,40 +110,33 @@ class KerasTrainer(FrameworkTrainer):
         with self._untouched():
             self._settle()
             is_traced_now = self.net.test_function is None
-            with self._noting_draws(is_traced_now), restored(self._all_variables()):
+            variables = [*self.net.variables, *self.net.metrics_variables, *self.opt.variables]
+            with self._noting_draws(is_traced_now), restored(variables):
                 found = self._metrics()
             if not _has_own(self.net, "test_on_batch"):
                 self._held = HeldValues(self)
             return found
 
     @classmethod
-    def train_pack(cls, trainers: Sequence[Self]) -> None:
-        """Train one unit of several trainers together: alike ones as stacked weights, others in turn on each batch.
+    def train_pack(cls, trainers: Sequence[Self]) -> PackOutcome:
+        """Train one unit of several trainers together: alike ones as stacked weights, others one after another.
 
         Each ends as after its own ``train``, within rounding. What cannot be packed trains one after another, and says
         why.
         """
-        together.train_pack(trainers)
+        return pack_training.train_pack(trainers)
 
     @classmethod
     def gang_refusal(cls) -> str:
         return jit_words(cls) if cls.jit_compile else ""
 
     @classmethod
-    def pack_refusal(cls) -> str:
-        return together.refusal_of(cls)
-
-    @classmethod
-    def pack_in_turn(cls) -> str:
-        return together.in_turn_of(cls)
-
-    @classmethod
-    def evaluate_pack(cls, trainers: Sequence[Self]) -> list[Mapping[str, Any]]:
+    def evaluate_pack(cls, trainers: Sequence[Self]) -> list[Mapping[str, Any] | Exception]:
         """Return the metrics of trainers that ``train_pack`` has just trained, at once where they are the default ones.
 
         They are those of each one's ``evaluate``, within rounding.
         """
-        return evaluation.evaluate_pack(trainers)
+        return pack_training.evaluate_pack(trainers)
 
     def save(self, path: Path) -> None:
         path.mkdir()
@@ -222,7 +228,7 @@ class KerasTrainer(FrameworkTrainer):
             self._traced.clear()  # the traced functions hold these values as constants
 
     def _settle(self) -> None:
-        """Take in what the user's code has changed since the last step: see that no trace holds a former value."""
+        """Take in the changes by the user's code since the last step: see that no trace holds a former value."""
         if self._compiled_with != self._for_compiling():
             self._compile(self.opt)
         known = {id(variable) for variable in inner(self.opt)._trainable_variables}
@@ -254,7 +260,7 @@ class KerasTrainer(FrameworkTrainer):
             forget_traces(function)
 
     def _for_compiling(self) -> tuple[Any, ...]:
-        """Return what ``compile`` was or would be called with, besides the optimizer."""
+        """Return the arguments of ``compile``, besides the optimizer."""
         return self.loss, list(self.metrics), self.jit_compile, self.run_eagerly
 
     def _train_more(self, variables: list[Any]) -> None:
@@ -282,27 +288,20 @@ class KerasTrainer(FrameworkTrainer):
 
     @contextlib.contextmanager
     def _noting_draws(self, is_traced_now: bool) -> Iterator[None]:
-        """Notice that what is traced draws from a generator of Python or numpy: each unit has draws of its own."""
+        """Notice that a trace draws from a generator of Python or numpy: each unit has draws of its own."""
         before = drawn_state() if is_traced_now else None
         yield
         if is_traced_now and drawn_state() != before:
             self._draws_in_traces = True
 
-    def _all_variables(self) -> list[Any]:
-        """Return every variable that a step or an evaluation may change."""
-        return [*self.net.variables, *self.net.metrics_variables, *self.opt.variables]
-
     def _follow(self, fraction: float) -> None:
         if fraction == 0.0:
             super()._follow(fraction)
-            return
-        values = self._values_at(fraction)
-        if values == self._applied:
-            return
-        rate = self.learning_rate(values)
-        if rate is not None:
-            inner(self.opt).learning_rate = rate
-        self._applied = dict(values)
+        elif (values := self._values_at(fraction)) != self._applied:
+            rate = self.learning_rate(values)
+            if rate is not None:
+                inner(self.opt).learning_rate = rate
+            self._applied = dict(values)
 
     def _train_batch(self, batch: Any) -> None:
         # Keras traces the second shape as a shape of any size, which adds in another order: then the bits of a batch
@@ -319,23 +318,12 @@ class KerasTrainer(FrameworkTrainer):
     def _metrics(self) -> Mapping[str, Any]:
         count = self._count(self._validation_data)
         first, last = (0, count) if self._gang is None else self._gang.range_of_rank(count)
+        places = (np.arange(at, min(at + EVALUATION_BATCH, last)) for at in range(first, last, EVALUATION_BATCH))
         self.net.reset_metrics()
-        found = self._tested(first, last)
+        found = tested(self.net, (self._batch(self._validation_data, indices) for indices in places))
         if self._gang is not None and last - first < count:
             found = self._gang.whole_metrics()
         self.net.reset_metrics()
-        return found
-
-    def _tested(self, first: int, last: int) -> Mapping[str, Any]:
-        """Return the metrics on some of the validation samples, in which the model's own metrics count them."""
-        found: Mapping[str, Any] = {}
-        for start in range(first, last, EVALUATION_BATCH):
-            indices = np.arange(start, min(start + EVALUATION_BATCH, last))
-            batch = self._batch(self._validation_data, indices)
-            if start == first:
-                found = self.net.test_on_batch(*batch, return_dict=True)
-            else:  # test_on_batch forgets what was counted in earlier batches
-                found = _numbers(self.net.test_function(iter([(*batch, None)[:3]])))
         return found
 
     def _fetched(self, found: Iterator[tuple[int, Indices]], number: int) -> Iterator[tuple[int, Any]]:
@@ -343,35 +331,10 @@ class KerasTrainer(FrameworkTrainer):
             yield at, self._batch(self._train_data, indices)
 
     def _batch(self, data: Any, indices: Indices) -> tuple[Any, ...]:
-        if isinstance(data, tuple | list):
-            return tuple(_part(part, indices) for part in data)
-        samples = [data[index] for index in indices.tolist()]
-        return tuple(np.stack(part) for part in zip(*samples, strict=True))
-
-    def _count(self, data: Any) -> int:
-        if isinstance(data, tuple | list):
-            return self._common_length(data)
-        if isinstance(data, tf.data.Dataset | keras.utils.PyDataset) or not hasattr(data, "__getitem__"):
-            raise UsageError(
-                f"A {type(data).__name__} has an order of its own, which no checkpoint holds: let data() return "
-                "arrays, (x, y), or a list of samples, and leave batches and their order to the trainer."
-            )
-        return len(data)
+        return batch_of(data, indices)
 
     def _seed_framework(self, seed: int) -> None:
-        if self.threads is not None:
-            # TensorFlow refuses this once it has started, which is right: the number must not change between trials.
-            with contextlib.suppress(RuntimeError):
-                tf.config.threading.set_intra_op_parallelism_threads(self.threads)
-                tf.config.threading.set_inter_op_parallelism_threads(self.threads)
-        if self.deterministic:
-            tf.config.experimental.enable_op_determinism()
-        tf.random.set_seed(seed)
-        try:
-            tf.random.get_global_generator().reset_from_seed(seed)
-        except RuntimeError:  # with determinism it must be made explicitly, once: traced functions keep it
-            tf.random.set_global_generator(tf.random.Generator.from_seed(seed))
-        seed_keras(seed)
+        seed_tensorflow(seed, self.threads, is_deterministic=self.deterministic)
 
     def _variables(self) -> Iterator[tuple[str, Any]]:
         """Yield every variable, with a name that is the same in each process."""
@@ -384,13 +347,3 @@ class KerasTrainer(FrameworkTrainer):
 def _has_own(net: Any, method: str) -> bool:
     """Return whether a method of a model is not that of Keras."""
     return method in vars(net) or not getattr(type(net), method).__module__.startswith("keras.")
-
-
-def _numbers(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics as numbers, those of each output under their own names."""
-    parts = [_numbers(one) if isinstance(one, Mapping) else {name: float(one)} for name, one in sorted(found.items())]
-    return {name: value for part in parts for name, value in part.items()}
-
-
-def _part(part: Any, indices: Indices) -> Any:
-    return tf.gather(part, indices) if isinstance(part, tf.Tensor) else part[indices]

@@ -17,7 +17,7 @@ _TORCH_NAMES = ("dtype", "layout", "memory_format")
 
 
 class Encoder:
-    """Turns values into JSON, and collects what JSON cannot hold."""
+    """Turns values into JSON, and collects all that JSON cannot hold."""
 
     def __init__(self) -> None:
         self.arrays: list[Any] = []

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from asyncsearch.trainers.state.python_state import find_python
 from asyncsearch.trainers.state.state_kinds import CannotSaveError, StateKind, has_methods
 
 
 def kind_of(value: Any) -> StateKind | None:
-    """Return the kind of an object; None: it is a plain value or a collection, or nothing that is known.
+    """Return the kind of an object; None if it is a plain value or a collection, or nothing that is known.
 
     Raises:
         CannotSaveError: it is known that it cannot be saved.
@@ -53,3 +53,13 @@ def _finders() -> list[Callable[[Any], StateKind | None]]:
 _STATE_DICT = StateKind(
     "state_dict", lambda value: value.state_dict(), lambda value, state: value.load_state_dict(state) and None
 )
+
+
+_RANDOM = StateKind("random.Random", lambda value: value.getstate(), lambda value, state: value.setstate(state))
+
+
+def find_python(value: Any) -> StateKind | None:
+    """Return the kind of a generator."""
+    if isinstance(value, random.SystemRandom):
+        raise CannotSaveError("is a SystemRandom, which has no state: write random.Random(trial.seed).")
+    return _RANDOM if isinstance(value, random.Random) else None

@@ -134,7 +134,7 @@ def _kind(value: Any, place: str) -> StateKind | None:
 
 
 def _members(value: Any, place: str) -> list[tuple[Any, Any, str]] | None:
-    """Return key, part and place of the members of a collection; None: it is not one."""
+    """Return key, part and place of the members of a collection; None if it is not one."""
     if isinstance(value, MutableMapping):
         return [(key, part, f"{place}[{key!r}]") for key, part in value.items()]
     if isinstance(value, (*_SEQUENCES, tuple)):

@@ -1,17 +1,27 @@
-"""The argument of ``trial.epochs(state={...})``: checked at once, saved and loaded as a checkpoint."""
+"""The argument of ``trial.epochs(state={...})``: checked at once, saved and loaded as a checkpoint.
+
+The folder of a saved state has these files::
+
+    state.json       the state of each member, and the checksums of the pickles
+    arrays.npz       its arrays, written and read without pickle
+    tensors.pt       its tensors, read by ``torch.load(weights_only=True)``
+    pickle-0 ...     the estimators of scikit-learn
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from asyncsearch.errors import UsageError
+from asyncsearch.errors import StoreError, UsageError
+from asyncsearch.files.plain import read_file
 from asyncsearch.sentences import in_sentences
 from asyncsearch.trainers.state import global_generators
 from asyncsearch.trainers.state.encoding import Decoder, Encoder
 from asyncsearch.trainers.state.members import capture, require_saveable, restore
-from asyncsearch.trainers.state.state_files import read_state, write_state
 
 
 class SavedState:
@@ -64,7 +74,7 @@ class SavedState:
 
 @in_sentences()
 def load_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Put what ``trial.epochs(state=...)`` saved at a path into objects, some or all of the same names.
+    """Put the state that ``trial.epochs(state=...)`` saved at a path into objects, some or all of the same names.
 
     Use it with the path that ``study.checkpoint()`` gives. An estimator of scikit-learn is unpickled, which runs code
     from the file: load checkpoints that you trust.
@@ -103,3 +113,76 @@ def _checked(state: Any, line: str = 'trial.epochs(state={"net": net, "opt": opt
 
 def _names(names: Any) -> str:
     return ", ".join(map(repr, sorted(names))) or "nothing"
+
+
+_FILE: Final = "state.json"
+_FORMAT: Final = 1
+
+
+def write_state(path: Path, encoder: Encoder, found: dict[str, Any]) -> None:
+    """Make a folder with a state and all that its encoder has collected."""
+    path.mkdir()
+    if encoder.arrays:
+        import numpy as np
+
+        with (path / "arrays.npz").open("wb") as file:
+            np.savez(file, **{str(number): array for number, array in enumerate(encoder.arrays)})
+    if encoder.tensors:
+        from asyncsearch.trainers.state.torch_state import write_tensors
+
+        write_tensors(path / "tensors.pt", encoder.tensors)
+    for number, data in enumerate(encoder.pickles):
+        _pickle(path, number).write_bytes(data)
+    checksums = [hashlib.sha256(data).hexdigest() for data in encoder.pickles]
+    content = {"format": _FORMAT, **found, "sha256": checksums}
+    (path / _FILE).write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
+
+
+def read_state(path: Path) -> tuple[dict[str, Any], Decoder]:
+    """Return a state, and a decoder with its arrays, tensors and pickles. Nothing is unpickled.
+
+    Raises:
+        StoreError: the checkpoint is of another kind, of a newer version, or damaged.
+    """
+    try:
+        found = json.loads(read_file(path / _FILE))
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"{path} holds no state that trial.epochs(state=...) has saved: read it with the load= that fits the save= "
+            "which wrote it, or start a new study."
+        ) from error
+    if found["format"] > _FORMAT:
+        raise StoreError(f"{path} was written by a newer version of asyncsearch: update it.")
+    pickles = [_checked_pickle(path, number, checksum) for number, checksum in enumerate(found["sha256"])]
+    return found, Decoder(_arrays(path / "arrays.npz"), _tensors(path / "tensors.pt"), pickles)
+
+
+def _checked_pickle(path: Path, number: int, checksum: str) -> bytes:
+    data = read_file(_pickle(path, number))
+    if hashlib.sha256(data).hexdigest() != checksum:
+        raise StoreError(
+            f"{_pickle(path, number)} is not the file that was saved; it is not unpickled. Delete the checkpoint and "
+            "resume the study: what is missing is trained again."
+        )
+    return data
+
+
+def _pickle(path: Path, number: int) -> Path:
+    return path / f"pickle-{number}"
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _tensors(path: Path) -> list[Any]:
+    if not path.exists():
+        return []
+    from asyncsearch.trainers.state.torch_state import read_tensors
+
+    return read_tensors(path)

@@ -43,7 +43,7 @@ def has_methods(value: Any, *names: str) -> bool:
 
 
 def advice(value: Any) -> str:
-    """Return why an object of an unknown kind cannot be saved, and what to write instead."""
+    """Return why an object of an unknown kind cannot be saved, and the line to write instead."""
     is_a = f"is of type {type(value).__qualname__}, "
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         return (

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import numpy as np
+import torch
+
+from asyncsearch.trainers.sample_order import Indices
 
 
 def length_of(batch: Any) -> int:
@@ -11,3 +16,33 @@ def length_of(batch: Any) -> int:
     if isinstance(batch, Mapping):
         batch = tuple(batch.values())
     return len(batch[0] if isinstance(batch, tuple | list) else batch)
+
+
+def batch_of(data: Any, indices: Indices, collate: Callable[[list[Any]], Any]) -> Any:
+    """Return the batch of some samples; ``collate`` makes it of the samples of a ``Dataset``."""
+    if isinstance(data, tuple | list):
+        return tuple(_rows(part, indices) for part in data)
+    if isinstance(data, Mapping):
+        return {name: _rows(part, indices) for name, part in data.items()}
+    if isinstance(data, torch.Tensor | np.ndarray):
+        return _rows(data, indices)
+    fetch = getattr(data, "__getitems__", None)
+    chosen = indices.tolist()
+    return collate(fetch(chosen) if fetch is not None else [data[index] for index in chosen])
+
+
+def moved(batch: Any, device: Any) -> Any:
+    """Return a batch on a device; a named tuple stays one."""
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device)
+    if isinstance(batch, Mapping):
+        return {name: moved(part, device) for name, part in batch.items()}
+    if isinstance(batch, tuple | list):
+        parts = [moved(part, device) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch
+
+
+def _rows(part: Any, indices: Indices) -> Any:
+    chosen = torch.from_numpy(indices)
+    return part[chosen] if isinstance(part, torch.Tensor) else torch.as_tensor(part[indices])

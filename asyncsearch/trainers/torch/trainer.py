@@ -15,10 +15,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from asyncsearch.errors import UsageError
+from asyncsearch.trainable import PackOutcome
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.ranks import share_of
 from asyncsearch.trainers.sample_order import Indices
-from asyncsearch.trainers.torch.batches import length_of
+from asyncsearch.trainers.torch.batches import batch_of, length_of, moved
 from asyncsearch.trainers.torch.gangs.shards import read_checkpoint
 from asyncsearch.trainers.torch.gangs.strategies import strategy_for, strategy_refusal
 from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
@@ -33,21 +34,21 @@ class TorchTrainer(FrameworkTrainer):
     """
 
     device: str | None = None
-    """The device to train on; None: ``cuda`` if available, else ``cpu``."""
+    """The device to train on; None for ``cuda`` if available, else ``cpu``."""
     precision: str | None = None
     """``float16`` (with a gradient scaler) or ``bfloat16`` for mixed precision."""
     deterministic: bool = True
     """Whether torch refuses operations whose results differ from run to run."""
     threads: int | None = 1
-    """Threads of torch on the CPU: their number changes results. None: torch's default."""
+    """Threads of torch on the CPU: their number changes results. None for torch's default."""
     data_workers: int = 0
     """Processes that load data ahead, for a ``Dataset``."""
     clip_grad_norm: float | None = None
-    """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None: no limit."""
+    """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None for no limit."""
 
     strategy: str = "ddp"
-    """What several workers of a trial divide: ``ddp`` (nothing: each has all), ``zero1`` (the optimizer's state) or
-    ``fsdp2`` (weights and gradients, too)."""
+    """The parts that several workers of a trial divide: ``ddp`` (none: each has all), ``zero1`` (the optimizer's
+    state) or ``fsdp2`` (weights and gradients, too)."""
     sync_batch_norm: bool = False
     """Whether BatchNorms see the whole batch, where several workers train a trial, and not each its share."""
     ddp_options: Mapping[str, Any] = MappingProxyType({})
@@ -56,10 +57,12 @@ class TorchTrainer(FrameworkTrainer):
     fsdp_options: Mapping[str, Any] = MappingProxyType({})
     """Arguments of ``fully_shard``, with ``fsdp2``, such as ``{"reshard_after_forward": False}``."""
 
+    _ordered_data = IterableDataset, DataLoader
+    _data_words = "tensors or a Dataset with a length"
     net: Any
     """The result of ``model``, on the device."""
     parallel: Any
-    """What a step calls in place of ``net``: where several workers train a trial, it averages their gradients."""
+    """The module that a step calls in place of ``net``: where several workers train a trial, it averages gradients."""
     opt: Any
     """The result of ``optimizer``."""
     _strategy: TorchStrategy = TorchStrategy()
@@ -157,7 +160,7 @@ class TorchTrainer(FrameworkTrainer):
 
     def train(self) -> None:
         if getattr(self, "_pack", None) is not None:
-            from asyncsearch.trainers.torch.packs.together import let_out
+            from asyncsearch.trainers.torch.packs.pack_training import let_out
 
             let_out(self)
         self._strategy.forget()
@@ -165,14 +168,14 @@ class TorchTrainer(FrameworkTrainer):
         self._strategy.equalize(self.net)
 
     @classmethod
-    def train_pack(cls, trainers: Sequence[Self]) -> None:
+    def train_pack(cls, trainers: Sequence[Self]) -> PackOutcome:
         """Train one unit of several trainers as one computation where their models allow it; else say why they do not.
 
         Each ends as after its own ``train``, within rounding.
         """
-        from asyncsearch.trainers.torch.packs.together import train_pack
+        from asyncsearch.trainers.torch.packs.pack_training import train_pack
 
-        train_pack(trainers)
+        return train_pack(trainers)
 
     @classmethod
     def gang_refusal(cls) -> str:
@@ -187,24 +190,12 @@ class TorchTrainer(FrameworkTrainer):
         )
 
     @classmethod
-    def pack_refusal(cls) -> str:
-        from asyncsearch.trainers.torch.packs.together import refusal_of
-
-        return refusal_of(cls)
-
-    @classmethod
-    def pack_in_turn(cls) -> str:
-        from asyncsearch.trainers.torch.packs.together import in_turn_of
-
-        return in_turn_of(cls)
-
-    @classmethod
     def evaluate_pack(cls, trainers: Sequence[Self]) -> list[Mapping[str, Any] | Exception]:
         """Return the metrics of trainers that ``train_pack`` has just trained, at once where they are the default ones.
 
         They are those of each one's ``evaluate``, within rounding.
         """
-        from asyncsearch.trainers.torch.packs.together import evaluate_pack
+        from asyncsearch.trainers.torch.packs.pack_training import evaluate_pack
 
         return evaluate_pack(trainers)
 
@@ -319,36 +310,10 @@ class TorchTrainer(FrameworkTrainer):
         yield from zip((at for at, _ in places), loader, strict=True)
 
     def _batch(self, data: Any, indices: Indices) -> Any:
-        if isinstance(data, tuple | list):
-            return tuple(_part(part, indices) for part in data)
-        if isinstance(data, Mapping):
-            return {name: _part(part, indices) for name, part in data.items()}
-        if isinstance(data, torch.Tensor | np.ndarray):
-            return _part(data, indices)
-        fetch = getattr(data, "__getitems__", None)
-        chosen = indices.tolist()
-        return self.collate(fetch(chosen) if fetch is not None else [data[index] for index in chosen])
+        return batch_of(data, indices, self.collate)
 
     def _moved(self, batch: Any) -> Any:
-        if isinstance(batch, torch.Tensor):
-            return batch.to(self._device)
-        if isinstance(batch, Mapping):
-            return {name: self._moved(part) for name, part in batch.items()}
-        if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-            return type(batch)(*map(self._moved, batch))
-        if isinstance(batch, tuple | list):
-            return type(batch)(map(self._moved, batch))
-        return batch
-
-    def _count(self, data: Any) -> int:
-        if isinstance(data, tuple | list | Mapping):
-            return self._common_length(data.values() if isinstance(data, Mapping) else data)
-        if isinstance(data, IterableDataset | DataLoader) or not hasattr(data, "__getitem__"):
-            raise UsageError(
-                f"A {type(data).__name__} has an order of its own, which no checkpoint holds: let data() return "
-                "tensors or a Dataset with a length, and leave batches and their order to the trainer."
-            )
-        return len(data)
+        return moved(batch, self._device)
 
     def _seed_framework(self, seed: int) -> None:
         torch.manual_seed(seed)  # on all devices
@@ -370,11 +335,6 @@ def _kind(optimizer: Any) -> str:
     """Return the properties that two optimizers must share to exchange states: class and number of parameters."""
     sizes = [len(group["params"]) for group in optimizer.param_groups]
     return f"{type(optimizer).__qualname__} of {sizes} parameters"
-
-
-def _part(part: Any, indices: Indices) -> Any:
-    chosen = torch.from_numpy(indices)
-    return part[chosen] if isinstance(part, torch.Tensor) else torch.as_tensor(part[indices])
 
 
 def torch_gangs() -> Any:

@@ -11,38 +11,32 @@ import tensorflow as tf
 
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH
 from asyncsearch.trainers.keras.model_state import restored
-from asyncsearch.trainers.keras.packs.errors import NotStackedError
-from asyncsearch.trainers.keras.packs.graphs import as_tensors, drawing_in, drawing_nothing, kind_of, quiet_vectorizing
-from asyncsearch.trainers.keras.packs.late_seeds import has_default_evaluation, seed_now
-from asyncsearch.trainers.keras.packs.sample_lines import by_validation_data
-from asyncsearch.trainers.keras.packs.stacked import stacked
-from asyncsearch.trainers.keras.packs.structure import Structure
-from asyncsearch.trainers.keras.packs.together import by_structure
+from asyncsearch.trainers.keras.packs.must_match import Structure
+from asyncsearch.trainers.keras.packs.samples import is_equal_tensor
+from asyncsearch.trainers.keras.packs.stacks import stacked
+from asyncsearch.trainers.keras.packs.traced_steps import (
+    NotStackedError,
+    as_tensors,
+    drawing_in,
+    drawing_nothing,
+    kind_of,
+    quiet_vectorizing,
+)
+from asyncsearch.trainers.keras.packs.units import by_structure
+from asyncsearch.trainers.packs.known_classes import known_of
+from asyncsearch.trainers.packs.sample_streams import EqualData, grouped
 
-_traced: dict[Any, Any] = {}
-"""(structure, metrics, kind of batch) -> traced evaluation; None: each is evaluated by itself."""
-_MOST_TRACED = 32
 
-
-def evaluate_pack(trainers: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return the metrics of each trainer, as its own ``evaluate`` does, within rounding."""
+def metrics_of_stacks(trainers: Sequence[Any]) -> dict[int, Mapping[str, Any]]:
+    """Return metrics by the ids of trainers; none of those that need their own ``evaluate``."""
     found: dict[int, Mapping[str, Any]] = {}
-    if has_default_evaluation(trainers[0]):
-        for same in by_validation_data(trainers):
-            for structure, alike in by_structure(same):
-                for group in _by_metrics(alike):
-                    if structure is not None and len(group) > 1:
-                        found |= _together(group, structure)
-    if len(found) < len(trainers):
-        seed_now()
-    return [found[id(one)] if id(one) in found else _by_itself(one) for one in trainers]
-
-
-def _by_itself(trainer: Any) -> Mapping[str, Any]:
-    """Evaluate a trainer as it is alone: others have drawn since its unit."""
-    with trainer._own_generators():
-        metrics: Mapping[str, Any] = trainer.evaluate()
-    return metrics
+    equal = EqualData(is_equal_tensor)
+    for same in grouped(trainers, lambda one: equal.number(one._validation_data)):
+        for structure, alike in by_structure(same):
+            for group in _by_metrics(alike):
+                if structure is not None and len(group) > 1:
+                    found |= _together(group, structure)
+    return found
 
 
 def _by_metrics(trainers: Sequence[Any]) -> list[list[Any]]:
@@ -77,17 +71,18 @@ def _together(trainers: Sequence[Any], structure: Structure) -> dict[int, Mappin
 
 
 def _evaluation(trainer: Any, structure: Structure, batch: tuple[Any, ...]) -> Any:
-    key = structure, tuple(trainer.metrics), kind_of(batch)
-    if key not in _traced:
-        if len(_traced) >= _MOST_TRACED:
-            del _traced[next(iter(_traced))]
+    """Return the traced evaluation of a stack; None if each of its members is evaluated by itself."""
+
+    def traced() -> Any:
         try:
-            _traced[key] = _Evaluation(trainer.net, batch)
+            return _Evaluation(trainer.net, batch)
         except tf.errors.ResourceExhaustedError:
             raise
         except Exception:  # whatever the model does that vectorized_map cannot
-            _traced[key] = None
-    return _traced[key]
+            return None
+
+    key = structure, tuple(trainer.metrics), kind_of(batch)
+    return known_of(type(trainer)).traced.found(key, traced)
 
 
 class _Evaluation:

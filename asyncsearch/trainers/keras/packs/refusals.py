@@ -1,30 +1,26 @@
-"""What a pack would not call, or what members share: such trainers train one after another."""
+"""Trainers that cannot be in one pack: their own methods would not be called, or they share variables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from asyncsearch.trainers.keras.packs.structure import CALLED_ALONE
-from asyncsearch.trainers.keras.packs.user_lines import place_of
+from asyncsearch.trainers.keras.packs.must_match import CALLED_ALONE
+from asyncsearch.trainers.packs.pack_training import class_refusal, place_of
 
-_OWN_METHODS = ("train", "_train_batch", "_fetched", "_batch", "_follow", "_put", "_build", "_compile")
-"""What a pack does itself: an overridden one would not be called as its author expects."""
+_INSTEAD = dict.fromkeys(
+    ("train", "_train_batch", "_fetched", "_batch", "_follow", "_put", "_build", "_compile"), "put it into the model"
+)
+"""Methods that a pack does itself -> the replacement of one's own."""
 
 
-def why_not_together(trainers: Sequence[Any]) -> str | None:
-    """Return why trainers train one after another, and the line to change; None if that is not known yet."""
+def why_not_together(trainers: Sequence[Any]) -> str:
+    """Return why trainers train one after another, and the line to change; empty if that is not known yet."""
     first = trainers[0]
-    kind: Any = type(first)
-    for trainer in trainers:
-        if type(trainer) is not kind:
-            return f"{kind.__name__} and {type(trainer).__name__} are different classes"
-    for name in _OWN_METHODS:
-        if not kind.has_default(name):
-            where = place_of(getattr(kind, name))
-            return f"{kind.__name__}.{name} ({where}) is its own, and a pack has one of its own: put it into the model"
+    if words := class_refusal(trainers, _INSTEAD):
+        return words
     if first.run_eagerly:
-        return f"run_eagerly=True of {kind.__name__} traces nothing: leave it out"
+        return f"run_eagerly=True of {type(first).__name__} traces nothing: leave it out"
     for trainer in trainers:
         for name in CALLED_ALONE:
             method = vars(trainer.net).get(name) or getattr(type(trainer.net), name)
@@ -34,10 +30,10 @@ def why_not_together(trainers: Sequence[Any]) -> str | None:
     return _shared(trainers)
 
 
-def _shared(trainers: Sequence[Any]) -> str | None:
+def _shared(trainers: Sequence[Any]) -> str:
     owners: dict[int, Any] = {}
     for trainer in trainers:
         for variable in (*trainer.net.variables, *trainer.opt.variables):
             if owners.setdefault(id(variable), trainer) is not trainer:
                 return f"two models share variable {variable.path}: build each in model(), and each optimizer too"
-    return None
+    return ""

@@ -42,7 +42,7 @@ class KerasUpdateRule:
         raise NotImplementedError
 
     def flags(self) -> tuple[Any, ...]:
-        """Return what must be equal in a stack."""
+        """Return the options that must match in a stack."""
         return ()
 
     def update(self, weight: Any, grad: Any, square: Any, slots: Slots, column: Columns) -> Any:

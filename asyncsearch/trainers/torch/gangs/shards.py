@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 
 from asyncsearch.errors import CheckpointError
-from asyncsearch.trainers.state.torch_files import load_without_code
+from asyncsearch.trainers.state.torch_state import load_without_code
 
 _FILE = re.compile(r"shard-(\d+)-of-(\d+)")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,41 +10,29 @@ import torch
 from torch.utils import _pytree
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_stack import MemberStack
-from asyncsearch.packing.packs import Pack
+from asyncsearch.trainers.packs.sample_streams import EqualData
 from asyncsearch.trainers.torch.batches import length_of
-from asyncsearch.trainers.torch.packs.shared_samples import EqualData, is_plain
-from asyncsearch.trainers.unit_errors import evaluated
+from asyncsearch.trainers.torch.packs.samples import is_plain
 
 _DEFAULTS = ("evaluate", "metrics", "batches", "_metrics", "_count")
-"""What is called for each trainer by itself where its class has one of its own."""
+"""Methods that are called for each trainer by itself where its class has one of its own."""
 
 
-def metrics_together(
-    trainers: Sequence[Any],
-    members: Mapping[int, Member],
-    pack: Pack,
-    equal: EqualData,
-    has_loss_as_trained: Callable[[Any], bool],
-) -> list[Mapping[str, Any] | Exception]:
-    """Return the metrics of each trainer, or the error of its own ``evaluate``.
+def metrics_of_stacks(
+    stacks: Sequence[tuple[MemberStack, Sequence[Any]]], equal: EqualData
+) -> dict[int, Mapping[str, Any]]:
+    """Return metrics by the ids of trainers; none of those that need their own ``evaluate``.
 
     Args:
-        trainers: with the state of the pack.
-        members: by the ids of the trainers.
-        pack: the members are in it.
+        stacks: with the trainers of their members, whose losses are known to be one.
         equal: knows which data are equal.
-        has_loss_as_trained: whether what the loss of a trainer reads is as before its unit. Only then are the losses of
-            those that train as one computation known to be one.
     """
-    found: dict[Member, Mapping[str, Any] | Exception] = {}
-    owners = {members[id(trainer)]: trainer for trainer in trainers}
-    for stack in pack.stacks():
-        alike = [owners[member] for member in stack.members]
-        if _has_defaults(alike, equal) and all(map(has_loss_as_trained, alike)):
-            found |= _stack_metrics(stack, alike[0])
-    return [found[member] if (member := members[id(one)]) in found else evaluated(one) for one in trainers]
+    found: dict[int, Mapping[str, Any]] = {}
+    for stack, trainers in stacks:
+        if _has_defaults(trainers, equal):
+            found |= dict(zip(map(id, trainers), _stack_metrics(stack, trainers[0]), strict=False))
+    return found
 
 
 def _has_defaults(trainers: Sequence[Any], equal: EqualData) -> bool:
@@ -71,8 +59,8 @@ def _is_floating(part: Any) -> bool:
     return part.is_floating_point() if isinstance(part, torch.Tensor) else not np.issubdtype(part.dtype, np.integer)
 
 
-def _stack_metrics(stack: MemberStack, trainer: Any) -> dict[Member, Mapping[str, Any]]:
-    """Return what ``TorchTrainer.metrics`` returns for each member; nothing where that needs each by itself."""
+def _stack_metrics(stack: MemberStack, trainer: Any) -> list[Mapping[str, Any]]:
+    """Return the metrics of each member, those of ``TorchTrainer.metrics``; none where that needs each by itself."""
     count, losses, right = 0, np.zeros(len(stack.members)), np.zeros(len(stack.members), dtype=np.int64)
     has_accuracy, before = True, stack.state_of_all()
     try:
@@ -84,9 +72,9 @@ def _stack_metrics(stack: MemberStack, trainer: Any) -> dict[Member, Mapping[str
             has_accuracy = right_answers is not None
             right += np.array(right_answers.tolist()) if has_accuracy else 0
     except (RuntimeError, UsageError):  # a loss that does another thing in evaluation mode
-        return {}
+        return []
     if not stack.is_as(before):  # its model has changed a buffer
         for member in stack.members:
             stack.sync(member)
     columns = {"loss": (losses / count).tolist()} | ({"accuracy": (right / count).tolist()} if has_accuracy else {})
-    return {member: {name: column[row] for name, column in columns.items()} for row, member in enumerate(stack.members)}
+    return [{name: column[row] for name, column in columns.items()} for row in range(len(stack.members))]

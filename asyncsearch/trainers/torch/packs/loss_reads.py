@@ -1,4 +1,4 @@
-"""What a loss reads of its trainer: members of one computation have the loss of one of them, so these must be equal."""
+"""The values that a loss reads of its trainer: they must match, since a stack calls the loss of one of its members."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from asyncsearch.packing.alike.structure import is_equal
 from asyncsearch.packing.stack.sample_masks import copied_batch
 from asyncsearch.packing.unit_generators import outside_states
 from asyncsearch.trainers.base_trainer import FrameworkTrainer
+from asyncsearch.trainers.packs.known_classes import known_of
 from asyncsearch.trainers.torch.packs.watched_trainer import CHANGING, Parts, spy_of, written
 
 _FUNCTIONS = ("loss", "sample_losses")
@@ -34,11 +35,11 @@ def has_default_loss(trainer: Any) -> bool:
 
 
 class LossReads:
-    """What the losses of trainers of one class have read so far."""
+    """The values that losses of trainers of one class have read so far."""
 
     def __init__(self) -> None:
         self.own = ""
-        """Why each of them trains by itself, whatever the values are; empty: it need not."""
+        """Why each of them trains by itself, whatever the values are; empty if it need not."""
         self._names: dict[tuple[str, str | None], None] = {}
 
     def values(self, trainer: Any) -> dict[str, Any]:
@@ -53,7 +54,7 @@ class LossReads:
             batch: it is on the device.
 
         Returns:
-            Why they fail; empty: they do not.
+            Why they fail; empty if they do not.
         """
         parts = Parts(vars(trainer))
         spy = spy_of(trainer, self, parts)
@@ -76,7 +77,7 @@ class LossReads:
         return failure
 
     def note(self, kind: str, name: str | None = None) -> None:
-        """Note that something is read; None: all of it."""
+        """Note that something is read; None for all of it."""
         if kind == "self" and name in CHANGING:
             self.own = f"loss() reads or writes self.{name}, which each trainer has of its own: use its arguments"
         else:
@@ -99,13 +100,12 @@ class LossReads:
                 function(model, batch)
 
 
-_reads: dict[type, LossReads] = {}
-"""What the losses of each class of trainers have read in this process."""
-
-
 def reads_of(kind: type) -> LossReads:
-    """Return what the losses of trainers of a class have read in this process."""
-    return _reads.setdefault(kind, LossReads())
+    """Return the reads of the losses of a class of trainers in this process."""
+    known = known_of(kind)
+    known.loss_reads = known.loss_reads or LossReads()
+    found: LossReads = known.loss_reads
+    return found
 
 
 class ReadsDifferError(UsageError):
@@ -126,11 +126,11 @@ class LossWatch:
         self.loss, self.sample_losses = spy.loss, getattr(spy, "sample_losses", None)
         self._count = len(self._reads.names)
 
-    def check(self, trainers: Sequence[Any]) -> None:
-        """Refuse a step that cannot be that of each of some trainers.
+    def check(self, watches: Sequence[LossWatch]) -> None:
+        """Refuse a step that cannot be that of each trainer of some watches.
 
         Raises:
-            UsageError: the loss has changed something of its trainer, or these differ in what it has read.
+            UsageError: the loss has changed something of its trainer, or the trainers differ in what it has read.
         """
         words = self._parts.words() or self._reads.own
         if words:
@@ -138,13 +138,13 @@ class LossWatch:
             raise UsageError(words)
         names = self._reads.names
         for kind, name in names[self._count :]:
-            first, *others = (_value(trainer, kind, name) for trainer in trainers)
+            first, *others = (_value(watch.trainer, kind, name) for watch in watches)
             if not all(is_equal(first, other) for other in others):
                 raise ReadsDifferError(f"{_label(kind, name)} differs, and was not read in the first step of the unit")
         self._count = len(names)
 
 
-class LossTerms:
+class SeenLosses:
     """Looks at the losses of the trainers of one pack, whenever what they read may be something else."""
 
     def __init__(self, reads: LossReads) -> None:
@@ -172,12 +172,12 @@ class LossTerms:
                 self._seen[number] = self._kept(trainer)
 
     def of(self, trainer: Any) -> tuple[Mapping[str, Any], str]:
-        """Return what must be equal for a trainer to be trained with others, and why it never is; empty: it may be."""
+        """Return the values of a trainer that must match, and why it trains by itself; empty if it need not."""
         number = id(trainer)
         return (self._seen[number], self._reads.own or self._failures[number]) if number in self._seen else ({}, "")
 
     def is_as_seen(self, trainer: Any) -> bool:
-        """Return whether what the loss of a trainer reads is as at the last look; the default one reads nothing."""
+        """Return whether the values that a loss reads are as at the last look; the default loss reads none."""
         return has_default_loss(trainer) or self._is_seen(id(trainer), trainer)
 
     def _is_seen(self, number: int, trainer: Any) -> bool:

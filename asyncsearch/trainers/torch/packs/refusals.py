@@ -1,49 +1,36 @@
-"""Whether trainers can be packed: what a pack would not call, and what differs where it may not."""
+"""Whether trainers can be packed, and each of them as a member of a pack."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from asyncsearch.packing.alike.refusals import conflict
 from asyncsearch.packing.member import Member, cross_entropy
+from asyncsearch.trainers.packs.pack_training import class_refusal
 from asyncsearch.trainers.torch.packs.loss_reads import LossWatch, has_default_loss, reads_of
 
-_OWN_METHODS = ("step", "train", "autocast", "_train_batch", "_fetched", "_batch", "_moved")
-"""What a pack does itself: an overridden one would not be called as its author expects."""
+_INSTEAD = {
+    **dict.fromkeys(("step", "train", "_train_batch", "_fetched", "_batch", "_moved"), "put it into loss()"),
+    "autocast": "set precision to 'float16' or 'bfloat16', or enter torch.autocast in loss()",
+}
+"""Methods that a pack does itself -> the replacement of one's own."""
 _HOOKS = ("update", "evaluate", "metrics", "save", "load")
-_INSTEAD = {"autocast": "set precision to 'float16' or 'bfloat16', or enter torch.autocast in loss()"}
-"""What to do in place of some of them."""
 
 
-def why_not_together(trainers: Sequence[Any]) -> str | None:
-    """Return why trainers cannot be in one pack, alike or not, and the line to change; None if they can.
+def why_not_together(trainers: Sequence[Any]) -> str:
+    """Return why trainers cannot be in one pack, alike or not, and the line to change; empty if they can.
 
     Args:
         trainers: set up, and loaded.
     """
-    first = trainers[0]
-    for trainer in trainers:
-        if type(trainer) is not type(first):
-            return f"{type(first).__name__} and {type(trainer).__name__} are different classes"
-    return _class_refusal(first) or conflict([member_of(trainer) for trainer in trainers])
-
-
-def _class_refusal(trainer: Any) -> str | None:
-    kind = type(trainer)
-    for name in _OWN_METHODS:
-        if not kind.has_default(name):
-            code = inspect.unwrap(getattr(kind, name)).__code__
-            where = f"{Path(code.co_filename).name}, line {code.co_firstlineno}"
-            instead = _INSTEAD.get(name, "put it into loss()")
-            return f"{kind.__name__}.{name} ({where}) is its own, and a pack has one of its own: {instead}"
-    if trainer.data_workers:
-        return f"data_workers={trainer.data_workers} of {kind.__name__}: a pack fetches its data itself; leave it out"
-    return None
+    words = class_refusal(trainers, _INSTEAD)
+    workers, name = trainers[0].data_workers, type(trainers[0]).__name__
+    if not words and workers:
+        words = f"data_workers={workers} of {name}: a pack fetches its data itself; leave it out"
+    return words or conflict([member_of(trainer) for trainer in trainers]) or ""
 
 
 def has_own_hooks(trainer: Any) -> bool:
@@ -52,7 +39,7 @@ def has_own_hooks(trainer: Any) -> bool:
 
 
 def is_member_of(member: Member, trainer: Any) -> bool:
-    """Return whether a member is what ``member_of`` would return for a trainer now."""
+    """Return whether a member is the one that ``member_of`` would return for a trainer now."""
     is_loss = member.loss is cross_entropy if has_default_loss(trainer) else member.loss == trainer.loss
     return (
         is_loss

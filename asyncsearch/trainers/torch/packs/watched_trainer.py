@@ -1,4 +1,4 @@
-"""A trainer that tells what its loss reads of it, and that keeps what the loss would change from the trainer itself."""
+"""A trainer that notes the reads of its loss, and that keeps the changes of the loss from the trainer itself."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _WRITERS = ("__setitem__", "__delitem__", "__ior__", "clear", "pop", "popitem", 
 
 
 class Notes(Protocol):
-    """Takes down what a loss reads and writes."""
+    """Takes down the reads and writes of a loss."""
 
     own: str
-    """Why trainers of the class train by themselves; empty: they need not."""
+    """Why trainers of the class train by themselves; empty if they need not."""
 
     def note(self, kind: str, name: str | None = None) -> None:
-        """Note that something is read; None: all of it."""
+        """Note that something is read; None for all of it."""
 
     def note_write(self, name: str) -> None:
         """Note that an attribute of the trainer is written."""
 
 
 class WatchedValues(dict[str, Any]):
-    """Hyper-parameters that tell what is read of them."""
+    """Hyper-parameters that note their reads."""
 
     def __init__(self, values: Mapping[str, Any], kind: str, reads: Notes) -> None:
         super().__init__(values)
@@ -96,7 +96,7 @@ for _name in _WRITERS:
 
 
 class WatchedTrial:
-    """A trial that tells what is read of it."""
+    """A trial that notes its reads."""
 
     def __init__(self, trial: Any, reads: Notes) -> None:
         self._trial, self._reads = trial, reads
@@ -121,7 +121,7 @@ class Parts:
         self._uncopied: str | None = None
 
     def of(self, name: str) -> Any:
-        """Return the copy of an attribute; the error ends a loss that would change what has none."""
+        """Return the copy of an attribute; the error ends a loss that would change an attribute without one."""
         if name not in self._copies:
             self._uncopied = name
             self._copies[name] = copy.deepcopy(self._own[name])
@@ -129,7 +129,7 @@ class Parts:
         return self._copies[name]
 
     def words(self) -> str:
-        """Return why trainers with these attributes train by themselves; empty: they need not."""
+        """Return why trainers with these attributes train by themselves; empty if they need not."""
         name = self._uncopied
         if name is not None:
             kind = type(self._own[name]).__name__
@@ -139,7 +139,7 @@ class Parts:
 
 
 def spy_of(trainer: Any, reads: Notes, parts: Parts) -> Any:
-    """Return a trainer with the attributes of another one that tells what is read of it; writes stay in it."""
+    """Return a trainer with the attributes of another one that notes their reads; writes stay in it."""
     kind: Any = type(trainer)
     spy: Any = object.__new__(_spying(kind))
     own = object.__getattribute__(spy, "__dict__")
@@ -150,7 +150,7 @@ def spy_of(trainer: Any, reads: Notes, parts: Parts) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _spying(kind: type[Any]) -> type[Any]:
-    """Return the class of trainers that tell what is read of one of this class."""
+    """Return the class of trainers that note the reads of one of this class."""
 
     def read(self: Any, name: str) -> Any:
         mine = object.__getattribute__(self, "__dict__")

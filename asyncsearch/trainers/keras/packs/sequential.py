@@ -1,7 +1,7 @@
 """Members that are not alike: each one's own traced step, one after another, on a batch that is read once.
 
 One traced function of all steps takes longer on a processor than its parts, and has to be traced anew whenever a member
-comes or goes. What a step in turn saves is what ``train_on_batch`` does around it.
+comes or goes. A sequential step saves the work of ``train_on_batch`` around it.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from typing import Any
 import tensorflow as tf
 
 from asyncsearch.events import is_of_all
-from asyncsearch.trainers.keras.packs.errors import NotTogetherError
-from asyncsearch.trainers.keras.packs.graphs import drawing_nothing, kind_of, require_own_state
-from asyncsearch.trainers.keras.packs.line_batches import LineBatches
-from asyncsearch.trainers.keras.packs.user_lines import line_of
-from asyncsearch.trainers.unit_errors import fail
+from asyncsearch.trainers.keras.packs.samples import StreamBatches
+from asyncsearch.trainers.keras.packs.traced_steps import drawing_nothing, kind_of, line_of, require_own_state
+from asyncsearch.trainers.packs.pack_training import NotTogetherError
+from asyncsearch.trainers.turns import fail
 
 
-class StepsInTurn:
+class SequentialSteps:
     """The steps of several trainers in one unit. Each traced step stays with its trainer, for later units."""
 
     def __init__(self, trainers: Sequence[Any]) -> None:
         self.trainers = list(trainers)
 
-    def prepare(self, batches: LineBatches) -> None:
-        """Trace what batches like these need.
+    def prepare(self, batches: StreamBatches) -> None:
+        """Trace the steps that batches like these need.
 
         Raises:
             NotTogetherError: the members would change each other's results.
@@ -37,7 +36,7 @@ class StepsInTurn:
     def follow(self, trainer: Any) -> None:
         """Take in that the learning rate of a trainer has changed: its step reads it from its optimizer."""
 
-    def step(self, batches: LineBatches) -> None:
+    def step(self, batches: StreamBatches) -> None:
         """Train each member by one step."""
         for trainer in list(self.trainers):
             batch = batches.of(trainer)

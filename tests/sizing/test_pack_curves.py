@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncsearch.sizing.pack_curves import curve_of, speedup_at, units_alone
+from asyncsearch.sizing.pack_probe import curve_of, speedup_at, units_alone
 from asyncsearch.sizing.packing import KnownPacks
 
 

@@ -11,35 +11,34 @@ import weakref
 from typing import Any
 
 from asyncsearch.trainers.keras.left_generators import captured, restore
-from asyncsearch.trainers.keras.packs.sample_lines import has_plain_data
-from asyncsearch.trainers.unit_errors import train_or_fail
+from asyncsearch.trainers.keras.packs.samples import has_plain_data
+from asyncsearch.trainers.packs.known_classes import known_of
+from asyncsearch.trainers.turns import train_or_fail
 
 _DEFAULTS = ("evaluate", "_metrics", "_count", "_batch")
-"""What is called for each trainer by itself where its class has one of its own."""
+"""Methods that are called for each trainer by itself where its class has one of its own."""
 _HOOKS = ("update", "save", "load", "learning_rate", "order")
-_put_off: list[tuple[weakref.ref[Any], int]] = []
-"""Whose seed was put off in the last unit, and the seed: at most one."""
 
 
 def seed_late(trainer: Any, number: int) -> None:
     """Seed the generators for the unit of a pack with this number, those of TensorFlow later where that is enough."""
-    _put_off[:] = [(weakref.ref(trainer), trainer._seed_python("unit", number))]
+    known_of(type(trainer)).late_seed = weakref.ref(trainer), trainer._seed_python("unit", number)
     # Reading any other data, and an evaluation that is the user's own, may draw.
     if not has_plain_data(trainer) or may_draw(trainer):
-        seed_now()
+        seed_now(type(trainer))
 
 
-def seed_now() -> None:
-    """Seed what was put off, before something that may draw."""
-    while _put_off:
-        reference, seed = _put_off.pop()
-        if (trainer := reference()) is not None:
-            trainer._seed_framework(seed)
+def seed_now(kind: type) -> None:
+    """Make up for a seed that was put off, before something that may draw."""
+    late, known_of(kind).late_seed = known_of(kind).late_seed, None
+    trainer = None if late is None else late[0]()
+    if trainer is not None:
+        trainer._seed_framework(late[1])
 
 
 def train_alone(trainer: Any) -> None:
     """Train a unit as without a pack, which seeds everything itself."""
-    _put_off.clear()
+    known_of(type(trainer)).late_seed = None
     train_or_fail(trainer)
 
 

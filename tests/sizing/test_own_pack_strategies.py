@@ -10,7 +10,7 @@ import pytest
 from asyncsearch.errors import UsageError
 from asyncsearch.sizing.pack_strategies import PackCandidate, PackChoice, choose, strategy_name
 from asyncsearch.sizing.packing import Packing, joiners, mates
-from tests.plan.test_packing import candidate
+from tests.sizing.test_packing import candidate
 
 
 def last_ones(choice: PackChoice) -> list[PackCandidate]:

@@ -1,18 +1,28 @@
-"""What a traced step may not do where several members share it."""
+"""Steps of Keras models that are traced for a pack, and their limits where several members share one."""
 
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from asyncsearch.trainers.keras.model_state import drawn_state
-from asyncsearch.trainers.keras.packs.errors import NotTogetherError
+from asyncsearch.trainers.packs.pack_training import NotTogetherError
 
+Tensors = tuple[Any, ...]
+_OTHERS = tuple(str(Path(one).parent) for one in (__file__, keras.__file__, tf.__file__))
+"""Folders of lines that a user cannot change."""
 _DRAWING = ("Random", "Rng", "TruncatedNormal", "Multinomial", "StatefulUniform", "StatefulStandardNormal")
 """How the names of operations begin that draw from a generator of TensorFlow."""
+
+
+class NotStackedError(Exception):
+    """Members cannot be one computation, and why; they may still share each batch, and be sequential."""
 
 
 def require_own_state(graph: Any, known: set[int]) -> None:
@@ -40,7 +50,7 @@ def require_own_state(graph: Any, known: set[int]) -> None:
 
 
 def drawing_in(graph: Any) -> str:
-    """Return an operation of a graph that draws from a generator of the process; empty: none does."""
+    """Return an operation of a graph that draws from a generator of the process; empty if none does."""
     return next((operation for operation in _operations(graph) if operation.startswith(_DRAWING)), "")
 
 
@@ -78,7 +88,7 @@ def kind_of(batch: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def drawing_nothing() -> Iterator[None]:
-    """Refuse what draws while it is traced: each member, and each unit, would have its own draws.
+    """Refuse draws while a step is traced: each member, and each unit, would have its own draws.
 
     Raises:
         NotTogetherError: something was drawn from Python's or numpy's generator.
@@ -90,3 +100,11 @@ def drawing_nothing() -> Iterator[None]:
             "the model or the loss draws from the generator of Python or numpy, which a traced step holds for ever: "
             "draw with a keras.random.SeedGenerator of the layer"
         )
+
+
+def line_of(error: BaseException) -> str:
+    """Return the innermost line of the user in a traceback, to follow a word; empty if there is none."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OTHERS)]
+    if not frames:
+        return ""
+    return f", at {Path(frames[-1].filename).name}, line {frames[-1].lineno}, `{(frames[-1].line or '').strip()}`"

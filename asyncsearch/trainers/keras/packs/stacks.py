@@ -15,18 +15,22 @@ import numpy as np
 import tensorflow as tf
 
 from asyncsearch.trainers.keras.clipping import scales
-from asyncsearch.trainers.keras.packs.errors import NotStackedError, NotTogetherError
-from asyncsearch.trainers.keras.packs.graphs import drawing_nothing, kind_of, quiet_vectorizing, require_own_state
-from asyncsearch.trainers.keras.packs.line_batches import LineBatches, Tensors
-from asyncsearch.trainers.keras.packs.structure import Structure
+from asyncsearch.trainers.keras.packs.must_match import Structure
+from asyncsearch.trainers.keras.packs.samples import StreamBatches
+from asyncsearch.trainers.keras.packs.traced_steps import (
+    NotStackedError,
+    Tensors,
+    drawing_nothing,
+    kind_of,
+    line_of,
+    quiet_vectorizing,
+    require_own_state,
+)
 from asyncsearch.trainers.keras.packs.update_rules import RULES, number_names, numbers_of
-from asyncsearch.trainers.keras.packs.user_lines import line_of
+from asyncsearch.trainers.packs.known_classes import known_of
+from asyncsearch.trainers.packs.pack_training import NotTogetherError
 
 _LIMIT = "clip_grad_norm"
-_MOST_TRACED = 32
-"""Steps that a process keeps; one is some megabytes."""
-_traced: dict[Any, Any] = {}
-"""(structure, kind of batch, whether all share it) -> traced step, or why there is none; the latest used is last."""
 
 
 class StackedMembers:
@@ -41,7 +45,7 @@ class StackedMembers:
         self._numbers: Any = None
         self._rows = [_row_of(trainer) for trainer in trainers]
 
-    def prepare(self, batches: LineBatches) -> None:
+    def prepare(self, batches: StreamBatches) -> None:
         """Trace the step of batches like these.
 
         Raises:
@@ -56,7 +60,7 @@ class StackedMembers:
         self._rows[row] = _row_of(trainer)
         self._numbers = None
 
-    def step(self, batches: LineBatches) -> None:
+    def step(self, batches: StreamBatches) -> None:
         """Train each member by one step."""
         if self._numbers is None:
             self._numbers = tf.constant(np.array(self._rows).T, tf.float64)
@@ -67,7 +71,7 @@ class StackedMembers:
             function(*self._state, self._numbers, *(batch if is_shared else batches.stacked(self.trainers)))
         )
 
-    def _example(self, batches: LineBatches) -> Tensors:
+    def _example(self, batches: StreamBatches) -> Tensors:
         """Return the batch of the first member, which has the shapes and types of each."""
         return batches.of(self.trainers[0])
 
@@ -86,12 +90,8 @@ class StackedMembers:
 
     def _function(self, batch: Tensors, is_shared: bool) -> Any:
         key = self._structure, kind_of(batch), is_shared
-        found = _traced.pop(key, None)
-        if found is None:
-            found = self._trace(batch, is_shared)
-        _traced[key] = found
-        while len(_traced) > _MOST_TRACED:
-            del _traced[next(iter(_traced))]
+        traced = known_of(type(self.trainers[0])).traced
+        found = traced.found(key, lambda: self._trace(batch, is_shared))
         if isinstance(found, str):
             raise NotStackedError(found)
         return found

@@ -2,8 +2,8 @@
 
 Pseudocode::
 
-    what a trainer's loss reads, and what its batches are where those of the pack differ, becomes a term of its member
-    members whose terms have changed are grouped anew: those of one computation have equal terms
+    what a trainer's loss reads, and what its batches are where those of the pack differ, must match
+    members for which that has changed are grouped anew
     of each structure that this process has not seen, copies are trained together and alone;
         where that fails or differs, its members train by themselves
 """
@@ -20,33 +20,29 @@ from asyncsearch.packing.alike.structure import is_equal
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack
 from asyncsearch.packing.probe import does_padding_count, why_not
-from asyncsearch.packing.stack.dropout_masks import DROPOUTS
+from asyncsearch.packing.stack.activations import DROPOUTS
 from asyncsearch.packing.stack.optimizer_rows import trained_parameters
 from asyncsearch.packing.stack.sample_masks import kinds_of
 from asyncsearch.packing.stack.update_rules import RULES
 from asyncsearch.packing.step_failures import FailedStep
-from asyncsearch.trainers.torch.packs.loss_reads import LossTerms, ReadsDifferError, as_before, reads_of
-from asyncsearch.trainers.torch.packs.shared_samples import PackedUnit
+from asyncsearch.trainers.packs.known_classes import known_of
+from asyncsearch.trainers.torch.packs.loss_reads import ReadsDifferError, SeenLosses, as_before, reads_of
+from asyncsearch.trainers.torch.packs.samples import PackedUnit
 
 _MOST_TRIED = 4
 """Members of which copies are trained: more of them would find nothing else."""
-_MOST_KNOWN = 1024
-_traps: dict[tuple[type, Hashable], str] = {}
-"""Structures of which copies were trained in this process, with what prevents packing; empty: nothing."""
-_paddings: dict[tuple[type, Hashable], str | None] = {}
-"""Structures of which copies were trained on padded batches in this process, with what lets padding count."""
 _MIXED = (
     "with padding the model trains otherwise, so it mixes samples, or sample_losses() is not what loss() is the mean "
     "of: pack members of one batch size"
 )
 
 
-class UnitTerms:
+class MustMatch:
     """Groups the members of one pack of trainers at the beginning of each unit."""
 
     def __init__(self, pack: Pack, kind: type) -> None:
-        self._pack, self._kind = pack, kind
-        self._losses = LossTerms(reads_of(kind))
+        self._pack, self._known = pack, known_of(kind)
+        self._losses = SeenLosses(reads_of(kind))
 
     def begin(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> None:
         """Group members; ``batches`` has the first one of the unit for each."""
@@ -66,25 +62,25 @@ class UnitTerms:
         for member in step.members:
             member.by_itself = step.words
         if isinstance(step.error, UsageError):
-            self._note(self._key(step.members[0]), step.words)
+            self._known.traps.note(structure_key(step.members[0]), step.words)
 
     def _set(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> bool:
-        """Give the members their terms; return whether any has others than before."""
+        """Set the values that must match for each member; return whether any have changed."""
         owners = {id(unit.trainer): unit for unit in units}
         trainers = {number: unit.trainer for number, unit in owners.items()}
         self._losses.look(trainers, lambda one: owners[id(one)].batches_of_each_size(batches[owners[id(one)].member]))
-        of_sizes, of_kinds = self._size_terms(units, batches), _kind_terms(units, batches)
+        of_sizes, of_kinds = self._of_sizes(units, batches), _of_kinds(units, batches)
         is_changed = False
         for unit in units:
-            member, (terms, own) = unit.member, self._losses.of(unit.trainer)
-            terms = {**terms, **of_sizes.get(member, {}), **of_kinds.get(member, {})}
+            member, (of_loss, own) = unit.member, self._losses.of(unit.trainer)
+            found = {**of_loss, **of_sizes.get(member, {}), **of_kinds.get(member, {})}
             own = own or member.by_itself
-            is_changed |= own != member.by_itself or not is_equal(member.must_equal, terms)
-            member.must_equal, member.by_itself = terms, own
+            is_changed |= own != member.by_itself or not is_equal(member.must_match, found)
+            member.must_match, member.by_itself = found, own
         return is_changed
 
-    def _size_terms(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> dict[Member, dict[str, Any]]:
-        """Return terms for batches of different sizes, for members that padding would change."""
+    def _of_sizes(self, units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> dict[Member, dict[str, Any]]:
+        """Return the sizes of batches that must match, for members that padding would change."""
         if len({unit.sizes for unit in units}) == 1:
             return {}
         differ_in_batch_size = len({unit.sizes[1:] for unit in units}) == 1
@@ -96,47 +92,39 @@ class UnitTerms:
         }
 
     def _padding_trap(self, unit: PackedUnit, batch: Any) -> str | None:
-        """Return what would let the padding of a batch count; copies of each structure are tried once in a process."""
+        """Return why the padding of a batch would count, or None; each structure is tried once in a process."""
         member = unit.member
         trap = padding_trap(member)
         if trap is not None or member.by_itself or refusal(member) is not None:
             return trap
-        key = self._key(member)
-        if key not in _paddings:
+
+        def tried() -> str | None:
             with as_before(unit.trainer):
-                self._keep(_paddings, key, _MIXED if _is_mixed(member, batch) else None)
-        return _paddings[key]
+                return _MIXED if _is_mixed(member, batch) else None
+
+        return self._known.paddings.found(structure_key(member), tried)
 
     def _can_train(self, stack: Any, trainer: Any, batches: Mapping[Member, Any]) -> bool:
         """Return whether members of a stack may train as one; if not, let them train by themselves."""
         if stack.is_tried:
             return True
         stack.is_tried = True
-        key = self._key(stack.members[0])
-        if key not in _traps:
-            try:
-                with as_before(trainer):
-                    self._note(key, why_not(stack.members[:_MOST_TRIED], batches[stack.members[0]]) or "")
-            except Exception as error:  # of one of them, which is found as each trains by itself
-                if is_of_all(error):
-                    raise
-                self.note_trap(FailedStep(stack.members, error, is_stack=True))
-                return False
-        for member in stack.members:
-            member.by_itself = _traps[key]
-        return not _traps[key]
+        members = stack.members
 
-    def _key(self, member: Member) -> tuple[type, Hashable]:
-        return self._kind, structure_key(member)
+        def tried() -> str:
+            with as_before(trainer):
+                return why_not(members[:_MOST_TRIED], batches[members[0]]) or ""
 
-    def _note(self, key: tuple[type, Hashable], words: str) -> None:
-        self._keep(_traps, key, words)
-
-    @staticmethod
-    def _keep(known: dict[tuple[type, Hashable], Any], key: tuple[type, Hashable], words: str | None) -> None:
-        if len(known) >= _MOST_KNOWN:
-            known.clear()
-        known[key] = words
+        try:
+            words = self._known.traps.found(structure_key(members[0]), tried)
+        except Exception as error:  # of one of them, which is found as each trains by itself
+            if is_of_all(error):
+                raise
+            self.note_trap(FailedStep(members, error, is_stack=True))
+            return False
+        for member in members:
+            member.by_itself = words
+        return not words
 
 
 def _is_mixed(member: Member, batch: Any) -> bool:
@@ -148,8 +136,8 @@ def _is_mixed(member: Member, batch: Any) -> bool:
         return False
 
 
-def _kind_terms(units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> dict[Member, dict[str, Any]]:
-    """Return terms for batches that cannot be put into one tensor, where those of the units differ."""
+def _of_kinds(units: Sequence[PackedUnit], batches: Mapping[Member, Any]) -> dict[Member, dict[str, Any]]:
+    """Return the kinds of batches that must match, where those of the units cannot be put into one tensor."""
     if len({id(batches[unit.member]) for unit in units}) > 1:
         kinds = [kinds_of(batches[unit.member]) for unit in units]
         if any(not is_equal(kind, kinds[0]) for kind in kinds):
