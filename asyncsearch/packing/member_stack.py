@@ -11,13 +11,12 @@ import torch
 from asyncsearch.errors import UsageError
 from asyncsearch.packing.alike.member_marks import MemberMarks
 from asyncsearch.packing.alike.refusals import padding_refusal
-from asyncsearch.packing.alike.vmap_errors import in_words
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.stack.mixed_precision import GradientScales, autocast_of, scales_of
 from asyncsearch.packing.stack.optimizer_rows import OptimizerRows, trained_parameters
 from asyncsearch.packing.stack.sample_masks import batch_length, first_samples, stacked_batches
 from asyncsearch.packing.stack.stacked_model import StackedModel
-from asyncsearch.packing.step_failures import NO_WATCH, NoWatch, StepWatch
+from asyncsearch.packing.step_failures import NO_WATCH, NoWatch, StepWatch, vmap_words
 
 
 class MemberStack:
@@ -134,7 +133,7 @@ class MemberStack:
             # The sum, not the mean: each member has the gradient of its own loss, not a K-th of it.
             grads = torch.autograd.grad(scaled, leaves, torch.ones_like(scaled), allow_unused=True)
         except RuntimeError as error:
-            words = in_words(error)
+            words = vmap_words(error)
             if words is None:
                 raise
             raise UsageError(words) from error

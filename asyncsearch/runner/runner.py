@@ -189,7 +189,7 @@ class Runner:
 
 def _close_groups() -> None:
     """Close what connects this process with the ranks of its last training."""
-    for name, close in (("process_groups", "close_group"), ("rings", "close_ring")):
+    for name, close in (("torch.gangs.process_groups", "close_group"), ("keras.gangs.rings", "close_ring")):
         if (module := sys.modules.get(f"asyncsearch.trainers.{name}")) is not None:
             getattr(module, close)()
 
