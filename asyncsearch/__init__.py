@@ -90,39 +90,6 @@ _HOMES = {
 }
 """Where each public name is imported from."""
 
-_FOREIGN_NAMES = {
-    "TPESearch": "Study(..., searcher='tpe')",
-    "TPESampler": "Study(..., searcher='tpe')",
-    "BayesianSearch": "Study(..., searcher='gp')",
-    "CmaEsSearch": "Study(..., searcher='cmaes')",
-    "Optuna": "OptunaSearch()",
-    "ASHAScheduler": "ASHA(max_resource=81)",
-    "AsyncHyperBandScheduler": "ASHA(max_resource=81)",
-    "PopulationBasedTraining": "PBT(max_resource=100, perturbation_interval=5)",
-    "MedianStoppingRule": "MedianStopping()",
-    "Tuner": "Study(train, ...)",
-    "create_study": "Study(train, ...)",
-    "minimize": "Study(train, ..., mode='min').run(num_trials=64)",
-    "fmin": "Study(train, ..., mode='min').run(num_trials=64)",
-    "run": "Study(train, ...).run(num_trials=64)",
-    "report": "trial.report(...) in the trainable",
-    "load_study": "Study.open(store)",
-    "quantized": "quniform(0.0, 1.0, 0.1)",
-    "SparkTrials": "Study(..., backend='spark')",
-    "BayesianOptimization": "Study(..., searcher='gp')",
-    "Asha": "ASHA(max_resource=81)",
-    "SuccessiveHalvingPruner": "ASHA(max_resource=81, variant='stopping')",
-    "HyperbandPruner": "Hyperband(max_resource=81)",
-    "MedianPruner": "MedianStopping()",
-    "Categorical": "choice('a', 'b')",
-    "Real": "uniform(0.0, 1.0)",
-    "Float": "uniform(0.0, 1.0)",
-    "Integer": "randint(1, 4)",
-    "hp": "from asyncsearch import choice, loguniform, randint, uniform",
-    "tune": "from asyncsearch import ASHA, Study, choice, loguniform, uniform",
-}
-"""What other libraries offer -> what to write."""
-
 _EXTRAS = {"KerasTrainer": "tensorflow", "TorchTrainer": "torch"}
 """What to install for names that need a framework; ``from asyncsearch import *`` imports no framework for them."""
 
@@ -194,11 +161,14 @@ def _loaded(name: str) -> Any:
 
 
 def _answer(name: str) -> str:
-    """Return what to write instead of a name that there is not; empty: nothing is like it."""
-    if name in _FOREIGN_NAMES:
-        return f": write {_FOREIGN_NAMES[name]}"
+    """Return the text to write instead of a name that there is not. Empty if nothing is like it."""
     import difflib
 
+    from asyncsearch.other_libraries.algorithms import answer_on_class
+    from asyncsearch.other_libraries.names import attribute_answer
+
+    if ours := attribute_answer("asyncsearch", name) or answer_on_class(name):
+        return f": write {ours}"
     close = difflib.get_close_matches(name, _HOMES, 1)
     return f": did you mean asyncsearch.{close[0]}?" if close and not name.startswith("_") else ""
 

@@ -30,11 +30,11 @@ class CreateTrial(Action, frozen=True, tag="create_trial"):
     params: Params
     node: NodeKey
     target: int | None
-    """Resource up to which it should train first; None: until its function returns."""
+    """Resource up to which it should train first. None if it trains until its function returns."""
     proposal: int = 0
     """Number of the searcher's proposal."""
     path: tuple[PathStep, ...] = ()
-    """The plan nodes on its path; empty: ``node`` alone."""
+    """The plan nodes on its path. Empty if it is ``node`` alone."""
     notes: dict[str, Any] = {}
     """The searcher's notes on its proposal, which are returned to it; empty for most searchers."""
 
@@ -69,7 +69,7 @@ class Branch(Action, frozen=True, tag="branch"):
     node: NodeKey
     reason: str
     path: tuple[PathStep, ...] = ()
-    """The plan nodes on its new path; empty: ``node`` alone."""
+    """The plan nodes on its new path. Empty if it is ``node`` alone."""
 
 
 class MoveTrial(Action, frozen=True, tag="move_trial"):
@@ -172,7 +172,7 @@ class EndRun(Action, frozen=True, tag="end_run"):
 
     reason: str
     error_kind: str = ""
-    """Name of the error class that ``run`` raises; empty: none."""
+    """Name of the error class that ``run`` raises. Empty if it raises none."""
     is_complete: bool = True
     """Whether everything requested is done; False: ``resume`` has work left to do."""
 
@@ -212,7 +212,7 @@ class GivenLane(NamedTuple):
 
 
 def lanes_given(action: AnyAction) -> list[GivenLane]:
-    """Return the lanes that an action gives a worker; empty: it gives none."""
+    """Return the lanes that an action gives a worker. Empty if it gives none."""
     if isinstance(action, Assign):
         return [GivenLane(action.work.lease, number, lane) for number, lane in enumerate(action.work.lanes)]
     return [GivenLane(action.lease, action.lane, action.added)] if isinstance(action, AddLane) else []

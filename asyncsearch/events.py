@@ -63,7 +63,7 @@ class RunRequested(Event, frozen=True, tag="run_requested"):
     """The user called ``run``: search until ``num_trials`` trials exist and none has anything left to train."""
 
     num_trials: int | None
-    """Global total, earlier runs of the study included; None: until the searcher is exhausted."""
+    """Global total, earlier runs of the study included. None if trials come until the searcher is exhausted."""
     parallelism: int
     """Number of workers, from 1."""
     share: int | UnsetType = UNSET
@@ -112,7 +112,7 @@ class TrainingEnded(LeaseEvent, frozen=True, tag="training_ended"):
     resource: int
     """Units of training done, from 0."""
     checkpoint_resource: int | None = None
-    """Resource of the checkpoint that was saved locally and will be committed; None: there is none."""
+    """Resource of the checkpoint that was saved locally and will be committed. None if there is none."""
     error: str = ""
     """The error, with the traceback or the last lines of output, when ``outcome`` is FAILED."""
     error_kind: str = ""
@@ -151,11 +151,11 @@ class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
     device: str = ""
     """Where that was measured."""
     refusal: str = ""
-    """Why they train one after another, and the line to change; empty: they train together."""
+    """Why they train one after another, and the line to change. Empty if they train together."""
     memory: PackMemory | None = None
-    """What they need; None: it was not measured, or there is no limit."""
+    """Memory that they need. None if it was not measured, or there is no limit."""
     sequential: str = msgspec.field(default="", name="in_turn")  # so journals name it
-    """Why some lanes step one after another, on batches that all read once, and the line to change; empty: that is as
+    """Why some lanes step one after another, on batches that all read once, and the line to change. Empty if that is as
     before."""
 
 
@@ -169,11 +169,11 @@ class PacksTimed(Event, frozen=True, tag="packs_timed"):
     study: str
     """Name of the other study."""
     fits: int | None = None
-    """How many had memory enough together there, as predicted; None: not known."""
+    """How many had memory enough together there, as predicted. None if it is not known."""
 
 
 class VolumeMeasured(LeaseEvent, frozen=True, tag="volume_measured"):
-    """A trainer has told what the workers of its trial tell each other in a unit, or would with more of them."""
+    """A trainer has told the volume that the workers of its trial exchange in a unit, or would with more of them."""
 
     steps: int
     """Sums of gradients in a unit."""
@@ -198,14 +198,14 @@ class CheckpointFailed(LeaseEvent, frozen=True, tag="checkpoint_failed"):
     error: str
     lane: int = 0
     error_kind: str = ""
-    """``store``: the store could not take it, for which no trial is blamed; empty: the trial's own doing."""
+    """``store``: the store could not take it, for which no trial is blamed. Empty if it is the trial's own doing."""
 
 
 class TrialTimedOut(LeaseEvent, frozen=True, tag="trial_timed_out"):
     """An attempt ran longer than ``trial_timeout``."""
 
     lane: int | None = None
-    """Number of a lane that joined later; None: all lanes that came with the lease."""
+    """Number of a lane that joined later. None if it is all lanes that came with the lease."""
 
 
 class StopRequested(Event, frozen=True, tag="stop_requested"):
@@ -213,7 +213,7 @@ class StopRequested(Event, frozen=True, tag="stop_requested"):
 
     reason: str
     error_kind: str = ""
-    """Name of the error class that ``run`` raises at its end; empty: none."""
+    """Name of the error class that ``run`` raises at its end. Empty if it raises none."""
 
 
 class Learned(Event, frozen=True, tag="learned"):
@@ -223,7 +223,7 @@ class Learned(Event, frozen=True, tag="learned"):
     reports: tuple[tuple[int, Metrics], ...] = ()
     """Resource -> metrics, resources ascending; empty metrics: the node was trained up to there without a report."""
     ended: int | None = None
-    """Resource at which the user's function returned by itself in this node; None: it did not."""
+    """Resource at which the user's function returned by itself in this node. None if it did not."""
     checkpoints: tuple[int, ...] = ()
     """Resources of durable checkpoints, ascending."""
 
@@ -252,7 +252,7 @@ class WorkRefused(LeaseEvent, frozen=True, tag="work_refused"):
     busy: tuple[NodeKey, ...] = ()
     """The nodes of the work in which other studies train now."""
     lane: int | None = None
-    """Number of the only lane that was not given, one that was to join; None: no lane was."""
+    """Number of the only lane that was not given, one that was to join. None if no lane was given."""
 
 
 class NodeFreed(Event, frozen=True, tag="node_freed"):

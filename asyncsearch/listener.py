@@ -21,7 +21,7 @@ class StudyListener(abc.ABC):
     """Is notified of each fact, the scheduler before the searcher. By default it ignores them."""
 
     def run_requested(self, num_trials: int | None) -> None:
-        """A run was requested: trials will be created until this many exist in total; None: until there are no more."""
+        """A run was requested: trials will be created until this many exist, or without end if that is None."""
 
     def no_more_trials(self) -> None:
         """The searcher is exhausted: no further trial will be created. May be stated repeatedly."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId, trial_name
+from asyncsearch.other_libraries.names import ATTRIBUTES, attribute_answer
 
 Params = dict[str, Any]
 """Name of a parameter -> its value: JSON scalars, lists, or nested dictionaries of the same."""
@@ -92,17 +93,6 @@ _WORDS = {
     TrialState.STOPPED: "stopped early",
     TrialState.FAILED: "failed",
 }
-_FOREIGN_NAMES = {
-    **dict.fromkeys(("metric", "score", "result", "last_result", "values"), "value"),
-    **dict.fromkeys(("loss", "accuracy"), "metrics"),
-    **dict.fromkeys(("config", "hyperparameters", "hparams"), "params"),
-    **dict.fromkeys(("number", "trial_id"), "id"),
-    **dict.fromkeys(("epoch", "epochs", "step", "last_step", "training_iteration"), "resource"),
-    **dict.fromkeys(("status",), "state"),
-    **dict.fromkeys(("datetime_start",), "started_s"),
-    **dict.fromkeys(("datetime_complete",), "ended_s"),
-}
-"""What other libraries call the attributes of a trial -> what they are called here."""
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Params)
 
@@ -142,7 +132,7 @@ class Trial(msgspec.Struct, gc=False):
     """The last plan node on its path; the only one if its params have no sequences."""
     state: TrialState = TrialState.WAITING
     target: int | None = None
-    """Resource up to which it should train now; None: until its function returns."""
+    """Resource up to which it should train now. None if it trains until its function returns."""
     resource: int = 0
     """Highest resource reported, in units of training done."""
     value: float | None = None
@@ -168,7 +158,7 @@ class Trial(msgspec.Struct, gc=False):
     ended_s: float | None = None
     """Driver's clock when it finished, in seconds since 1970."""
     path: tuple[PathStep, ...] = ()
-    """The nodes on its path in the order of their starts; empty: ``node`` alone, from 0."""
+    """The nodes on its path in the order of their starts. Empty if it is ``node`` alone, from 0."""
 
     is_begun: bool = False
     """Whether it had a worker or was promoted: such trials come before new ones."""
@@ -207,14 +197,14 @@ class Trial(msgspec.Struct, gc=False):
     def seen_in(self, words: str, metrics: Mapping[str, float] | None = None) -> Trial:
         """Return a copy for people, which has its metrics.
 
-        ``words``: what its text calls its state, since that of a search that is over is called otherwise.
+        ``words`` is the name of its state in its text, which in a search that is over is another one.
         """
         fields: dict[str, Any] = {name: getattr(self, name) for name in Trial.__struct_fields__}
         return _SeenTrial(**fields, seen_words=words, seen_metrics=dict(metrics or {}))
 
     def __dir__(self) -> list[str]:
         """Leave out the names that it has elsewhere: completion offers only what there is."""
-        return sorted(name for name in object.__dir__(self) if name not in _FOREIGN_NAMES)
+        return sorted(name for name in object.__dir__(self) if name not in ATTRIBUTES["finished_trial"])
 
     @property
     def params(self) -> Params:
@@ -238,7 +228,7 @@ class Trial(msgspec.Struct, gc=False):
 
     @property
     def horizon(self) -> int:
-        """Its target; ``UNBOUNDED``: until its function returns."""
+        """Its target. ``UNBOUNDED`` if it trains until its function returns."""
         return UNBOUNDED if self.target is None else self.target
 
     @property
@@ -270,7 +260,7 @@ class _SeenTrial(Trial, gc=False):
         def __getattr__(self, name: str) -> NoReturn:
             places = {"metrics": self.seen_metrics, "params": self.params}
             instead = next((f"{place}[{name!r}]" for place, found in places.items() if name in found), "")
-            instead = instead or _FOREIGN_NAMES.get(name, "")
+            instead = instead or attribute_answer("finished_trial", name)
             words = f": write trial.{instead}." if instead else "."
             raise AttributeError(f"A trial has no {name!r}{words}", name=name, obj=self)
 
@@ -296,5 +286,5 @@ class _ForeignName:
         raise AttributeError(f"A trial has no {self._name!r}: write trial.{self._ours}.", name=self._name, obj=trial)
 
 
-for _name, _ours in _FOREIGN_NAMES.items():
+for _name, _ours in ATTRIBUTES["finished_trial"].items():
     setattr(Trial, _name, _ForeignName(_name, _ours))

@@ -30,7 +30,7 @@ class Stage(msgspec.Struct, frozen=True):
     start: int = 0
     """Resource already trained when the stage begins."""
     stop: int | None = None
-    """Resource at which the stage ends; None: when the user's function returns."""
+    """Resource at which the stage ends. None if that is when the user's function returns."""
     max_resource: int | None = None
     """Resource at which the trial is complete; with ``stop`` below it the trial pauses at ``stop``."""
     save: bool = False
@@ -79,5 +79,5 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def node_at(stages: tuple[Stage, ...], resource: int) -> NodeKey:
-    """Return the node of a batch's stages to which what was trained up to a resource belongs."""
+    """Return the node of a batch's stages to which the training up to a resource belongs."""
     return next((s.node for s in stages if s.stop is None or resource <= s.stop), stages[-1].node)

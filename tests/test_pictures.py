@@ -13,8 +13,7 @@ from asyncsearch.report.plots.workers import plot_timeline
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import constant, cosine_restarts, multistep, step, values, warmup
-from asyncsearch.sequences.notebook_svg import BESIDE
-from asyncsearch.sequences.text_width import shortened, text_width
+from asyncsearch.sequences.svg import BESIDE, shortened, text_width
 from asyncsearch.space import choice, loguniform
 from asyncsearch.study.study import Study
 from tests.pictures import ink_outside, size, texts

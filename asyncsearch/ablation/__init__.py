@@ -2,5 +2,6 @@
 
 left_out       the words of the parameter ``ablated``, and what user code asks of a trial
 own_functions  functions of the user's own that make a variant
-columns        data without columns                torch_layers, keras_layers, layer_names   networks without layers
+columns        data without columns                torch_layers, keras_layers   networks without layers
+patterns       the columns and layers that a name stands for
 """

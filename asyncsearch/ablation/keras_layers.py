@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from asyncsearch.ablation.layer_names import chosen
+from asyncsearch.ablation.patterns import chosen
 from asyncsearch.errors import UsageError
 
 
@@ -48,7 +48,7 @@ class FittedLayer(keras.layers.Layer):  # type: ignore[misc]
         return (input_shape[0], *self.shape)
 
     def get_config(self) -> dict[str, Any]:
-        """Return what makes the same layer again."""
+        """Return the function that makes the same layer again."""
         return {**super().get_config(), "shape": list(self.shape), "channels": self.channels}
 
     def _whole(self, x: Any) -> tuple[Any, ...]:

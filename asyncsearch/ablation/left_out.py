@@ -13,14 +13,12 @@ from asyncsearch.ablation.patterns import fits
 from asyncsearch.errors import UsageError
 
 PARAMETER = "ablated"
-"""Name of the parameter that holds what a trial lacks."""
+"""Name of the parameter that holds the components that a trial lacks."""
 NOTHING = "nothing"
 """Its value in the base, with which the others are compared."""
 KINDS = ("feature", "filled", "layer", "custom", "data", "model")
 """Kinds of components: columns that are dropped, columns whose values become one constant, layers, what the code asks
 for by its name, and what a function of the user's own makes of the data or of the network."""
-OWN_KINDS = ("data", "model")
-"""Those whose name is the digest of a function."""
 _WITH_PATTERNS = ("feature", "filled", "layer")
 
 _ESCAPES = (("%", "%25"), ("+", "%2B"), (":", "%3A"), ("=", "%3D"))
@@ -33,7 +31,7 @@ class Component(NamedTuple):
     name: str
     """Of a column or a layer, or a pattern of names; the user's own; the digest of a function."""
     label: str = ""
-    """What the user calls it; empty: by its name, or by the label of the whole."""
+    """The user's name for it. Empty if it is called by its name, or by the label of the whole."""
 
     def __str__(self) -> str:
         if self.label or self.kind == "custom":
@@ -55,7 +53,7 @@ class Ablated(NamedTuple):
 
     components: tuple[Component, ...]
     label: str = ""
-    """Name of the group; empty: it has none."""
+    """Name of the group. Empty if it has none."""
 
     def __str__(self) -> str:
         return self.label or " + ".join(map(str, self.components)) or NOTHING
@@ -68,7 +66,7 @@ class Ablated(NamedTuple):
 
     @classmethod
     def of(cls, value: Any) -> Ablated:
-        """Return what a value of the parameter stands for.
+        """Return the components that a value of the parameter stands for.
 
         Raises:
             UsageError: it is no such value.
@@ -164,7 +162,7 @@ class TrialAblation:
         return keras_layers.without(net, layers, inputs)
 
     def _changed(self, kind: str, given: Any) -> Any:
-        """Return what the user's own functions make of data or of a network."""
+        """Return the variant that the user's own functions make of data or of a network."""
         for one in self.ablated.components:
             if one.kind == kind:
                 words = one.label or self.ablated.label

@@ -23,7 +23,7 @@ def register(functions: Mapping[str, OwnFunction]) -> None:
 
 
 def called(digest: str, name: str, given: Any) -> Any:
-    """Return what a function makes of data or of a network.
+    """Return the variant that a function makes of data or of a network.
 
     Raises:
         UsageError: it is not known in this process, or returns nothing.

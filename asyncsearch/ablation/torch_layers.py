@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from asyncsearch.ablation.layer_names import chosen
+from asyncsearch.ablation.patterns import chosen
 from asyncsearch.errors import UsageError
 
 _SAME = (

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from asyncsearch.arguments import answering
+from asyncsearch.checked_calls import answering
 from asyncsearch.checking import random_generators
 from asyncsearch.checking.processes import in_child
 from asyncsearch.checking.result import CheckResult, Finding
@@ -33,9 +33,7 @@ _TRAINED = ("weights|", "buffers|", "optimizer|", "scaler|")
 """Kinds of content that are equal in two runs of a deterministic training."""
 
 
-@answering(
-    "check", "check(train, {'lr': 0.1}, units=4)", instead={"epochs": "units={value}", "max_resource": "units={value}"}
-)
+@answering("check", "check(train, {'lr': 0.1}, units=4)")
 def check(
     trainable: Trainable,
     params: Mapping[str, Any] | None = None,

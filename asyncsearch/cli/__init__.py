@@ -54,9 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _answer(arguments: Sequence[str]) -> None:
     """Print the command to write instead of one that was refused, if it is known."""
-    from asyncsearch.report.shell_answers import answer_to
+    from asyncsearch.other_libraries.commands import answer_on_command
 
-    answer = answer_to(arguments)
+    answer = answer_on_command(arguments)
     if answer:
         print(f"write: {answer}", file=sys.stderr)
 

@@ -96,7 +96,7 @@ def logs(options: argparse.Namespace) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Print what happened to a trial, and why."""
+    """Print the story of a trial, with reasons."""
     print(printable(_opened(options.store).explain(options.trial)))
 
 
@@ -132,7 +132,7 @@ def tensorboard(options: argparse.Namespace) -> None:
 
 
 def _event_files(study: Results, logdir: str | None, *, may_be_empty: bool) -> Path | None:
-    """Write event files and return their folder; None: no trial has begun yet, and one may begin."""
+    """Write event files and return their folder. None if no trial has begun yet, and one may begin."""
     try:
         return study.tensorboard(logdir)
     except NoTrialsError:
@@ -170,7 +170,7 @@ def resume(options: argparse.Namespace) -> None:
 
 
 def preview(options: argparse.Namespace) -> None:
-    """Print what the search of a script would cost."""
+    """Print the cost of the search of a script."""
     from asyncsearch.study.study import proposals_of
     from asyncsearch.study.user_scripts import study_of_script
 
@@ -201,7 +201,7 @@ def simulate(options: argparse.Namespace) -> None:
 
 
 def clean(options: argparse.Namespace) -> None:
-    """Remove what nothing can reach, or list it."""
+    """Remove all that nothing can reach, or list it."""
     from asyncsearch.report import cleaning_lines
     from asyncsearch.report.formatting import parse_age, parse_size
     from asyncsearch.shared.cleaning import Limits, clean
@@ -242,7 +242,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Look at what a search would run on; 1: something is to be mended."""
+    """Examine the machine, the executors and the store of a search. 1 if something is to be mended."""
     from asyncsearch.doctor import examine
 
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it

@@ -58,7 +58,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser; what it parses has the function of the command as ``command``."""
+    """Return the parser, whose results have the function of the command as ``command``."""
     parser = _Parser(
         prog="asyncsearch",
         description="Asynchronous hyper-parameter search: inspect studies and resume them.",

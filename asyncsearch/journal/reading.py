@@ -17,8 +17,7 @@ from asyncsearch.ids import CheckpointRef, TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import Replayed, StudyFile, config_of, replay
 from asyncsearch.journal.projection import Projection
-from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState
-from asyncsearch.schedulers.scheduler_options import from_options
+from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState, from_options
 from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Params

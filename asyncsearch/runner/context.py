@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.ids import trial_name
-from asyncsearch.runner import misfits
+from asyncsearch.other_libraries.trainables import answer_on_epochs, answer_on_report, require_functions
 from asyncsearch.runner.current_values import CurrentValues, changed
 from asyncsearch.runner.hooks import HOW_TO_PAUSE, check_hooks
 from asyncsearch.runner.link import Link
@@ -184,7 +184,7 @@ class SearchContext(TrialContext):
     ) -> None:
         self._require_training("report()")
         if more:
-            raise ReportError(misfits.of_report((metrics, *more), self._metric))
+            raise ReportError(answer_on_report((metrics, *more), self._metric))
         if not self.uses_epochs:
             self._agree()
         self._raise_if_interrupted()
@@ -224,8 +224,8 @@ class SearchContext(TrialContext):
     ) -> Iterator[int]:
         self._require_training("epochs()")
         if given or unknown:
-            raise UsageError(misfits.of_epochs(given, unknown, state))
-        misfits.require_functions(self._metric, save=save, load=load, update=update, evaluate=evaluate)
+            raise UsageError(answer_on_epochs(given, unknown, state))
+        require_functions(self._metric, save=save, load=load, update=update, evaluate=evaluate)
         if self.uses_epochs:
             raise UsageError(
                 f"{self.name} called epochs() twice; one loop must do the training from its start to its end."

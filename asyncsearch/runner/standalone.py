@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.arguments import answering
+from asyncsearch.checked_calls import answering
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.files.trees import remove_tree
 from asyncsearch.ids import NodeKey
@@ -25,9 +25,7 @@ class StandaloneTrial(SearchContext):
 
     may_be_done = True
 
-    @answering(
-        "StandaloneTrial", "StandaloneTrial({'lr': 0.1}, max_resource=3)", instead={"epochs": "max_resource={value}"}
-    )
+    @answering("StandaloneTrial", "StandaloneTrial({'lr': 0.1}, max_resource=3)")
     def __init__(
         self,
         params: Params,

@@ -100,7 +100,7 @@ def _note_large_folder(context: SearchContext) -> None:
 
 
 def _text_of(error: BaseException, context: SearchContext) -> str:
-    from asyncsearch.runner.hints import hinted
+    from asyncsearch.other_libraries.trainables import hinted
 
     return hinted(exception_text(error), error, context.params)
 

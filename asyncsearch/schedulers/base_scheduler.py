@@ -13,37 +13,19 @@ Order within a rung is (score, trial id).
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection, Mapping
-from typing import ClassVar
+import json
+from dataclasses import fields, is_dataclass
+from typing import Any, ClassVar
 
 import msgspec
 
-from asyncsearch.arguments import CheckedCalls, Replacement
+from asyncsearch.checked_calls import CheckedCalls
+from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.listener import StudyListener
+from asyncsearch.other_libraries.algorithms import answer_on_scheduler
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
-
-_FOREIGN_NAMES: Mapping[str, str] = {
-    **dict.fromkeys(("max_t", "max_epochs", "max_iter", "max_resources", "max_steps"), "max_resource"),
-    **dict.fromkeys(("epochs", "num_epochs", "budget", "max_budget", "R"), "max_resource"),
-    **dict.fromkeys(("grace_period", "min_t", "min_epochs", "min_resources", "n_warmup_steps"), "min_resource"),
-    **dict.fromkeys(("eta", "factor", "halving_factor"), "reduction_factor"),
-    "n_startup_trials": "min_trials",
-}
-"""What other libraries call the arguments of schedulers -> what they are called here."""
-_OF_STUDY: dict[str, Replacement] = {
-    **dict.fromkeys(("metric", "mode", "seed"), "it in Study(...)"),
-    **dict.fromkeys(("num_trials", "n_trials"), "study.run(num_trials={value})"),
-}
-
-_MUTATIONS = ("hyperparam_mutations", "hyperparam_bounds", "mutations", "custom_explore_fn")
-
-
-def _perturbed(value: object) -> str:
-    names = [str(name) for name in value] if isinstance(value, Mapping) else ["lr"]
-    space = ", ".join(f"{name!r}: loguniform(1e-4, 1e-1)" for name in names[:1]) + (", ..." if names[1:] else "")
-    return f"perturb={names!r}, and their values into Study(..., space={{{space}}})"
 
 
 class Promotion(msgspec.Struct, frozen=True):
@@ -55,7 +37,7 @@ class Promotion(msgspec.Struct, frozen=True):
     reason: str
     """In words, e.g. "rank 2 of 12 at 3 epochs, 4 go on to 9"."""
     donor: TrialId | None = None
-    """The trial whose weights it should go on with, if that one has a durable checkpoint; None: with its own."""
+    """The trial whose weights it should go on with, if that one has a durable checkpoint. None if its own."""
 
 
 class Offspring(msgspec.Struct, frozen=True):
@@ -104,7 +86,7 @@ class SchedulerState(StudyListener):
 
     @abc.abstractmethod
     def first_target(self, trial: TrialId) -> int | None:
-        """Return the resource up to which a new trial should train first; None: until its function returns."""
+        """Return the resource up to which a new trial trains first. None if it trains until its function returns."""
 
     def may_create(self, trial: TrialId) -> bool:
         """Return whether a new trial, which would get this id, may begin now. A full synchronous bracket says no."""
@@ -123,7 +105,7 @@ class SchedulerState(StudyListener):
         return None
 
     def branch(self, promotion: Promotion, params: Params, resource: int) -> Offspring | None:
-        """Return how a trial goes on from the checkpoint of its donor; None: it goes on from its own after all.
+        """Return how a trial goes on from the checkpoint of its donor. None if it goes on from its own after all.
 
         Args:
             promotion: an answer of ``next_promotion`` that names a donor.
@@ -143,12 +125,6 @@ class Scheduler(metaclass=CheckedCalls):
     kinds: ClassVar[dict[str, type[Scheduler]]] = {}
     """All classes of schedulers that were defined in this process, by ``kind()``."""
 
-    @classmethod
-    def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
-        """Return what to write instead of arguments that the class does not take; ``known`` are those that it does."""
-        names = {name: f"{ours}={{value}}" for name, ours in _FOREIGN_NAMES.items() if ours in known}
-        return _OF_STUDY | names | (dict.fromkeys(_MUTATIONS, _perturbed) if "perturb" in known else {})
-
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         Scheduler.kinds[cls.kind()] = cls
@@ -167,7 +143,7 @@ class Scheduler(metaclass=CheckedCalls):
     @property
     @abc.abstractmethod
     def max_resource(self) -> int | None:
-        """Resource at which a trial is complete; None: when its function returns."""
+        """Resource at which a trial is complete. None if that is when its function returns."""
 
     @property
     def branches(self) -> bool:
@@ -205,3 +181,39 @@ class Scheduler(metaclass=CheckedCalls):
             ResourceError: the search cannot work at all.
         """
         return []
+
+
+def require_scheduler(given: object) -> Scheduler:
+    """Return a scheduler as it is.
+
+    Raises:
+        UsageError: it is none; the message holds the call to write.
+    """
+    if isinstance(given, Scheduler):
+        return given
+    raise UsageError(answer_on_scheduler(given))
+
+
+def options_of(scheduler: Scheduler) -> dict[str, Any] | None:
+    """Return the kind and the options of a scheduler as JSON values. None if it cannot be made again from them."""
+    kind: Any = type(scheduler)
+    if not is_dataclass(kind):
+        return None
+    given = {field.name: getattr(scheduler, field.name) for field in fields(kind)}
+    try:
+        options: dict[str, Any] = json.loads(json.dumps({"kind": scheduler.kind(), **given}, allow_nan=False))
+    except (TypeError, ValueError):
+        return None
+    return options if from_options(options) == scheduler else None
+
+
+def from_options(options: dict[str, Any] | None) -> Scheduler | None:
+    """Return the scheduler that ``options_of`` described. None if there is none, or its class is not known here."""
+    kind = Scheduler.kinds.get((options or {}).get("kind", ""))
+    if options is None or kind is None:
+        return None
+    given: dict[str, Any] = {name: value for name, value in options.items() if name != "kind"}
+    try:
+        return kind(**given)
+    except (TypeError, ValueError, UsageError):
+        return None

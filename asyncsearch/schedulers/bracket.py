@@ -1,6 +1,7 @@
 """A bracket: trials that compete with each other, and the rungs that each of them reached.
 
-ASHA has one bracket, Hyperband and synchronous halving have several. A subclass sets the quotas of the rungs.
+ASHA has one bracket, Hyperband and synchronous halving have several. In an asynchronous bracket trials never wait for
+each other, in a synchronous one they do at every rung: each sets the quotas of the rungs in its own way.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Bracket:
         return [rung.snapshot() for rung in self.rungs]
 
     def restore_rungs(self, progress: Progress, snapshot: list[dict[str, Any]]) -> None:
-        """Take the rungs from a snapshot; the next rung of each trial is what ``progress`` says."""
+        """Take the rungs from a snapshot; ``progress`` has the next rung of each trial."""
         self._progress = progress
         self.rungs = [Rung.restored(rung) for rung in snapshot]
         while self._growth is not None and len(self.levels) < len(self.rungs):
@@ -134,3 +135,121 @@ class Bracket:
         if index > self.top or self.levels[index] != resource:
             raise InternalError(f"{trial_name(trial)} is at resource {resource}, the rungs are {self.levels}.")
         return index
+
+
+class AsynchronousBracket(Bracket):
+    """Promotes a trial as soon as it is among the best ⌊n/η⌋ of its rung."""
+
+    __slots__ = ("_reduction_factor", "ready")
+
+    def __init__(
+        self, levels: tuple[int, ...], reduction_factor: int, progress: Progress, *, is_endless: bool = False
+    ) -> None:
+        super().__init__(levels, progress, reduction_factor if is_endless else None)
+        self._reduction_factor = reduction_factor
+        self.ready = -1
+        """Index of the highest rung from which a trial may be promoted. -1 if there is none."""
+
+    def next_promotion(self) -> Promotion | None:
+        """Return the promotion of the best candidate of the highest rung that has one."""
+        candidate = self.rungs[self.ready].candidate if self.ready >= 0 else None
+        return None if candidate is None else self.promotion(self.ready, candidate)
+
+    def _changed(self, index: int) -> None:
+        """Set the quota of the rung: the best ⌊n/η⌋ of Algorithm 2."""
+        rung = self.rungs[index]
+        rung.allow(rung.size // self._reduction_factor)
+        self._update_ready(index)
+
+    def _update_ready(self, index: int) -> None:
+        rungs = self.rungs
+        if rungs[index].candidate is not None:
+            if self.ready < index < self.top:
+                self.ready = index
+        elif index == self.ready:
+            self.ready = next((below for below in range(index - 1, -1, -1) if rungs[below].candidate is not None), -1)
+
+    def restore_rungs(self, progress: Progress, snapshot: list[dict[str, Any]]) -> None:
+        super().restore_rungs(progress, snapshot)
+        self.ready = -1
+        for index in range(self.top):
+            self._update_ready(index)
+
+
+class SynchronousBracket(Bracket):
+    """Decides each rung once, when all trials that train towards it have reached it or failed."""
+
+    __slots__ = ("_reduction_factor", "_stage", "created", "size", "start")
+
+    def __init__(
+        self, levels: tuple[int, ...], reduction_factor: int, progress: Progress, start: int, size: int | None
+    ) -> None:
+        super().__init__(levels, progress)
+        self.start = start
+        """How many trials the brackets before it have."""
+        self.size = size
+        """Number of trials that it will have. None if that is all that there will be."""
+        self.created = 0
+        self._reduction_factor = reduction_factor
+        self._stage = 0  # the rung that is being filled, or from which trials are being promoted
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further trial belongs to it."""
+        return self.size is not None and self.created >= self.size
+
+    def create(self, trial: TrialId) -> None:
+        """A trial of the bracket began."""
+        self.created += 1
+        self._progress.begin(trial)
+
+    def close(self, size: int) -> None:
+        """Accept no more than this many trials."""
+        self.size = size
+        self.advance()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a rung is decided and not all of its best trials are promoted yet."""
+        return self._stage < self.top and self.rungs[self._stage].candidate is not None
+
+    def next_promotion(self) -> Promotion | None:
+        """Return the promotion of the best trial of the decided rung that is not promoted yet."""
+        candidate = self.rungs[self._stage].candidate
+        return None if candidate is None or not self.is_ready else self.promotion(self._stage, candidate)
+
+    def advance(self) -> None:
+        """Decide the rung if its last trial is there; turn to the rung above when all that may are promoted."""
+        while self._stage < self.top:
+            rung = self.rungs[self._stage]
+            if not self.is_full or rung.size < self._expected():
+                return
+            # Of the bracket's size and not of the rung's, which is smaller where few had a finite value.
+            rung.allow(self.created // self._reduction_factor ** (self._stage + 1))
+            if rung.candidate is not None:
+                return
+            self._stage += 1
+
+    def _expected(self) -> int:
+        return self.created if self._stage == 0 else self.rungs[self._stage - 1].promoted
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything as JSON values; the progress belongs to the owner."""
+        return {
+            "start": self.start,
+            "size": self.size,
+            "created": self.created,
+            "stage": self._stage,
+            "rungs": self.rungs_snapshot(),
+        }
+
+    @classmethod
+    def restored(
+        cls, levels: tuple[int, ...], reduction_factor: int, progress: Progress, snapshot: dict[str, Any]
+    ) -> SynchronousBracket:
+        """Return the bracket that ``snapshot`` described."""
+        bracket = cls(levels, reduction_factor, progress, snapshot["start"], snapshot["size"])
+        bracket.created = snapshot["created"]
+        bracket._stage = snapshot["stage"]
+        bracket.restore_rungs(progress, snapshot["rungs"])
+        return bracket

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def perturbed_domains(space: Space, names: Sequence[str] | None) -> dict[str, Domain]:
-    """Return dotted name -> domain of the parameters to perturb; None: all that can be.
+    """Return dotted name -> domain of the parameters to perturb. None stands for all that can be.
 
     Raises:
         SpaceError: one of them cannot be perturbed, or none can.
@@ -50,7 +50,7 @@ def perturbed_domains(space: Space, names: Sequence[str] | None) -> dict[str, Do
 
 
 def moves(domain: Domain, value: Any, factors: Iterable[float]) -> list[Any]:
-    """Return the values to which a value of a domain may be moved, except itself; empty: it has no neighbours.
+    """Return the values to which a value of a domain may be moved, except itself. Empty if it has no neighbours.
 
     Numbers are multiplied by each of ``factors`` and kept within the domain, those with steps by a step at least.
     Choices of numbers move to the next smaller and the next larger one.

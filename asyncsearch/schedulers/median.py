@@ -127,7 +127,7 @@ class RunningAverage(msgspec.Struct):
     """How many there are."""
     best: float | None = None
     is_finite: bool | None = None
-    """Whether its last report was; None: there is none."""
+    """Whether its last report was. None if there is none."""
     index: int = -1
     """The last point that it passed."""
     comparison: Comparison | None = None

@@ -81,7 +81,7 @@ class Boundary:
         return 1 + bisect_left(self._order, (self._scores[trial], trial))
 
     def draw(self, best: int, source: np.random.Generator) -> TrialId | None:
-        """Draw one of the first ``best`` trials that has a score and has not ended; None: there is none."""
+        """Draw one of the first ``best`` trials that has a score and has not ended. None if there is none."""
         count = bisect_right(self._living, self._order[best - 1]) if best else 0
         return self._living[below(source, count)][1] if count else None
 
@@ -95,7 +95,7 @@ class Boundary:
 
 
 class Population:
-    """Up to ``size`` trials; None: as many as there will be. None trains on before all of them have begun.
+    """Up to ``size`` trials, or as many as there will be if that is None. None trains on before all of them have begun.
 
     ``start`` is how many trials the populations before it have.
     """
@@ -147,7 +147,7 @@ class Population:
         return boundary.rank(trial), boundary.size
 
     def draw_best(self, trial: TrialId, source: np.random.Generator) -> TrialId | None:
-        """Draw one of the best trials that have not ended at the boundary where a member waits; None: there is none."""
+        """Draw one of the best trials not ended at the boundary where a member waits. None if there is none."""
         boundary = self._boundaries[self._places[trial]]
         return boundary.draw(self._rules.quota(boundary.size), source)
 

@@ -75,7 +75,7 @@ class Progress:
 
     @classmethod
     def restored(cls, snapshot: dict[str, Any]) -> Progress:
-        """Return what ``snapshot`` described."""
+        """Return the progress that ``snapshot`` described."""
         progress = cls()
         for trial, mark, value in zip(snapshot["trials"], snapshot["marks"], snapshot["values"], strict=True):
             progress.set_value(trial, value)

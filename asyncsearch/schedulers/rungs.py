@@ -125,7 +125,7 @@ class Rung:
         self._waiting = Ranking()
         self._gone = Ranking()
         self._ahead = -1
-        """How many gone trials rank before the best waiting one; -1: not counted yet."""
+        """Number of gone trials that rank before the best waiting one. -1 if they are not counted yet."""
 
     def insert(self, trial: TrialId, score: float | None) -> None:
         """Count a trial that reached the rung; None is worst."""

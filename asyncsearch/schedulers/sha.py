@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.bracket import SynchronousBracket
 from asyncsearch.schedulers.progress import Progress
 from asyncsearch.schedulers.rungs import check_whole, competing, halving_forecast, rung_levels
-from asyncsearch.schedulers.synchronous_bracket import SynchronousBracket
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 
@@ -95,7 +95,7 @@ class Shape(NamedTuple):
 
     levels: tuple[int, ...]
     size: int | None
-    """How many trials compete with each other; None: all that there will be."""
+    """Number of trials that compete with each other. None if that is all that there will be."""
 
 
 class SHAState(SchedulerState):

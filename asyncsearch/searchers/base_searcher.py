@@ -8,18 +8,17 @@ unless the searcher learns.
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from asyncsearch.arguments import CheckedCalls, Replacement
+from asyncsearch.checked_calls import CheckedCalls
 from asyncsearch.listener import StudyListener
-from asyncsearch.searchers.earlier_trials import continued_seed, with_best_initial
-from asyncsearch.searchers.observations import Observed
+from asyncsearch.searchers.observations import Observed, continued_seed, with_best_initial
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 
 _RESULTS = ("reported", "paused", "promoted", "branched", "completed", "stopped", "failed", "ended")
-"""The methods of a listener that state what became of a trial."""
+"""The methods of a listener that state the outcome of a trial."""
 
 
 class SearcherState(StudyListener):
@@ -29,8 +28,8 @@ class SearcherState(StudyListener):
     """
 
     max_batch: int | None = None
-    """How many trials may begin together on one worker, where a study packs; None: as many as it packs. A searcher that
-    learns proposes the later ones of a pack without the results of the earlier ones."""
+    """Number of trials that may begin together on one worker, where a study packs. None if as many as it packs. A
+    searcher that learns proposes the later ones of a pack without the results of the earlier ones."""
 
     @property
     def learns(self) -> bool:
@@ -42,7 +41,7 @@ class SearcherState(StudyListener):
 
     @abc.abstractmethod
     def propose(self, number: int) -> Params | None:
-        """Return the ``number``-th proposal, from 0; None: there is none, the searcher is exhausted.
+        """Return the ``number``-th proposal, from 0. None if there is none, since the searcher is exhausted.
 
         Raises:
             SpaceError: the constraints rejected every one of a bounded number of candidates.
@@ -56,7 +55,7 @@ class SearcherState(StudyListener):
         return {}
 
     def length(self) -> int | None:
-        """Return how many proposals there are; None: no end, or not known beforehand."""
+        """Return the number of proposals. None if they have no end, or it is not known beforehand."""
         return None
 
     def snapshot(self) -> dict[str, Any]:
@@ -69,11 +68,6 @@ class SearcherState(StudyListener):
 
 class Searcher(metaclass=CheckedCalls):
     """The frozen description that the user writes."""
-
-    @classmethod
-    def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
-        """Return what to write instead of arguments that the class does not take; ``known`` are those that it does."""
-        return dict.fromkeys(("metric", "mode", "seed", "space"), "it in Study(...)")
 
     def extended(self, space: Space) -> Space:
         """Return the space with the parameters that the searcher adds to it; by default none.

@@ -37,7 +37,7 @@ class Lattice:
         """Number of combinations."""
 
     def at(self, index: int) -> dict[str, Any]:
-        """Return the combination at an index from 0 to ``size - 1``: dotted name -> value, of what is active."""
+        """Return the combination at an index from 0 to ``size - 1``: dotted name -> value of the active parameters."""
         flat, known = dict(self._fixed), dict(self._fixed_identities)
         for at, name in enumerate(self._names):
             if self._exists(at, known):
@@ -48,7 +48,7 @@ class Lattice:
         return flat
 
     def index(self, flat: Mapping[str, Any]) -> int | None:
-        """Return the index of a valid configuration; None: it is not in the lattice."""
+        """Return the index of a valid configuration. None if it is not in the lattice."""
         found = 0
         known = dict(self._fixed_identities)
         for at, name in enumerate(self._names):

@@ -40,7 +40,7 @@ _OURS = {"QMCSampler": "SobolSearch()", "GridSampler": "GridSearch()", "BruteFor
 
 @dataclass(frozen=True)
 class OptunaSearch(Searcher):
-    """Proposes the initial points of the space, then what a sampler of Optuna proposes, without end.
+    """Proposes the initial points of the space, then the proposals of a sampler of Optuna, without end.
 
     All trials are compared at one resource, the highest at which enough of them have a result; so with ASHA and TPE
     this is an asynchronous BOHB. docs/searchers.md says which trials a sampler sees as what. Needs optuna.

@@ -34,7 +34,7 @@ class Dimensions:
         }
 
     def suggest(self, trial: Trial) -> dict[str, Any]:
-        """Return a flat configuration that a sampler proposes: dotted name -> value, of what is active.
+        """Return a flat configuration that a sampler proposes: dotted name -> value of the active parameters.
 
         Raises:
             SpaceError: a value lies outside its domain.

@@ -57,7 +57,7 @@ class OptunaState(SearcherState):
         with _quiet:
             self._study = optuna.load_study(study_name=NAME, storage=self._storage, sampler=searcher.make(0))
         self._last_proposal: tuple[int, Params, dict[str, Any]] | None = None
-        """Number, params and notes; None: a fact has come since."""
+        """Number, params and notes. None if a fact has come since."""
         self._fill_storage(0)
 
     def propose(self, number: int) -> Params:

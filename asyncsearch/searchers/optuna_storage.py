@@ -33,7 +33,7 @@ class Storage(BaseStorage):  # type: ignore[misc]
         self.attributes: dict[str, Any] = {}
         """Attributes that samplers write to the study."""
         self._kept: dict[str, Any] | None = None
-        """``attributes`` before the draft; None: there is no draft."""
+        """``attributes`` before the draft. None if there is no draft."""
 
     def add(self, params: dict[str, Any], distributions: dict[str, BaseDistribution]) -> None:
         """Add a running trial without reports."""

@@ -83,7 +83,7 @@ class SobolState(SearcherState):
             self._asked += 1
 
     def _flat(self, index: int) -> dict[str, Any]:
-        """Return the configuration at a point of the sequence: dotted name -> value, of what is active."""
+        """Return the configuration at a point of the sequence: dotted name -> value of the active parameters."""
         shares = dict(zip(self._names, self._points.at(index), strict=True))
         flat: dict[str, Any] = {}
         for name in self._space.order:

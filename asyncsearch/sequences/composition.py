@@ -12,7 +12,7 @@ from asyncsearch.sequences import parsing
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.formulas import Piece, between
 from asyncsearch.sequences.json_values import a_type, show
-from asyncsearch.sequences.undecided_values import Undecided
+from asyncsearch.sequences.templates import Undecided
 
 
 @dataclass(frozen=True, repr=False)

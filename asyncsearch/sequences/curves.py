@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from asyncsearch.sequences import formulas, parsing
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.formulas import Const, Piece, between
-from asyncsearch.sequences.undecided_values import Undecided
+from asyncsearch.sequences.templates import Undecided
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,8 +18,7 @@ from asyncsearch.sequences import function_code, parsing
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.formulas import CustomFormula, Piece, UnknownFunctionError, text_of
 from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, a_type, is_numpy_scalar, show
-from asyncsearch.sequences.templates import Named, inner, show_argument, to_json
-from asyncsearch.sequences.undecided_values import Undecided
+from asyncsearch.sequences.templates import Named, Undecided, inner, show_argument, to_json
 
 ValueFunction = Callable[..., Any]
 """``function(time, **parameters)`` -> a finite number, text, bool or None; ``time`` in units since its beginning."""
@@ -40,9 +39,9 @@ class Custom(Sequence):
     name: Annotated[Any, parsing.text]
     parameters: Annotated[Any, parsing.named] = field(default_factory=Named)
     function: ValueFunction | None = field(default=None, compare=False)
-    """The function; None: the one that is registered under its name and code."""
+    """The function. None if it is the one that is registered under its name and code."""
     code: str = ""
-    """Digest of the function's code; empty: unknown, as in the records of earlier versions."""
+    """Digest of the function's code. Empty if unknown, as in the records of earlier versions."""
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         parameters = to_json(self.parameters)

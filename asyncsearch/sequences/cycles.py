@@ -1,4 +1,4 @@
-"""Sequences that repeat: ``cosine_restarts`` and ``cyclic``.
+"""Sequences that change at regular times without end: their base, ``cosine_restarts`` and ``cyclic``.
 
 Each wave and each side of a triangle is a piece of its own: until its first restart, a cosine with restarts is the
 cosine without, and until its second triangle each mode of ``cyclic`` is the others.
@@ -6,17 +6,60 @@ cosine without, and until its second triangle each mode of ``cyclic`` is the oth
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from asyncsearch.sequences import parsing
+from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.curves import wave
 from asyncsearch.sequences.exact_arithmetic import fraction
-from asyncsearch.sequences.formulas import Const, Piece, ShrinkingTriangle, line
-from asyncsearch.sequences.periodic import Periodic
-from asyncsearch.sequences.undecided_values import Undecided
+from asyncsearch.sequences.formulas import Const, Formula, Piece, Rest, ShrinkingTriangle, line, text_of
+from asyncsearch.sequences.templates import Undecided
+
+MAX_PIECES = 256
+
+
+@dataclass(frozen=True, repr=False)
+class Periodic(Sequence):
+    """A sequence of endlessly many pieces, each found by its number.
+
+    Its first ``MAX_PIECES`` pieces are separate, so they are shared with any equal pieces; the rest is one piece, which
+    is shared with the same sequence only. So the path of a trial without end is finite.
+    """
+
+    @abc.abstractmethod
+    def index(self, time: float, origin: int) -> int:
+        """Return the number of the piece that holds at a time."""
+
+    @abc.abstractmethod
+    def nth(self, index: int, origin: int) -> Piece:
+        """Return a piece by its number; it may start before ``origin``."""
+
+    def stays(self) -> bool:
+        """Return whether it never changes."""
+        return False
+
+    def pieces_from(self, origin: int) -> Iterator[Piece]:
+        first = self.index(origin, origin)
+        stop = first + (1 if self.stays() else MAX_PIECES)
+        for number in range(first, stop):
+            start, formula = self.nth(number, origin)
+            yield Piece(max(start, origin), formula)
+        if not self.stays():
+            yield Piece(self.nth(stop, origin).start, Rest(text_of(self.to_json()), origin, _Finder(self, origin)))
+
+
+@dataclass(frozen=True)
+class _Finder:
+    sequence: Periodic
+    origin: int
+
+    def __call__(self, time: float) -> Formula:
+        return self.sequence.nth(self.sequence.index(time, self.origin), self.origin).formula
+
 
 Mode = Literal["triangular", "triangular2", "exp_range"]
 """The height of the triangles: stays, is halved each time, or is multiplied by ``gamma`` in each unit."""

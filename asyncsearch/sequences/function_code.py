@@ -167,7 +167,7 @@ class ContentWalk:
         return f"code {digest_of([code.co_code.hex(), table.hex(), repr(names), repr(counts), constants])}"
 
     def _globals(self, code: types.CodeType, known: Mapping[str, Any]) -> None:
-        """Collect what the names in a function's code stand for, among the user's own things."""
+        """Collect the user's own objects that the names in a function's code stand for."""
         names = sorted(set(names_in(code)))
         modules = []
         for name in names:

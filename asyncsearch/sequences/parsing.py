@@ -14,8 +14,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.sequences.base_sequence import KINDS, Sequence
 from asyncsearch.sequences.json_values import a_type, integer, plain, show
 from asyncsearch.sequences.json_values import number as any_number
-from asyncsearch.sequences.templates import Items, Named, parse
-from asyncsearch.sequences.undecided_values import Undecided
+from asyncsearch.sequences.templates import Items, Named, Undecided, parse
 
 
 def is_tagged(value: Any) -> bool:

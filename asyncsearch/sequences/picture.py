@@ -7,9 +7,7 @@ from typing import Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences.json_values import identity
-from asyncsearch.sequences.markup import escape
-from asyncsearch.sequences.notebook_svg import FAINT, INK, PAPER
-from asyncsearch.sequences.text_width import shortened, text_width
+from asyncsearch.sequences.svg import FAINT, INK, PAPER, escape, shortened, text_width
 
 _WIDTH, _HEIGHT, _TOP, _BOTTOM = 360, 130, 30, 22
 _NARROWEST_LEFT, _WIDEST_LEFT = 62, 130

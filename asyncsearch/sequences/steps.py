@@ -14,12 +14,11 @@ from typing import Annotated, Any
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import parsing
 from asyncsearch.sequences.base_sequence import Sequence
+from asyncsearch.sequences.cycles import Periodic
 from asyncsearch.sequences.exact_arithmetic import scaled
 from asyncsearch.sequences.formulas import Const, Formula, Piece, TooLarge
 from asyncsearch.sequences.json_values import INT_MAX, INT_MIN
-from asyncsearch.sequences.periodic import Periodic
-from asyncsearch.sequences.templates import is_open
-from asyncsearch.sequences.undecided_values import Undecided
+from asyncsearch.sequences.templates import Undecided, is_open
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,15 +5,31 @@ A *slot* is the place of a domain, named by its path inside the sequence: ``gamm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import abc
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences.json_values import copy_plain, identity, show
-from asyncsearch.sequences.undecided_values import Undecided
 
 S = TypeVar("S")
 _SCALARS = frozenset((float, int, str, bool, type(None)))
+
+
+class Undecided(abc.ABC):
+    """A value that is decided for each trial, such as a domain of a space."""
+
+    @abc.abstractmethod
+    def examples(self) -> Iterable[Any]:
+        """Return values that are valid only if all are: the values of a choice, the bounds of numbers."""
+
+    @abc.abstractmethod
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Return the user's own functions of time in its values: name -> function."""
+
+    @abc.abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return a description as JSON values."""
 
 
 class Items(tuple[Any, ...]):

@@ -6,17 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from asyncsearch.arguments import answering, checked, grouped, positive, workers_of, yes_or_no
+from asyncsearch.arguments import checked, positive, workers_of, yes_or_no
+from asyncsearch.checked_calls import answering, grouped
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_target
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.schedulers.base_scheduler import Scheduler, require_scheduler
 from asyncsearch.schedulers.fifo import FIFO
-from asyncsearch.schedulers.scheduler_names import require_scheduler
+from asyncsearch.searchers import searcher_of
 from asyncsearch.searchers.base_searcher import Searcher
-from asyncsearch.searchers.searcher_names import searcher_of
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.options import Delays, Faults, TrainingModel, Until
 from asyncsearch.simulate.result import SimulationObserver, SimulationResult

@@ -4,15 +4,14 @@
     domains.py           Domain, choice, constant        spacing.py       what domains of numbers share
     floats.py            uniform, loguniform, quniform   integers.py      randint, lograndint
     dotted_names.py      nested mappings <-> names       parameters.py    sequences that contain domains
-    dependencies.py      conditions across a space       constraints.py   the user's functions of params
-    candidates.py        drawing, and who rejects    search_space.py  Space
+    dependencies.py      conditions across a space       search_space.py  Space
+    constraints.py       the user's functions of params, and the candidates that they reject
 
 Everything here is pure: randomness comes from the generator that a method is given.
 """
 
-from asyncsearch.space.candidates import MAX_CANDIDATES
 from asyncsearch.space.conditions import Condition
-from asyncsearch.space.constraints import Constraint
+from asyncsearch.space.constraints import MAX_CANDIDATES, Constraint
 from asyncsearch.space.domains import Choice, Constant, Domain, choice, constant
 from asyncsearch.space.floats import LogUniform, QUniform, Uniform, loguniform, quniform, uniform
 from asyncsearch.space.integers import LogRandInt, RandInt, lograndint, randint

@@ -39,7 +39,7 @@ class Condition:
         return f"{self.parent} is {' or '.join(map(show_plain, self.values))}"
 
     def argument(self) -> Any:
-        """Return what ``when`` was given: the value, or a tuple of values."""
+        """Return the value that ``when`` was given, or the tuple of values."""
         values = tuple(map(revive, self.values))
         return values[0] if len(values) == 1 else values
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from asyncsearch.arguments import answering
+from asyncsearch.checked_calls import answering
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
 from asyncsearch.sequences import Sequence as ValueSequence
@@ -46,7 +46,7 @@ class Domain(Undecided):
     @property
     @abc.abstractmethod
     def size(self) -> int | None:
-        """How many values it has; None: it is continuous."""
+        """Number of its values. None if it is continuous."""
 
     def sample(self, generator: np.random.Generator) -> Any:
         """Draw a value."""
@@ -243,14 +243,7 @@ class Constant(Domain):
         return functions_in(self.given)
 
 
-@answering(
-    "choice",
-    "choice('a', 'b')",
-    instead={
-        **dict.fromkeys(("p", "weights", "probabilities"), "choice('a', 'b'): its values are equally likely"),
-        **dict.fromkeys(("values", "options", "choices", "categories"), "choice(*{value})"),
-    },
-)
+@answering("choice", "choice('a', 'b')")
 def choice(*values: Any) -> Choice:
     """Return a domain of the given JSON values, each equally likely.
 

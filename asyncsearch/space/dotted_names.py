@@ -11,11 +11,10 @@ from typing import Any
 
 from asyncsearch.arguments import is_unicode
 from asyncsearch.errors import SpaceError
+from asyncsearch.other_libraries.domains import meant_by
 from asyncsearch.sequences import Sequence as ValueSequence
 from asyncsearch.sequences import from_json, is_sequence
 from asyncsearch.space.domains import Constant, Domain
-from asyncsearch.space.foreign_domains import meant_by_grid, meant_by_object
-from asyncsearch.space.foreign_forms import meant_by_mapping, meant_by_text
 from asyncsearch.space.parameter_values import a_type, copy_plain, integer, is_numpy_array, number, plain, show
 from asyncsearch.trial import Params
 
@@ -23,7 +22,7 @@ _EXAMPLE = "{'lr': loguniform(1e-4, 1e-1), 'layers': randint(1, 4)}"
 
 
 def flatten_space(parameters: Any) -> dict[str, Domain | ValueSequence]:
-    """Return dotted name -> domain, or sequence with domains in it, in the order of declaration, of what was written.
+    """Return dotted name -> domain, or sequence with domains in it, in the order of declaration.
 
     Raises:
         SpaceError: it is not a mapping of names to domains, constants or mappings of the same, or something is empty.
@@ -78,7 +77,7 @@ def _leaves(prefix: str, parameters: Mapping[Any, Any]) -> Iterable[tuple[str, D
         if isinstance(value, Mapping) and not is_sequence(value):
             if not value:
                 raise SpaceError(f"{path}: {{}} is an empty group: drop it, or write constant({{}}).")
-            if meant := meant_by_mapping(value) or meant_by_grid(value):
+            if meant := meant_by(value):
                 raise SpaceError(
                     f"{path}: {show(value)} is no domain: write {meant}; if it is a constant, constant(...)."
                 )
@@ -119,12 +118,12 @@ def _domain(path: str, value: Any) -> Domain | ValueSequence:
         raise SpaceError(f"{path}: {show(value)} is not a domain: did you mean {_meant(value)}?")
     if hasattr(value, "parameters") and hasattr(value, "sample"):
         raise SpaceError(f"{path}: a Space inside a space: write its plain mapping there instead.")
-    if isinstance(value, str) and (meant := meant_by_text(value)):
-        raise SpaceError(
-            f"{path}: {show(value)} is text, not a domain: write {meant} without quotes; for this very text, "
-            f"constant({show(value)})."
-        )
-    if meant := meant_by_object(value):
+    if meant := meant_by(value):
+        if isinstance(value, str):
+            raise SpaceError(
+                f"{path}: {show(value)} is text, not a domain: write {meant} without quotes; for this very text, "
+                f"constant({show(value)})."
+            )
         raise SpaceError(f"{path}: {show(value)} is a domain of another library: write {meant}.")
     try:
         return Constant(plain(value))

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
-from asyncsearch.arguments import answering
+from asyncsearch.checked_calls import answering
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
 from asyncsearch.sequences.exact_arithmetic import fraction
-from asyncsearch.space.foreign_forms import BOUNDS
 from asyncsearch.space.parameter_values import number, show
 from asyncsearch.space.spacing import Numbers, distinct, log_between, shares
 
@@ -134,11 +133,7 @@ class QUniform(_Floats):
         return self.at(max(0, min(index, self.size - 1)))
 
 
-@answering(
-    "uniform",
-    "uniform(0.0, 1.0)",
-    instead={"log": "loguniform(1e-4, 1e-1)", "step": "quniform(0.0, 1.0, {value})", **BOUNDS},
-)
+@answering("uniform", "uniform(0.0, 1.0)")
 def uniform(low: float, high: float) -> Uniform:
     """Return a domain of floats; draws are even in [low, high).
 
@@ -150,7 +145,7 @@ def uniform(low: float, high: float) -> Uniform:
     return Uniform(low, high)
 
 
-@answering("loguniform", "loguniform(1e-4, 1e-1)", instead=BOUNDS)
+@answering("loguniform", "loguniform(1e-4, 1e-1)")
 def loguniform(low: float, high: float) -> LogUniform:
     """Return a domain of floats; the logarithms of draws are even in [log low, log high). ``high`` is legal too.
 

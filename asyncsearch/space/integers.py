@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from asyncsearch.arguments import answering
+from asyncsearch.checked_calls import answering
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
 from asyncsearch.space.domains import Domain
-from asyncsearch.space.foreign_forms import BOUNDS
 from asyncsearch.space.parameter_values import integer
 from asyncsearch.space.spacing import Numbers, distinct, log_between, shares
 
@@ -79,11 +78,7 @@ class LogRandInt(RandInt):
         return max(self.low, min(round(value), self.high))
 
 
-@answering(
-    "randint",
-    "randint(1, 4)",
-    instead={"step": "choice(*range(1, 5, {value}))", "log": "lograndint(1, 1024)", **BOUNDS},
-)
+@answering("randint", "randint(1, 4)")
 def randint(low: int, high: int) -> RandInt:
     """Return a domain of the integers from ``low`` to ``high``, both included, each equally likely.
 
@@ -93,7 +88,7 @@ def randint(low: int, high: int) -> RandInt:
     return RandInt(low, high)
 
 
-@answering("lograndint", "lograndint(1, 1024)", instead=BOUNDS)
+@answering("lograndint", "lograndint(1, 1024)")
 def lograndint(low: int, high: int) -> LogRandInt:
     """Return a domain of the integers from ``low`` to ``high``, both included, k with a probability of about 1 / k.
 

@@ -55,7 +55,7 @@ class ParameterNode(abc.ABC):
 
     @abc.abstractmethod
     def part(self, flat: Mapping[str, Any]) -> Any:
-        """Return the known part of a value, as ``apart`` accepts it; None: no parameter is known."""
+        """Return the known part of a value, as ``apart`` accepts it. None if no parameter is known."""
 
     @abc.abstractmethod
     def call(self) -> str:

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from asyncsearch.arguments import answering
+from asyncsearch.checked_calls import answering
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import custom_sequences, has_sequences
-from asyncsearch.space.candidates import Candidates
-from asyncsearch.space.constraints import Constraint, parse_constraints
+from asyncsearch.space.constraints import Candidates, Constraint, parse_constraints
 from asyncsearch.space.dependencies import decision_order
 from asyncsearch.space.domains import Choice, Constant, Domain
 from asyncsearch.space.dotted_names import flatten_params, flatten_space, nest, put
@@ -164,7 +163,7 @@ class Space:
         return self._candidates.draw({}, generator)
 
     def complete(self, point: Mapping[str, Any], generator: np.random.Generator) -> Params:
-        """Draw what is missing in partial params.
+        """Draw the missing values of partial params.
 
         Raises:
             SpaceError: the point does not fit the space, or the constraints rejected 1000 completions.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from asyncsearch.errors import StoreError, UsageError
+from asyncsearch.other_libraries.names import DATABASE
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.local.store import LocalStore
@@ -25,8 +26,6 @@ _REPLACED = ("head.json",)
 """Files that may differ: those of the rescue file are the ones that belong to its journal."""
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 _BUILT_IN = ("file", "local")
-DATABASE = re.compile(r"(?i:sqlite|mysql|mariadb|postgres|redis|mongo|mssql|oracle|duckdb|cockroach)[a-zA-Z0-9+]*://")
-"""The beginning of the URL of a database, in which other tuners keep their studies."""
 _EXTRAS = {"s3": "s3", "s3a": "s3", "az": "azure", "abfs": "azure", "abfss": "azure"}
 _factories: dict[str, Callable[[str], Store]] = {}
 

@@ -30,8 +30,8 @@ from asyncsearch.shared.options import compare_names, default_names, keep_within
 from asyncsearch.shared.pack_times import PackTimes, TimesInFolder, code_key
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.study.asked.first_calls import direction_notes
 from asyncsearch.study.asked.gang_option import require_workers
+from asyncsearch.study.asked.metric_names import direction_notes
 from asyncsearch.study.background import begun
 from asyncsearch.study.found_workers import SharedPlace, find_workers
 from asyncsearch.study.kept.default_store import DefaultFolder

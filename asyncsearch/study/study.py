@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from asyncsearch.arguments import answering, positive, seconds_of, text_of, workers_of, yes_or_no
+from asyncsearch.arguments import positive, seconds_of, text_of, workers_of, yes_or_no
+from asyncsearch.checked_calls import answering, grouped
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
 from asyncsearch.errors import AsyncSearchError, StudyNotFoundError, UsageError
@@ -20,15 +21,15 @@ from asyncsearch.launch import require_backend
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
 from asyncsearch.launch.sources import with_sources
+from asyncsearch.other_libraries.names import attribute_answer
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import Preview
-from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.schedulers.base_scheduler import Scheduler, require_scheduler
 from asyncsearch.schedulers.fifo import FIFO
-from asyncsearch.schedulers.scheduler_names import require_scheduler
+from asyncsearch.searchers import searcher_of
 from asyncsearch.searchers.base_searcher import Searcher
-from asyncsearch.searchers.searcher_names import searcher_of
 from asyncsearch.sentences import in_sentences, warn_of_former_name
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.options import EVALUATIONS, default_names, open_folder, read_defaults, require_shared, trusts
@@ -42,17 +43,9 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.store.opening import resumable
 from asyncsearch.store.patience import TIMEOUT_S, waiting
 from asyncsearch.study.asked.devices_option import devices_for
-from asyncsearch.study.asked.first_calls import (
-    IN_RESUME,
-    IN_RUN,
-    IN_STUDY,
-    OF_STUDY,
-    STUDY,
-    missing_mode,
-    require_groups,
-)
 from asyncsearch.study.asked.gang_option import gang_for
-from asyncsearch.study.asked.options import Checkpoints, Sharing, WorkerOptions
+from asyncsearch.study.asked.metric_names import missing_mode
+from asyncsearch.study.asked.options import GROUPS, Checkpoints, Sharing, WorkerOptions, require_groups
 from asyncsearch.study.asked.packing_option import could_pack, pack_by_of, packing_of, require_choices
 from asyncsearch.study.asked.requirements import can_evaluate, can_save, require_pausable, require_sequences
 from asyncsearch.study.asked.trainable_checks import require_ablated, require_trainable, sent_with_functions
@@ -67,6 +60,7 @@ from asyncsearch.study.script_runs import note_run
 from asyncsearch.trainable import Trainable, WithFunctions
 
 _log = logging.getLogger(__name__)
+_FIRST = "Study(train, space={'lr': loguniform(1e-4, 1e-1)}, metric='accuracy', mode='max')"
 _SHARING, _WORKERS, _CHECKPOINTS = Sharing(), WorkerOptions(), Checkpoints()
 
 
@@ -81,7 +75,7 @@ class Study(Results):
         study.best_trial.params
     """
 
-    @answering("Study", STUDY, instead=IN_STUDY, missing={"mode": missing_mode})
+    @answering("Study", _FIRST, instead=grouped(**GROUPS), missing={"mode": missing_mode})
     def __init__(
         self,
         trainable: Trainable,
@@ -241,7 +235,7 @@ class Study(Results):
         self._seen = None
 
     @classmethod
-    @answering("Study.resume", "Study.resume('studies/digits')", instead=IN_RESUME)
+    @answering("Study.resume", "Study.resume('studies/digits')")
     def resume(cls, store: str | Path, *, backend: str | Launcher | None = None) -> Study:
         """Return the study of a store, ready to ``run``, with the trainable that it was created with.
 
@@ -320,7 +314,7 @@ class Study(Results):
             raise AttributeError
         return self._runnable.definition
 
-    @answering("run", "study.run(num_trials=64)", instead=IN_RUN)
+    @answering("run", "study.run(num_trials=64)")
     def run(
         self,
         num_trials: int | None = None,
@@ -355,7 +349,7 @@ class Study(Results):
         self._shown_in = shown.cell
         return self
 
-    @answering("preview", "study.preview(num_trials=64)", instead=IN_RUN)
+    @answering("preview", "study.preview(num_trials=64)")
     def preview(
         self,
         num_trials: int | None = None,
@@ -458,8 +452,9 @@ class Study(Results):
     if not TYPE_CHECKING:  # a type checker knows what there is
 
         def __getattr__(self, name: str) -> NoReturn:
-            answer = f": write {OF_STUDY[name]}." if name in OF_STUDY else "."
-            raise AttributeError(f"A study has no {name!r}{answer}", name=name, obj=self)
+            answer = attribute_answer("study", name)
+            words = f": write {answer}." if answer else "."
+            raise AttributeError(f"A study has no {name!r}{words}", name=name, obj=self)
 
     def __repr__(self) -> str:
         config = self.config

@@ -41,3 +41,7 @@ class TestOptunaCmaEs(TestOptunaSearch):
 
 class TestOptunaNSGAII(TestOptunaSearch):
     sampler = "nsgaii"
+
+
+class TestOptunaRandom(TestOptunaSearch):
+    sampler = "random"

@@ -102,7 +102,7 @@ def test_trainer_class_travels(tmp_path: Path) -> None:
         step = FACTOR
 
     expression = "train.step, train.__mro__[1].__module__"
-    assert run_elsewhere(pack(Mine).data, expression, tmp_path) == "3 asyncsearch.trainable"
+    assert run_elsewhere(pack(Mine).data, expression, tmp_path) == "3 asyncsearch.trainable.trainer"
 
 
 def test_registry_of_cloudpickle_is_left_as_it_was() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers import ASHA, Promotion, SchedulerState
+from asyncsearch.schedulers import ASHA, SchedulerState
 from asyncsearch.testing.instruction_count import instructions
 from tests.schedulers.oracle import Fact, Oracle, check_promotions, legal_promotions
 from tests.schedulers.oracle_play import COMMANDS, Command, OraclePlay
@@ -48,21 +47,6 @@ def test_scores_in_promotions_out(scores: list[float | None], promotions: list[M
     assert drain(begun(NINE, scores)) == promotions
 
 
-@pytest.mark.parametrize("eta", [2, 3, 4, 10])
-def test_first_promotion_needs_as_many_trials_as_the_reduction_factor(eta: int) -> None:
-    """asha.md 1.1: the top ⌊n/η⌋ of fewer is empty."""
-    state = ASHA(max_resource=eta, reduction_factor=eta).begin()
-    for number in range(eta):
-        assert drain(state) == []
-        pause_new(state, [float(-number)], first=number)
-    assert drain(state) == [(eta - 1, 1, eta)]
-
-
-def test_several_free_workers_get_a_promotion_each() -> None:
-    """asha.md 1.1: promote repeatedly until there is none, not once for each new trial."""
-    assert len(drain(begun(NINE, [float(number) for number in range(30)]))) == 10
-
-
 def test_rungs_are_asked_from_the_top_down() -> None:
     """asha.md 1.1; Algorithm 2."""
     state = begun(NINE, [float(number) for number in range(9)])
@@ -70,19 +54,6 @@ def test_rungs_are_asked_from_the_top_down() -> None:
         state.paused(TrialId(trial), 3, float(trial))
     pause_new(state, [9.0, 10.0, 11.0], first=9)
     assert drain(state) == [(0, 3, 9), (3, 1, 3)]
-
-
-def test_asking_twice_changes_nothing() -> None:
-    state = begun(NINE, [3.0, 2.0, 1.0])
-    before = state.snapshot()
-    assert (
-        state.next_promotion()
-        == state.next_promotion()
-        == Promotion(TrialId(2), 1, 3, "rank 1 of 3 at resource 1, 1 goes on to 3")
-    )
-    assert state.closing_promotion() is None
-    assert state.position(TrialId(2))
-    assert state.snapshot() == before
 
 
 def test_all_at_once_passes_exactly_the_quota_at_every_rung() -> None:
@@ -96,14 +67,6 @@ def test_all_at_once_passes_exactly_the_quota_at_every_rung() -> None:
             state.paused(TrialId(trial), to, float(trial))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 9, 10, 100])
-@pytest.mark.parametrize("eta", [2, 3, 4])
-def test_a_constant_metric_passes_exactly_the_quota(count: int, eta: int) -> None:
-    """asha.md 1.5: others keep 100 of 100; the older trial wins a tie."""
-    state = begun(ASHA(max_resource=64, min_resource=1, reduction_factor=eta), [0.0] * count)
-    assert [trial for trial, _, _ in drain(state)] == list(range(count // eta))
-
-
 @pytest.mark.parametrize("eta", [2, 3, 4])
 def test_a_constant_metric_passes_the_exact_quota_one_arrival_at_a_time(eta: int) -> None:
     """asha.md 1.5."""
@@ -113,15 +76,6 @@ def test_a_constant_metric_passes_the_exact_quota_one_arrival_at_a_time(eta: int
         pause_new(state, [0.0], first=number)
         total += len(drain(state))
         assert total == (number + 1) // eta
-
-
-def test_a_tie_is_won_by_the_older_trial_although_it_arrives_later() -> None:
-    """asha.md 1.5: order is (score, trial id), so the order of arrival does not matter."""
-    state = NINE.begin()
-    for number in (2, 1, 0):
-        state.created(TrialId(number), {})
-        state.paused(TrialId(number), 1, 4.0)
-    assert drain(state) == [(0, 1, 3)]
 
 
 @pytest.mark.parametrize("bad", [None, float("nan"), float("inf"), float("-inf")])
@@ -161,18 +115,6 @@ def test_a_trial_failed_while_waiting_keeps_its_rank_and_no_promotion() -> None:
     assert drain(state) == [(1, 1, 3)]
 
 
-def test_a_duplicate_pause_counts_once() -> None:
-    """asha.md 1.11: one record for each trial and rung, whatever the copy says."""
-    state = begun(NINE, [1.0, 2.0])
-    for _ in range(5):
-        state.paused(TrialId(0), 1, -7.0)
-    assert drain(state) == []
-    pause_new(state, [3.0], first=2)
-    assert drain(state) == [(0, 1, 3)]
-    state.paused(TrialId(0), 1, 1.0)
-    assert drain(state) == []
-
-
 def test_a_duplicate_end_counts_once() -> None:
     """asha.md 1.11."""
     state = begun(NINE, [1.0])
@@ -193,14 +135,6 @@ def test_a_promotion_stated_twice_is_refused() -> None:
     assert drain(state) == [(0, 1, 3)]
     with pytest.raises(InternalError, match="trial-0 does not wait"):
         state.promoted(TrialId(0), 1, 3)
-
-
-def test_a_trial_that_pauses_and_is_promotable_at_once_is_not_lost() -> None:
-    """asha.md 1.12: the trial that fills the quota may be the one to go on, or another that waited."""
-    state = begun(NINE, [2.0, 3.0])
-    pause_new(state, [1.0], first=2)
-    pause_new(state, [4.0, 5.0, 6.0], first=3)
-    assert drain(state) == [(2, 1, 3), (0, 1, 3)]
 
 
 def test_a_pause_where_no_rung_is_is_our_own_bug() -> None:
@@ -254,15 +188,6 @@ def test_improving_arrivals_are_all_promoted() -> None:
     pause_new(state, [100.0], first=30)
     assert state.position(TrialId(0)).startswith("rank 30 of 31")
     assert sum(rung["promoted"] for rung in state.snapshot()["rungs"][:1]) == 28, "all but the first two"
-
-
-def test_worsening_arrivals_are_promoted_without_excess() -> None:
-    state = NINE.begin()
-    total = 0
-    for number in range(90):
-        pause_new(state, [float(number)], first=number)
-        total += len(drain(state))
-    assert total == 30
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -379,24 +304,6 @@ def test_the_oracle_refuses_a_promotion_that_is_not_due() -> None:
     with pytest.raises(AssertionError, match="no promotion was due"):
         check_promotions([*arrivals, ("promoted", 0, 1, 3), ("promoted", 0, 1, 3)], [1, 3, 9], 3)
     assert check_promotions([*arrivals[:2], ("promoted", 0, 1, 3)], [1, 3, 9], 3, closing=True) == 1
-
-
-def test_same_facts_same_search() -> None:
-    """asha.md 1.19: nothing but the facts is in the state."""
-
-    def search() -> tuple[list[Move], dict[str, Any]]:
-        source = random.Random(3)
-        state = ASHA(max_resource=27).begin()
-        moves = []
-        for number in range(200):
-            pause_new(state, [source.random()], first=number)
-            for trial, start, to in drain(state):
-                moves.append((trial, start, to))
-                if to < 27:
-                    state.paused(TrialId(trial), to, source.random())
-        return moves, state.snapshot()
-
-    assert search() == search()
 
 
 def test_a_decision_at_100_000_trials_costs_as_much_as_at_1000() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncsearch.errors import ResourceError, UsageError
+from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import ASHA, RungForecast, SchedulerState
 from tests.schedulers.tools import drain, pause_new
@@ -48,21 +47,6 @@ def test_position_tells_where_a_trial_is() -> None:
     state.promoted(TrialId(0), 3, 9)
     state.completed(TrialId(0), 9, 1.0)
     assert state.position(TrialId(0)) == "rank 1 of 1 at resource 9, the last rung"
-
-
-def test_description_is_plain_data() -> None:
-    asha = ASHA(max_resource=81, reduction_factor=4, finish_best=True)
-    assert eval(repr(asha)) == asha == pickle.loads(pickle.dumps(asha))
-    assert hash(asha) == hash(ASHA(max_resource=81, reduction_factor=4, finish_best=True))
-    assert asha != ASHA(max_resource=81)
-    assert asha.describe() == "ASHA(max_resource=81, reduction_factor=4, finish_best=True): rungs at 1, 5, 20, 81"
-    assert ASHA(max_resource=9, variant="stopping").describe() == (
-        "ASHA(max_resource=9, reduction_factor=3, variant='stopping'): rungs at 1, 3, 9"
-    )
-    with pytest.raises(AttributeError):
-        asha.max_resource = 3  # type: ignore[misc]
-    with pytest.raises(UsageError, match=r"write ASHA\(max_resource=81\)"):
-        ASHA(81)  # type: ignore[call-arg]
 
 
 def test_pausing_is_asked_for_only_where_a_rung_needs_it() -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pickle
-
 import pytest
 
 from asyncsearch.engine.config import EngineConfig
@@ -42,19 +40,7 @@ def test_fifo_needs_no_checkpoints() -> None:
     assert FIFO().max_resource is None
 
 
-def test_description_is_plain_data() -> None:
-    fifo = FIFO(max_resource=27)
-    assert repr(fifo) == "FIFO(max_resource=27)"
-    assert eval(repr(fifo)) == fifo == pickle.loads(pickle.dumps(fifo))
-    assert hash(fifo) == hash(FIFO(max_resource=27))
-    assert fifo != FIFO(max_resource=28)
-    with pytest.raises(AttributeError):
-        fifo.max_resource = 3  # type: ignore[misc]
-
-
-def test_description_and_forecast_say_how_far_trials_train() -> None:
-    assert FIFO(max_resource=27).describe() == "FIFO(max_resource=27): every trial trains to 27"
-    assert FIFO().describe() == "FIFO(): every trial trains until its function returns"
+def test_forecast_says_how_far_trials_train() -> None:
     assert FIFO(max_resource=27).forecast(64) == [RungForecast(0, 27, 64)]
     assert FIFO().forecast(8) == [RungForecast(0, None, 8)]
     assert FIFO().warnings(None) == []

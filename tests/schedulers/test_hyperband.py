@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import random
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +16,8 @@ from asyncsearch.schedulers.bracket_allocation import Shares
 from asyncsearch.schedulers.rungs import rung_levels
 from tests.schedulers.oracle import BracketsOracle
 from tests.schedulers.oracle_play import COMMANDS, Command, OraclePlay
-from tests.schedulers.tools import Move, drain, restored
+from tests.schedulers.synchronous_play import SEARCHES, Search, ideal, outcome
+from tests.schedulers.tools import Move, drain
 
 PAPER = [(81, 3), (243, 3), (3**10, 3), (1000, 10), (10**6, 10), (256, 4), (100, 4)]
 """(R, η)"""
@@ -233,64 +232,13 @@ def test_every_promotion_is_the_one_that_brute_force_finds(commands: list[Comman
     assert [bracket_of(play.state, trial) for trial in range(play.created)] == list(rule.homes.values())
 
 
-def outcome(scores: list[float | None], failing: set[int], order: random.Random, scheduler: Hyperband) -> set[Move]:
-    """Run a whole synchronous search whose workers finish in a random order, through a snapshot at every step."""
-    state = scheduler.begin()
-    state.run_requested(len(scores))
-    moves: set[Move] = set()
-    training: list[tuple[TrialId, int]] = []
-    created = 0
-    while True:
-        for trial, start, to in drain(state):
-            moves.add((trial, start, to))
-            training.append((TrialId(trial), to))
-        if created < len(scores) and (not training or order.random() < 0.5):
-            assert state.may_create(TrialId(created))
-            training.append((TrialId(created), state.first_target(TrialId(created)) or 0))
-            state.created(TrialId(created), {})
-            created += 1
-        elif training:
-            trial, target = training.pop(order.randrange(len(training)))
-            if trial in failing:
-                state.failed(trial, target)
-            elif target == scheduler.max_resource:
-                state.completed(trial, target, scores[trial])
-            else:
-                state.paused(trial, target, scores[trial])
-        else:
-            return moves
-        state = restored(scheduler, state)
-
-
-def ideal(scores: list[float | None], failing: set[int], scheduler: Hyperband) -> set[Move]:
-    """Sort every rung of every bracket of every round."""
-    moves: set[Move] = set()
-    first = bracket = 0
-    while first < len(scores):
-        size, levels = scheduler.sizes[bracket % 3], scheduler.levels[bracket % 3]
-        trials = list(range(first, min(first + size, len(scores))))
-        alive = [trial for trial in trials if trial not in failing]
-        for index, (start, to) in enumerate(pairwise(levels), start=1):
-            ranked = sorted((score, trial) for trial in alive if (score := scores[trial]) is not None)
-            alive = [trial for _, trial in ranked[: len(trials) // scheduler.reduction_factor**index]]
-            moves |= {(trial, start, to) for trial in alive}
-        first, bracket = first + size, bracket + 1
-    return moves
-
-
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.one_of(st.none(), st.sampled_from([0.0, 1.0]), st.floats(-5, 5)), min_size=1, max_size=45),
-    st.sets(st.integers(0, 44), max_size=12),
-    st.randoms(use_true_random=False),
-    st.sampled_from([2, 3]),
-)
-def test_synchronous_brackets_do_not_depend_on_the_order_of_arrival(
-    scores: list[float | None], failing: set[int], order: random.Random, eta: int
-) -> None:
+@given(SEARCHES, st.sampled_from([2, 3]))
+def test_synchronous_brackets_do_not_depend_on_the_order_of_arrival(search: Search, eta: int) -> None:
     """A new bracket in every turn, the last one as large as the trials that are left."""
     scheduler = Hyperband(max_resource=eta * eta, reduction_factor=eta, variant="synchronous")
-    assert outcome(scores, failing, order, scheduler) == ideal(scores, failing, scheduler)
+    brackets = list(zip(scheduler.levels, scheduler.sizes, strict=True))
+    assert outcome(search, scheduler) == ideal(search, brackets, eta)
 
 
 def test_a_later_synchronous_run_opens_the_next_bracket_of_the_round() -> None:
@@ -396,16 +344,3 @@ def test_a_promotion_says_rank_count_and_quota_in_its_bracket() -> None:
     assert promotion.reason == "rank 1 of 9 at resource 1, 3 go on to 3"
     assert state.next_promotion() == promotion, "asking changes nothing"
     assert state.position(TrialId(9)) == ""
-
-
-def test_description_is_plain_data() -> None:
-    scheduler = Hyperband(max_resource=81, brackets=[5, 4])
-    assert eval(repr(scheduler)) == scheduler == pickle.loads(pickle.dumps(scheduler))
-    assert len({scheduler, Hyperband(max_resource=81, brackets=(5, 4))}) == 1
-    assert scheduler.describe() == (
-        "Hyperband(max_resource=81, reduction_factor=3, brackets=(5, 4)): brackets from 1, 3 to 81"
-    )
-    assert Hyperband(max_resource=81, min_resource=9, brackets=1, variant="rounds").describe() == (
-        "Hyperband(max_resource=81, min_resource=9, reduction_factor=3, brackets=1, variant='rounds'): "
-        "one bracket from 9 to 81"
-    )

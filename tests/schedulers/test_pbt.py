@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from typing import Any
 
@@ -350,17 +349,7 @@ def test_one_that_ends_where_it_waits_keeps_its_rank_there_and_counts_once() -> 
     assert go_on(state)[-1] == (4, 4, 8, None), "the worst is the one that failed"
 
 
-def test_description_is_plain_data() -> None:
-    pbt = PBT(max_resource=12, perturbation_interval=4, perturb=["x"], population=8, factors=[0.5, 2])
-    assert eval(repr(pbt)) == pbt == pickle.loads(pickle.dumps(pbt))
-    assert hash(pbt) == hash(
-        PBT(max_resource=12, perturbation_interval=4, perturb=("x",), population=8, factors=(0.5, 2))
-    )
-    assert pbt.describe() == (
-        "PBT(max_resource=12, perturbation_interval=4, perturb=['x'], population=8, factors=(0.5, 2)): "
-        "compares every 4, up to 12"
-    )
-    assert FOUR.describe() == "PBT(max_resource=12, perturbation_interval=4): compares every 4, up to 12"
+def test_trials_pause_and_branch_on_their_way_to_the_end() -> None:
     assert (FOUR.pauses, FOUR.branches, FOUR.max_resource) == (True, True, 12)
     assert [(line.from_resource, line.to_resource, line.trials) for line in FOUR.forecast(9)] == [(0, 12, 9)]
 

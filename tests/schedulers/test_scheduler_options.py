@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,58 @@ import numpy as np
 import pytest
 
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
-from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.schedulers.scheduler_options import from_options, options_of
+from asyncsearch.schedulers.base_scheduler import Scheduler, from_options, options_of
+
+DESCRIBED: dict[str, tuple[Scheduler, Scheduler]] = {
+    "FIFO(max_resource=27): every trial trains to 27": (FIFO(max_resource=27), FIFO(max_resource=28)),
+    "FIFO(): every trial trains until its function returns": (FIFO(), FIFO(max_resource=1)),
+    "ASHA(max_resource=81, reduction_factor=4, finish_best=True): rungs at 1, 5, 20, 81": (
+        ASHA(max_resource=81, reduction_factor=4, finish_best=True),
+        ASHA(max_resource=81),
+    ),
+    "ASHA(max_resource=9, reduction_factor=3, variant='stopping'): rungs at 1, 3, 9": (
+        ASHA(max_resource=9, variant="stopping"),
+        ASHA(max_resource=9),
+    ),
+    "SHA(max_resource=27, reduction_factor=3, bracket_size=27): rungs at 1, 3, 9, 27": (
+        SHA(max_resource=27, bracket_size=27),
+        SHA(max_resource=27),
+    ),
+    "SHA(max_resource=9, reduction_factor=3): rungs at 1, 3, 9": (SHA(max_resource=9), SHA(max_resource=27)),
+    "Hyperband(max_resource=81, reduction_factor=3, brackets=(5, 4)): brackets from 1, 3 to 81": (
+        Hyperband(max_resource=81, brackets=[5, 4]),
+        Hyperband(max_resource=81),
+    ),
+    "Hyperband(max_resource=81, min_resource=9, reduction_factor=3, brackets=1, variant='rounds'): "
+    "one bracket from 9 to 81": (
+        Hyperband(max_resource=81, min_resource=9, brackets=1, variant="rounds"),
+        Hyperband(max_resource=81, min_resource=9, brackets=1),
+    ),
+    "MedianStopping(max_resource=81, min_resource=1, min_trials=5, interval=3): trials are judged at 1, 4, 7, ...": (
+        MedianStopping(max_resource=81, interval=3),
+        MedianStopping(max_resource=81),
+    ),
+    "PBT(max_resource=12, perturbation_interval=4, perturb=['x'], population=8, factors=(0.5, 2)): "
+    "compares every 4, up to 12": (
+        PBT(max_resource=12, perturbation_interval=4, perturb=["x"], population=8, factors=[0.5, 2]),
+        PBT(max_resource=12, perturbation_interval=4),
+    ),
+    "PBT(max_resource=12, perturbation_interval=4): compares every 4, up to 12": (
+        PBT(max_resource=12, perturbation_interval=4),
+        PBT(max_resource=12, perturbation_interval=3),
+    ),
+}
+"""Description -> a scheduler, and another one."""
+
+
+@pytest.mark.parametrize("words", DESCRIBED)
+def test_a_scheduler_is_plain_data_that_describes_itself(words: str) -> None:
+    scheduler, another = DESCRIBED[words]
+    assert scheduler.describe() == words
+    assert eval(repr(scheduler)) == scheduler == pickle.loads(pickle.dumps(scheduler)) != another
+    assert hash(eval(repr(scheduler))) == hash(scheduler)
+    with pytest.raises(AttributeError):
+        scheduler.max_resource = 3  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

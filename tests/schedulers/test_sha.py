@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pickle
-import random
 from typing import Any
 
 import pytest
@@ -11,8 +9,9 @@ from hypothesis import strategies as st
 from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import SHA, RungForecast, SchedulerState
-from asyncsearch.schedulers.synchronous_bracket import SynchronousBracket
-from tests.schedulers.tools import Move, drain, pause_new, restored
+from asyncsearch.schedulers.bracket import SynchronousBracket
+from tests.schedulers.synchronous_play import SEARCHES, Search, ideal, outcome
+from tests.schedulers.tools import Move, drain, pause_new
 
 NINE = SHA(max_resource=9)
 """Rungs 1, 3, 9."""
@@ -251,64 +250,13 @@ def test_trials_are_not_judged_on_their_way_and_nothing_closes() -> None:
     assert state.position(TrialId(7)) == ""
 
 
-def outcome(scores: list[float | None], failing: set[int], order: random.Random, scheduler: SHA) -> set[Move]:
-    """Run a whole search whose workers finish in a random order, through a snapshot at every step."""
-    state = requested(len(scores), scheduler)
-    moves: set[Move] = set()
-    training: list[tuple[TrialId, int]] = []
-    created = 0
-    while True:
-        for trial, start, to in drain(state):
-            moves.add((trial, start, to))
-            training.append((TrialId(trial), to))
-        if created < len(scores) and (not training or order.random() < 0.5):
-            assert state.may_create(TrialId(created))
-            state.created(TrialId(created), {})
-            training.append((TrialId(created), 1))
-            created += 1
-        elif training:
-            trial, target = training.pop(order.randrange(len(training)))
-            score = scores[trial]
-            if trial in failing and target > 1:
-                state.failed(trial, target)
-            elif target == scheduler.max_resource:
-                state.completed(trial, target, score)
-            else:
-                state.paused(trial, target, score)
-        else:
-            return moves
-        state = restored(scheduler, state)
-
-
-def ideal(scores: list[float | None], failing: set[int], scheduler: SHA) -> set[Move]:
-    """Sort every rung of every bracket."""
-    moves: set[Move] = set()
-    size = scheduler.bracket_size or len(scores)
-    for first in range(0, len(scores), size):
-        bracket = list(range(first, min(first + size, len(scores))))
-        alive = bracket
-        for index, (start, to) in enumerate(zip(scheduler.levels, scheduler.levels[1:], strict=False), start=1):
-            ranked = sorted((score, trial) for trial in alive if (score := scores[trial]) is not None)
-            alive = [trial for _, trial in ranked[: len(bracket) // scheduler.reduction_factor**index]]
-            moves |= {(trial, start, to) for trial in alive}
-            alive = [trial for trial in alive if trial not in failing]
-    return moves
-
-
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.one_of(st.none(), st.sampled_from([0.0, 1.0]), st.floats(-5, 5)), min_size=1, max_size=30),
-    st.sets(st.integers(0, 29), max_size=8),
-    st.randoms(use_true_random=False),
-    st.sampled_from([None, 4, 9]),
-    st.sampled_from([2, 3]),
-)
-def test_the_order_in_which_trials_arrive_does_not_matter(
-    scores: list[float | None], failing: set[int], order: random.Random, bracket_size: int | None, eta: int
-) -> None:
+@given(SEARCHES, st.sampled_from([None, 4, 9]), st.sampled_from([2, 3]))
+def test_the_order_in_which_trials_arrive_does_not_matter(search: Search, bracket_size: int | None, eta: int) -> None:
     """asha.md 1.19: also through a snapshot after every fact."""
     scheduler = SHA(max_resource=eta * eta, reduction_factor=eta, bracket_size=bracket_size)
-    assert outcome(scores, failing, order, scheduler) == ideal(scores, failing, scheduler)
+    brackets = [(scheduler.levels, bracket_size or len(search.scores))]
+    assert outcome(search, scheduler) == ideal(search, brackets, eta)
 
 
 def test_a_decision_does_not_visit_all_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,16 +284,9 @@ def test_every_promotion_says_rank_count_and_quota() -> None:
     assert promotion.reason == "rank 1 of 9 at resource 1, 3 go on to 3"
 
 
-def test_description_is_plain_data() -> None:
-    sha = SHA(max_resource=27, bracket_size=27)
-    assert eval(repr(sha)) == sha == pickle.loads(pickle.dumps(sha))
-    assert hash(sha) == hash(SHA(max_resource=27, bracket_size=27))
-    assert sha.describe() == "SHA(max_resource=27, reduction_factor=3, bracket_size=27): rungs at 1, 3, 9, 27"
-    assert NINE.describe() == "SHA(max_resource=9, reduction_factor=3): rungs at 1, 3, 9"
+def test_pausing_is_asked_for_only_where_a_rung_needs_it() -> None:
     assert NINE.pauses
     assert not SHA(max_resource=2).pauses
-    with pytest.raises(AttributeError):
-        sha.bracket_size = 3  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

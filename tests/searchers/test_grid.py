@@ -77,14 +77,6 @@ class TestOrder:
         assert state.propose(len(in_order)) is None
         assert state.propose(10**9) is None
 
-    def test_restored_state_goes_on_alike(self) -> None:
-        space = Space({"a": randint(1, 30)}, constraints=[lambda params: params["a"] % 2 == 0])
-        state = GridSearch().begin(space, 0)
-        state.propose(3)
-        restored = GridSearch().begin(space, 0)
-        restored.restore(state.snapshot())
-        assert restored.propose(4) == state.propose(4) == {"a": 10}
-
 
 class TestValues:
     @pytest.mark.parametrize(

@@ -17,19 +17,17 @@ import pytest
 from asyncsearch import Study
 from asyncsearch.actions import CreateTrial
 from asyncsearch.errors import SpaceError, UsageError
-from asyncsearch.ids import TrialId, WorkerId
-from asyncsearch.schedulers import ASHA, FIFO
+from asyncsearch.ids import TrialId
+from asyncsearch.schedulers import FIFO
 from asyncsearch.searchers import OptunaSearch, RandomSearch
 from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.sequences import exponential
-from asyncsearch.simulate import Faults, Loss, Simulation
+from asyncsearch.simulate import Simulation
 from asyncsearch.space import Space, choice, lograndint, loguniform, quniform, randint, uniform
-from asyncsearch.testing.recording import Recorded, Steps, make_state, replayed, restored
+from asyncsearch.testing.recording import Recorded, Steps, make_state
 from asyncsearch.trial import Params
 
 optuna = pytest.importorskip("optuna")
-
-NAMES = ["tpe", "cmaes", "nsgaii", "random"]
 
 
 def make_space(**more: Any) -> Space:
@@ -243,12 +241,6 @@ class Asking(optuna.samplers.RandomSampler):  # type: ignore[name-defined, misc]
 
 
 class TestProposals:
-    @pytest.mark.parametrize("name", NAMES)
-    def test_every_proposal_fits_the_space(self, name: str) -> None:
-        space = make_space(constraints=[lambda params: params["n"]["width"] > 3])
-        for params in searched(OptunaSearch(name), space)[1]:
-            space.validate(params)
-
     def test_gaussian_process_proposes_after_enough_results(self) -> None:
         pytest.importorskip("torch")
         space = Space({"x": uniform(0, 1), "kind": choice("a", "b")})
@@ -256,10 +248,6 @@ class TestProposals:
         for number in range(20):
             live(state, number, chance.propose(number))
         space.validate(state.propose(20) or {})
-
-    @pytest.mark.parametrize("name", NAMES)
-    def test_same_seed_and_facts_give_the_same_proposals(self, name: str) -> None:
-        assert searched(OptunaSearch(name), make_space())[1] == searched(OptunaSearch(name), make_space())[1]
 
     def test_seeds_and_numbers_give_different_proposals(self) -> None:
         states = [OptunaSearch().begin(LINE, seed) for seed in range(5)]
@@ -275,15 +263,6 @@ class TestProposals:
             state.reported(TrialId(number), 1, errors[-1])
             state.completed(TrialId(number), 1, errors[-1])
         assert sum(error < 0.1 for error in errors[10:]) > 25  # 10 are expected by chance
-
-    @pytest.mark.parametrize("name", NAMES)
-    def test_asking_changes_nothing(self, name: str) -> None:
-        state, _ = searched(OptunaSearch(name), make_space())
-        before = json.dumps(state.snapshot())
-        first = state.propose(30), state.notes(30)
-        assert (state.propose(31), state.notes(31)) is not None
-        assert (state.propose(30), state.notes(30)) == first
-        assert json.dumps(state.snapshot()) == before
 
     def test_a_fact_makes_the_last_answer_old(self) -> None:
         asked: list[Any] = []
@@ -340,49 +319,6 @@ class TestConstraints:
 
 
 class TestRestarts:
-    @pytest.mark.parametrize("name", NAMES)
-    def test_restored_state_goes_on_alike(self, name: str) -> None:
-        space = make_space()
-        state = OptunaSearch(name).begin(space, 1)
-        for number in range(30):
-            live(state, number)
-            if number % 6 == 0:
-                snapshot = json.dumps(state.snapshot())
-                state = OptunaSearch(name).begin(space, 1)
-                state.restore(json.loads(snapshot))
-                assert json.dumps(state.snapshot()) == snapshot
-        assert [state.propose(30), state.notes(30)] == [
-            (unbroken := searched(OptunaSearch(name), space, 1)[0]).propose(30),
-            unbroken.notes(30),
-        ]
-        assert state.snapshot() == unbroken.snapshot()
-
-    @pytest.mark.parametrize("name", NAMES)
-    def test_replay_asks_nothing_and_ends_in_the_same_state(self, name: str) -> None:
-        def fresh(searcher: OptunaSearch) -> Any:
-            return make_state(ASHA(max_resource=9), searcher, make_space())
-
-        state = fresh(OptunaSearch(name))
-        recorded = Recorded(state)
-        losses = [Loss(WorkerId(number), 5.0 + number) for number in range(2)]
-        Simulation(state, Steps(), workers=4, faults=Faults(losses=losses), watch=recorded).run(40)
-        again = replayed(fresh(OptunaSearch(name)), recorded.lines)
-        assert again.searcher.snapshot() == state.searcher.snapshot()
-        assert again.searcher.propose(40) == state.searcher.propose(40)
-        assert restored(state, fresh(OptunaSearch(name))).searcher.propose(40) == state.searcher.propose(40)
-
-    @pytest.mark.parametrize("name", ["tpe", "cmaes"])
-    def test_search_that_is_cut_goes_on_as_if_it_was_not(self, name: str) -> None:
-        def searched(cut: bool) -> list[Params]:
-            state = make_state(FIFO(), OptunaSearch(name), make_space())
-            for total in (20, 40):
-                Simulation(state, Steps(), workers=1).run(total)
-                if cut:
-                    state = restored(state, make_state(FIFO(), OptunaSearch(name), make_space()))
-            return [trial.params for trial in state.trials]
-
-        assert searched(cut=True) == searched(cut=False)
-
     def test_notes_of_a_proposal_come_back_through_the_engine(self) -> None:
         state = make_state(FIFO(), OptunaSearch("cmaes"), make_space())
         recorded = Recorded(state)

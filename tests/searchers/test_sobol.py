@@ -44,14 +44,6 @@ def test_proposal_depends_on_seed_and_number_only() -> None:
         assert used.propose(number) == in_order[number] == begin(make_space(), 3).propose(number)
 
 
-def test_restored_state_goes_on_alike() -> None:
-    state = begin(make_space(), 3)
-    state.propose(300)
-    restored = begin(make_space(), 3)
-    restored.restore(state.snapshot())
-    assert [restored.propose(number) for number in range(300, 310)] == [state.propose(n) for n in range(300, 310)]
-
-
 def test_points_are_those_of_scipy_and_stay_so() -> None:
     state = begin(Space({"a": uniform(0, 1), "b": randint(0, 99)}), 7)
     assert [state.propose(number) for number in (0, 1, 1000)] == PINNED

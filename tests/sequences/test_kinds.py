@@ -24,7 +24,7 @@ from asyncsearch.sequences import (
     values,
     warmup,
 )
-from asyncsearch.sequences.periodic import MAX_PIECES
+from asyncsearch.sequences.cycles import MAX_PIECES
 
 
 def first(sequence: Sequence, count: int) -> list[Any]:

@@ -25,8 +25,7 @@ from asyncsearch import (
 )
 from asyncsearch.errors import StudyNotFoundError, TrialsFailedError, UsageError
 from asyncsearch.searchers.base_searcher import Searcher
-from asyncsearch.searchers.earlier_trials import BEST, differences, with_best_initial
-from asyncsearch.searchers.observations import Observed, TrialPosition
+from asyncsearch.searchers.observations import BEST, Observed, TrialPosition, differences, with_best_initial
 from asyncsearch.sequences import exponential
 from asyncsearch.store import open_store
 from asyncsearch.study.kept.warm_start import kept

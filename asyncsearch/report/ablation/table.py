@@ -13,7 +13,7 @@ from asyncsearch.report.dataframe import dataframe
 from asyncsearch.report.formatting import aligned, cut, many, number
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.plots.charts import BLUE, ORANGE, Plot, load_altair, titled
-from asyncsearch.sequences.notebook_svg import FAINT
+from asyncsearch.sequences.svg import FAINT
 
 if TYPE_CHECKING:
     import pandas

@@ -9,7 +9,7 @@ from asyncsearch.report.formatting import cut
 from asyncsearch.report.live.lines import continue_command, facts, title, unshown_line
 from asyncsearch.report.live.status import StudyStatus, TrialRow
 from asyncsearch.report.live.table import cells, headings
-from asyncsearch.sequences.markup import escape
+from asyncsearch.sequences.svg import escape
 from asyncsearch.trial import TrialState
 
 # Colours are those of the page made fainter, or middle tones that are visible on white and on black.

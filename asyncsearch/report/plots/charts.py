@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.sequences.markup import plain
-from asyncsearch.sequences.notebook_svg import FAINT, GRID, INK, PAPER, notebook_html
+from asyncsearch.sequences.svg import FAINT, GRID, INK, PAPER, notebook_html, plain
 
 BLUE, ORANGE = "#2f7fd1", "#d9480f"
 FORMATS = (".svg", ".png", ".html")

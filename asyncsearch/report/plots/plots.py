@@ -27,8 +27,7 @@ from asyncsearch.report.plots.curves import (
     whole_ticks,
 )
 from asyncsearch.sentences import in_sentences
-from asyncsearch.sequences.markup import plain
-from asyncsearch.sequences.notebook_svg import INK, PAPER
+from asyncsearch.sequences.svg import INK, PAPER, plain
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Trial
 

@@ -20,8 +20,7 @@ from asyncsearch.report.timeline.worker_spans import (
     worker_timeline,
 )
 from asyncsearch.sentences import in_sentences
-from asyncsearch.sequences.markup import plain
-from asyncsearch.sequences.notebook_svg import BESIDE, FAINT, GRID, PAPER
+from asyncsearch.sequences.svg import BESIDE, FAINT, GRID, PAPER, plain
 
 _WIDTH, _HEIGHT = 760, 720
 _ROW, _LANE, _LABEL = 24, 7, 13

@@ -20,9 +20,7 @@ from asyncsearch.report.tree.sentences import (
 )
 from asyncsearch.report.tree.svg import Axis, Drawing, dot, line, text
 from asyncsearch.report.tree.view import Interval, Kind, TreeNode, TreeView, TrialPath
-from asyncsearch.sequences.markup import escape
-from asyncsearch.sequences.notebook_svg import FAINT, GRID, INK, PAPER
-from asyncsearch.sequences.text_width import shortened, text_width
+from asyncsearch.sequences.svg import FAINT, GRID, INK, PAPER, escape, shortened, text_width
 from asyncsearch.trial import TrialState
 
 _COLOURS = {

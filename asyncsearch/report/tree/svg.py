@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from asyncsearch.errors import UsageError
-from asyncsearch.sequences.markup import escape
-from asyncsearch.sequences.notebook_svg import INK, PAPER
+from asyncsearch.sequences.svg import INK, PAPER, escape
 
 _FONT = "font-family='system-ui,-apple-system,Segoe UI,sans-serif'"
 

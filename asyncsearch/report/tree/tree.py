@@ -21,7 +21,7 @@ from asyncsearch.report.tree.reading import read_tree
 from asyncsearch.report.tree.sentences import branched_text, nothing_shared, reader_names, savings, values, varying
 from asyncsearch.report.tree.svg import Drawing
 from asyncsearch.report.tree.view import Kind, TreeNode, TreeView
-from asyncsearch.sequences.notebook_svg import notebook_html
+from asyncsearch.sequences.svg import notebook_html
 from asyncsearch.trial import TrialState
 
 _OVER = {state.words for state in TrialState if state.is_finished}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -10,14 +10,12 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from asyncsearch.arguments import CheckedCalls, Replacement, count_of, positive, seconds_of, yes_or_no
+from asyncsearch.arguments import checked, count_of, positive, seconds_of, yes_or_no
+from asyncsearch.checked_calls import CheckedCalls
 from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.errors import UsageError
 from asyncsearch.runner.trial_folder import MOST_BYTES
 from asyncsearch.shared.options import read_defaults
-
-_OF_STUDY = ("version", "share", "store", "save_every", "max_failures", "resume")
-_IN_STUDY: dict[str, Replacement] = {name: f"Study(..., {name}={{value}})" for name in _OF_STUDY}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +44,6 @@ class Sharing(metaclass=CheckedCalls):
     ``keep_checkpoints`` best finished trials lose theirs; the best trial and unfinished trials never do. In a shared
     folder, at the end of a run, checkpoints that no study needs are removed, and if that is not enough, those that
     ``evaluate`` keeps."""
-
-    @classmethod
-    def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
-        return _IN_STUDY | {
-            **dict.fromkeys(("folder", "path", "dir", "url", "shared_folder", "plan"), "shared={value}"),
-            **dict.fromkeys(("packed", "take_packed", "allow_packed", "tolerance"), "tolerant=True"),
-            **dict.fromkeys(("quota", "max_bytes", "size", "max_size"), "quota_bytes={value}"),
-        }
 
     def __post_init__(self) -> None:
         if self.shared is not False and not isinstance(self.shared, str | Path | None):
@@ -87,16 +77,6 @@ class WorkerOptions(metaclass=CheckedCalls):
     """Time that an attempt may take; None means no limit."""
 
     _unnamed: ClassVar[str] = "the number of workers is an argument of run, write study.run(parallelism={value})"
-
-    @classmethod
-    def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
-        counts = ("parallelism", "num_workers", "n_workers", "max_workers", "workers", "n_jobs", "processes")
-        return _IN_STUDY | {
-            **dict.fromkeys(counts, "study.run(parallelism={value})"),
-            **dict.fromkeys(("timeout", "time_limit", "max_time"), "trial_timeout={value}"),
-            **dict.fromkeys(("retries", "max_retries"), "Study(..., max_failures={value})"),
-            "heartbeat_timeout": "lease_timeout={value}",
-        }
 
     def __post_init__(self) -> None:
         self.for_driver()
@@ -140,14 +120,6 @@ class Checkpoints(metaclass=CheckedCalls):
     dir_bytes: int = MOST_BYTES
     """Bytes that the files in ``trial.dir`` may take, of each trial."""
 
-    @classmethod
-    def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
-        return _IN_STUDY | {
-            **dict.fromkeys(("keep", "num_to_keep", "max_to_keep", "keep_last"), "keep_checkpoints={value}"),
-            **dict.fromkeys(("dir_size", "max_dir_bytes", "trial_dir_bytes", "artifact_bytes"), "dir_bytes={value}"),
-            **dict.fromkeys(("every", "frequency", "checkpoint_frequency"), "Study(..., save_every={value})"),
-        }
-
     def __post_init__(self) -> None:
         count_of("keep_checkpoints", self.keep_checkpoints)
         seconds_of("store_timeout", self.store_timeout)
@@ -162,3 +134,25 @@ class Checkpoints(metaclass=CheckedCalls):
     def for_agents(self) -> dict[str, Any]:
         """Return the fields of ``WorkerConfig`` that these options set."""
         return {"dir_bytes": self.dir_bytes}
+
+
+GROUPS: Mapping[str, type[Any]] = {"sharing": Sharing, "workers": WorkerOptions, "checkpoints": Checkpoints}
+"""Argument of ``Study`` -> the group of options that it takes."""
+
+
+def require_groups(sharing: object, workers: object, checkpoints: object) -> None:
+    """Refuse a value where a group of options is taken.
+
+    Raises:
+        UsageError: the message holds the group with the value.
+    """
+    if isinstance(sharing, str | Path):
+        raise UsageError(f"sharing={str(sharing)!r}: write sharing=Sharing(shared={str(sharing)!r}).")
+    if isinstance(workers, int):
+        raise UsageError(
+            f"workers={workers}: their number is an argument of run, write study.run(parallelism={workers})."
+        )
+    if isinstance(checkpoints, int):
+        raise UsageError(f"checkpoints={checkpoints}: write checkpoints=Checkpoints(keep_checkpoints={checkpoints}).")
+    for (name, kind), given in zip(GROUPS.items(), (sharing, workers, checkpoints), strict=True):
+        checked(given, kind, name)

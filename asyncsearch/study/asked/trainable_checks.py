@@ -14,12 +14,13 @@ from asyncsearch.checking.processes import in_child
 from asyncsearch.checking.steps import can_try
 from asyncsearch.checking.training_runs import Task, name_of
 from asyncsearch.errors import UsageError
+from asyncsearch.other_libraries.trainables import answer_on_trial
 from asyncsearch.report.live.display import announced
 from asyncsearch.searchers.ablation import Ablation
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.store.scratch import temporary_folder
 from asyncsearch.study.asked.requirements import source_of, trial_argument
-from asyncsearch.trainable import Trainable, Trainer, answer_to, as_function
+from asyncsearch.trainable import Trainable, Trainer, as_function
 
 
 def require_trainable(trainable: Trainable, metric: str) -> None:
@@ -134,7 +135,7 @@ def _foreign_uses(function: Trainable, metric: str) -> Iterator[str]:
             case ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant(value=str() as key)) if owner == name:
                 yield f"{name} is a trial, no mapping. Write `def {tree.name}(trial):` and trial.params[{key!r}]."
             case ast.Attribute(value=ast.Name(id=owner), attr=attribute) if owner == name:
-                answer = answer_to(attribute, metric)
+                answer = answer_on_trial(attribute, metric)
                 if answer:
                     yield f"a trial has no {attribute}: {answer}"
             case _:

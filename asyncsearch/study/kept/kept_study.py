@@ -21,7 +21,7 @@ from asyncsearch.journal.opening import (
 )
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
-from asyncsearch.schedulers.scheduler_options import options_of
+from asyncsearch.schedulers.base_scheduler import options_of
 from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.shared.folder import require_shareable
 from asyncsearch.sizing.pack_strategies import strategy_name

@@ -24,8 +24,7 @@ from asyncsearch.journal.projection import branched, reports
 from asyncsearch.journal.reading import read_state
 from asyncsearch.report.formatting import cut
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
-from asyncsearch.searchers.earlier_trials import differences
-from asyncsearch.searchers.observations import Observed, TrialPosition
+from asyncsearch.searchers.observations import Observed, TrialPosition, differences
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store

@@ -8,7 +8,8 @@ from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 from types import TracebackType
 
-from asyncsearch.arguments import answering, positive, seconds_of, workers_of
+from asyncsearch.arguments import positive, seconds_of, workers_of
+from asyncsearch.checked_calls import answering
 from asyncsearch.driver.interrupts import interruption, interrupts_to
 from asyncsearch.driver.shared_workers import SharedWorkers, WorkerShare
 from asyncsearch.driver.wakeup import Wakeup
@@ -19,7 +20,6 @@ from asyncsearch.launch import chosen, require_backend
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.report.live.cluster_display import cluster_display
 from asyncsearch.shared.pack_times import TimesInProcess
-from asyncsearch.study.asked.first_calls import IN_RUN
 from asyncsearch.study.asked.gang_option import least_workers, require_limit, require_workers, sizes_of, workers_for
 from asyncsearch.study.found_workers import SharedPlace
 from asyncsearch.study.script_runs import note_run
@@ -44,7 +44,7 @@ class Cluster:
             urgent.wait().best_trial
     """
 
-    @answering("Cluster", "Cluster(parallelism=8)", instead=IN_RUN)
+    @answering("Cluster", "Cluster(parallelism=8)")
     def __init__(
         self,
         parallelism: int | None = None,
@@ -83,7 +83,7 @@ class Cluster:
         self._found: Preflight
         self._workers: SharedWorkers
 
-    @answering("submit", _EXAMPLE, instead=IN_RUN)
+    @answering("submit", _EXAMPLE)
     def submit(
         self,
         study: Study,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from asyncsearch.arguments import answering, positive, seconds_of, workers_of
+from asyncsearch.arguments import positive, seconds_of, workers_of
+from asyncsearch.checked_calls import answering
 from asyncsearch.driver.interrupts import interruption
 from asyncsearch.errors import UsageError
-from asyncsearch.study.asked.first_calls import IN_RUN
 from asyncsearch.study.script_runs import note_run
 from asyncsearch.study.several.cluster import Cluster, require_apart, require_no_inline
 from asyncsearch.study.study import Study, backend_of, require_end
@@ -16,7 +16,7 @@ from asyncsearch.study.study import Study, backend_of, require_end
 DISPLAYS = ("auto", "plain", "none")
 
 
-@answering("run_together", "run_together([study, another], num_trials=64, parallelism=8)", instead=IN_RUN)
+@answering("run_together", "run_together([study, another], num_trials=64, parallelism=8)")
 def run_together(
     studies: Sequence[Study],
     *,

@@ -15,7 +15,7 @@ from asyncsearch import choice
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.report.plots.charts import ORANGE, Plot, load_altair, titled
 from asyncsearch.report.plots.plots import plot_history, plot_rungs
-from asyncsearch.sequences.notebook_svg import PAPER
+from asyncsearch.sequences.svg import PAPER
 from asyncsearch.study.study import Study
 from tests.report.plots.test_incumbents import searched
 from tests.report.tools import simulated, store_of

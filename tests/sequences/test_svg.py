@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from asyncsearch.sequences.markup import escape
+from asyncsearch.sequences.svg import escape
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,33 @@
-"""Domains that are objects of other libraries: what to write instead. Pure, and imports none of these libraries."""
+"""Domains as other libraries have them, in text, as dictionaries or as objects: what to write instead."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+_CALL = re.compile(r"\s*(?:q?(?:log)?uniform|(?:log)?randint|choice)\(.*\)\s*")
+_KIND_KEYS = ("type", "_type", "distribution")
+_OTHER_KEYS = frozenset(
+    {"min", "max", "low", "high", "lower", "upper", "bounds", "values", "value", "step", "q", "log"}
+)
+_DOMAINS = (
+    (("choice", "categorical"), "choice('a', 'b')"),
+    (("logint", "lograndint", "int_log"), "lograndint({low}, {high})"),
+    (("log",), "loguniform({low}, {high})"),
+    (("int",), "randint({low}, {high})"),
+    (("uniform", "float", "real", "double", "range"), "uniform({low}, {high})"),
+)
+"""Parts of the name of a distribution -> the domain."""
 
-def meant_by_object(value: object) -> str:
-    """Return the domain that an object of another library stands for; empty: it is none, or it has no bounds."""
+
+def meant_by(value: object) -> str:
+    """Return the call for a domain in the form of another library. Empty if it is none, or has no bounds."""
+    if isinstance(value, str):  # as from a configuration file
+        return value.strip() if _CALL.fullmatch(value) else ""
+    if isinstance(value, Mapping):
+        return _meant_by_mapping(value)
     try:
         answers = (_ANSWERS[kind] for kind in map(_library, type(value).__mro__) if kind in _ANSWERS)
         answer = next(answers, None)
@@ -17,10 +36,20 @@ def meant_by_object(value: object) -> str:
         return ""
 
 
-def meant_by_grid(group: Mapping[Any, Any]) -> str:
-    """Return the domain that ``tune.grid_search([...])`` stands for; empty: it is something else."""
-    values = group.get("grid_search") if len(group) == 1 else None
-    return _choice(values) if isinstance(values, list | tuple) else ""
+def _meant_by_mapping(group: Mapping[Any, Any]) -> str:
+    if len(group) == 1 and isinstance(values := group.get("grid_search"), list | tuple):
+        return _choice(values)
+    kinds = [key for key in _KIND_KEYS if isinstance(group.get(key), str)]
+    if len(kinds) != 1 or len(group) == 1 or not {*group} - {*kinds} <= _OTHER_KEYS:
+        return ""
+    kind = group[kinds[0]].lower()
+    domain = next((domain for parts, domain in _DOMAINS if any(part in kind for part in parts)), "")
+    low, high = _bound(group, ("min", "low", "lower"), 0.1), _bound(group, ("max", "high", "upper"), 1)
+    return domain.format(low=low, high=high)
+
+
+def _bound(group: Mapping[Any, Any], names: tuple[str, ...], other: float) -> Any:
+    return next((group[name] for name in names if name in group), other)
 
 
 def _library(kind: type) -> str:
@@ -105,7 +134,7 @@ _ANSWERS = {
     "skopt": _skopt,
     "ConfigSpace": _config_space,
 }
-"""Name of a library -> what its domains are here."""
+"""Name of a library -> the reader of its domains."""
 
 
 def _of_normal(mean: float, sd: float) -> str:

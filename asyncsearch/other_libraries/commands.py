@@ -1,4 +1,4 @@
-"""Answers to commands that there are not: the command to write. Pure."""
+"""Answers to commands that there are not: the command to write."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _TRIAL = re.compile(r"(trial-)?\d+")
 _SORT_KEYS = ("id", "resource", "state", "value")
 
 
-def answer_to(arguments: Sequence[str]) -> str:
-    """Return the command to write instead of one that was refused; empty if none is known."""
+def answer_on_command(arguments: Sequence[str]) -> str:
+    """Return the command to write instead of one that was refused. Empty if none is known."""
     words = list(arguments)
     if not words or any(word in ("-h", "--help") for word in words):
         return ""
