@@ -102,7 +102,7 @@ def user() -> str:
 
 
 def state(port: int, bean: str) -> dict[str, Any]:
-    """Return what a server shows of itself; empty if it does not answer yet."""
+    """Return the attributes that a server shows of itself. Empty if it does not answer yet."""
     url = f"http://127.0.0.1:{port}/jmx?qry=Hadoop:service={bean}"
     try:
         with _opener.open(url, timeout=5) as answer:

@@ -12,7 +12,7 @@ from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Worker
 from asyncsearch.rpc.pb import search_pb2 as pb
 
 FORGED = "forged"
-"""What a forged report, log line or error holds: it must be found nowhere."""
+"""The text in each forged report, log line and error: it must be found nowhere."""
 _VALUES = (1e308, -1e308, math.nan, math.inf, -math.inf, 0.0, 12345.678)
 _TEXTS = (FORGED, f"\x1b[2J\x1b]52;c;{FORGED}\x07", f"{FORGED}\u202e\x9b31m", "<script>" + FORGED, "../../" + FORGED)
 
@@ -102,7 +102,7 @@ def heartbeat(ack: int) -> bytes:
 
 
 def raw_bytes(draw: random.Random) -> bytes:
-    """Return what a peer without a certificate sends to the port: TLS that is cut or damaged, HTTP, escapes, noise."""
+    """Return bytes of a peer without a certificate: TLS that is cut or damaged, HTTP, escapes, noise."""
     hello = bytes.fromhex("16030100c4010000c00303") + draw.randbytes(185)
     kinds = (
         draw.randbytes(draw.randrange(1, 2_000)),

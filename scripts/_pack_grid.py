@@ -104,7 +104,7 @@ class Cell(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a cell took."""
+    """The times of a cell."""
 
     ratios: list[float]
     """CPU time unpacked, divided by that with ``auto``, of each pair, sorted."""
@@ -124,7 +124,7 @@ class Measured(NamedTuple):
 
 
 def cells(only: str | None) -> list[Cell]:
-    """Return the cells whose names begin with ``only``; None: all."""
+    """Return the cells whose names begin with ``only``, or all if it is None."""
     found = [Cell(kind, width, batch) for kind in KINDS for width in WIDTHS[kind] for batch in BATCHES]
     return [cell for cell in found if cell.name.startswith(only or "")]
 

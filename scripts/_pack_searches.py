@@ -63,7 +63,7 @@ class DigitsCNN(DigitsMLP):
 
 @dataclass(frozen=True)
 class SearchCost:
-    """What a search took."""
+    """The times of a search."""
 
     cpu_s: float
     """CPU time of all its processes: the driver, the worker and the process that trains."""
@@ -73,7 +73,7 @@ class SearchCost:
 
 
 def run_search(trainable: type[Any], *, trials: int | None, parallelism: int = 1, **settings: Any) -> SearchCost:
-    """Run a search on workers of this machine, and return what it took."""
+    """Run a search on workers of this machine, and return its times."""
     with tempfile.TemporaryDirectory() as name:
         study = Study(
             trainable, metric="accuracy", mode="max", store=Path(name) / "study", backend="processes", **settings

@@ -47,7 +47,7 @@ EPOCHS = 10
 
 
 def loss_of(x: float, resource: int) -> float:
-    """Return what an honest worker reports."""
+    """Return the loss that an honest worker reports."""
     return x / resource
 
 

@@ -91,7 +91,7 @@ class Servers:
         return self.folder / "log" / f"{name}.log"
 
     def process(self, name: str) -> psutil.Process | None:
-        """Return the process of a server; None: it does not run. Another process with its old id does not count."""
+        """Return the process of a server. None if it does not run; another process with its old id does not count."""
         try:
             noted = json.loads((self.folder / "pid" / name).read_text())
             process = psutil.Process(noted["pid"])

@@ -35,7 +35,7 @@ SLACK = {"descriptors": 12, "threads": 6, "processes": 3, "temporary": 6}
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """What the driver and its agents have at one time; numbers of agents are those of the largest one."""
+    """The resources of the driver and its agents at one time; numbers of agents are those of the largest one."""
 
     at_s: float
     driver_mb: float
@@ -151,7 +151,7 @@ def short(trial: TrialContext) -> float:
 
 
 def soak(name: str, study: Study, folders: Sequence[Path], every_s: float, **options: object) -> list[str]:
-    """Run a search, print each tenth of it, and return what has grown."""
+    """Run a search, print each tenth of it, and return the resources that have grown."""
     began_s = time.monotonic()
     with Watch(folders, every_s) as watch:
         study.run(display="none", **options)  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ COMPILED_WITH = {"kerberos": ("krb5-config", "libkrb5-dev")}
 
 
 def reason_to_skip(extra: str) -> str:
-    """Return why an extra cannot be tried on this machine; empty: it can."""
+    """Return the reason why an extra cannot be tried on this machine. Empty if it can."""
     command, package = COMPILED_WITH.get(extra, ("", ""))
     is_missing = command and which(command) is None
     return f"it is compiled with the command {command} of {package}, which is missing here" if is_missing else ""

@@ -68,7 +68,7 @@ def trainer(channels: int) -> type[TorchTrainer]:
 
 
 class Searched(NamedTuple):
-    """What a search took, in seconds."""
+    """The times of a search, in seconds."""
 
     wall_s: float
     last_rung_s: float

@@ -28,7 +28,7 @@ WORKERS, EXECUTORS = 100, 25
 
 
 def logs() -> list[Figure]:
-    """Return what the logs of printing trials take."""
+    """Return the calls that the logs of printing trials take."""
     bench = VirtualLogs("hidden")
     for second in range(SECONDS):
         for trial in range(TRIALS):
@@ -43,7 +43,7 @@ def logs() -> list[Figure]:
 
 
 def look(name: str, *, leave: bool) -> Figure:
-    """Return what a look at departing executors takes."""
+    """Return the calls that a look at departing executors takes."""
     names = [str(number) for number in range(EXECUTORS)]
     jobs = [(f"run,worker-{number}", [(names[number % EXECUTORS], True)]) for number in range(WORKERS)]
     jvm = Jvm(jobs, names, set(names) if leave else set())

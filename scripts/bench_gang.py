@@ -167,7 +167,7 @@ def bare(size: int, units: int) -> tuple[float, float]:
 
 
 def missing_for_spark() -> str:
-    """Return which packages a job of ``TorchDistributor`` lacks here; empty: none."""
+    """Return the packages that a job of ``TorchDistributor`` lacks here. Empty if there are all."""
     return ", ".join(name for name in ("pyspark", "pyarrow", "torch") if importlib.util.find_spec(name) is None)
 
 

@@ -22,7 +22,7 @@ from _bench import Figure, show
 from asyncsearch import Study, TrialContext, uniform
 
 WARM_S = 5.0
-"""What a process needs to import everything and to start its workers."""
+"""Seconds that a process needs to import everything and to start its workers."""
 
 
 def train(trial: TrialContext) -> None:

@@ -126,7 +126,7 @@ class Place(NamedTuple):
     master: str = ""
     """Of Spark."""
     stores: str = ""
-    """Where its study is; empty: in its folder."""
+    """Where its study is. In its folder if empty."""
 
 
 class Search:
@@ -181,7 +181,7 @@ class Recovery(NamedTuple):
 
 
 def recovery(victim: str, unit_s: float, place: Place) -> Recovery:
-    """Search, kill one process in the middle of a unit, and return what that cost."""
+    """Search, kill one process in the middle of a unit, and return the cost of that."""
     with tempfile.TemporaryDirectory() as folder:
         run = Search(Path(folder), unit_s, place)
         driver = run.start()
@@ -248,7 +248,7 @@ def figures_beyond(victim: str, found: list[Recovery], baseline: float) -> list[
 
 
 def of_executors(unit_s: float, repeats: int) -> list[Figure]:
-    """Return what the executors of a standalone cluster cost, beside bare Spark jobs."""
+    """Return the costs of the executors of a standalone cluster, beside bare Spark jobs."""
     with standalone_cluster() as master:
         kills = [recovery("executor", unit_s, Place("spark", master)) for _ in range(repeats)]
         bares = [recovery("executor", unit_s, Place("bare", master)) for _ in range(repeats)]
@@ -256,7 +256,7 @@ def of_executors(unit_s: float, repeats: int) -> list[Figure]:
 
 
 def of_drivers_on_hdfs(unit_s: float, repeats: int) -> list[Figure]:
-    """Return what drivers cost on a standalone cluster with HDFS, beside their first starts."""
+    """Return the costs of drivers on a standalone cluster with HDFS, beside their first starts."""
     from _hdfs import hdfs  # not in the drivers, whose start is measured
 
     with tempfile.TemporaryDirectory() as folder, hdfs(Path(folder)) as url, standalone_cluster() as master:

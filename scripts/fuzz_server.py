@@ -171,7 +171,7 @@ _mallinfo = _find_mallinfo()
 
 
 def held_bytes() -> int:
-    """Return what malloc has given out; 0 where there is no glibc that says it."""
+    """Return the bytes that malloc has given out. 0 if no glibc says it."""
     if _mallinfo is None:
         return 0
     found = _mallinfo()
@@ -319,7 +319,7 @@ def audit(store: Store, workers: int) -> dict[str, Any]:
 
 
 def complaints(figures: dict[str, Any]) -> list[str]:
-    """Return what is not as it should be."""
+    """Return a sentence for each figure that is not as it should be."""
     minutes = max(1.0, figures["seconds"] / 60)
     rules = {
         "the driver failed": not figures["driver_failed"],

@@ -16,4 +16,4 @@ set -euo pipefail
 
 here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 . "$here/_python.sh"
-exec "$PYTHON" "$here/_hdfs.py" "$@"
+exec "$PYTHON" "$here/_hdfs_commands.py" "$@"

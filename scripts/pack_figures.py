@@ -101,12 +101,12 @@ def deep() -> Any:
 
 
 def factors() -> list[tuple[str, Times, Times]]:
-    """Return what differs between the members, and the times of two and of eight members."""
+    """Return the difference between the members, and the times of two and of eight members."""
     same, apart = batch_of(BATCH), [batch_of(BATCH, 16 * number) for number in range(8)]
     sizes = [batch_of(size) for size in (16, 32, 64, 32, 16, 64, 32, 32)]
 
     def mlps(others: Callable[[int], Member] | None = None) -> Callable[[int], list[Member]]:
-        """Return what makes members, of which every other one is of another sort."""
+        """Return a function that makes members, of which every other one is of another sort."""
 
         def make(count: int) -> list[Member]:
             first = alike("mlp", count)

@@ -100,7 +100,7 @@ class Found(NamedTuple):
     """One simulated search."""
 
     at_s: float | None
-    """When the target was met; None: never."""
+    """When the target was met. None if never."""
     trials: int
 
 

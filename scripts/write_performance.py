@@ -144,7 +144,7 @@ class BenchmarkError(Exception):
 
 
 def output_of(name: str, log: Path | None, keep: Path | None) -> list[str]:
-    """Return what a benchmark printed: as its log says, as it was kept, or now."""
+    """Return the output of a benchmark: as its log says, as it was kept, or now."""
     kept = keep / f"{name}.txt" if keep else None
     if log or (kept and kept.exists()):
         return (log or kept).read_text().splitlines()  # type: ignore[union-attr]

@@ -15,6 +15,7 @@ NOT_FAST = frozenset(
     (
         "agent",
         "checking",
+        "cli",
         "clusters",
         "doctor",
         "faults",
@@ -29,8 +30,9 @@ NOT_FAST = frozenset(
         "store",
         "study",
         "system",
-        "test_cli.py",
+        "test_page_code.py",
         "test_pictures.py",
+        "test_release.py",
         "test_run_alone.py",
         "trainers",
     )

@@ -22,6 +22,11 @@ KINDS = {
 }
 
 
+def test_the_newest_release_of_the_changelog_is_this_version() -> None:
+    headings = re.findall(r"^## \[([^]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert headings[0] == __version__
+
+
 def test_every_news_fragment_has_a_name_that_a_release_takes() -> None:
     names = [path.name for path in (ROOT / "newsfragments").iterdir() if path.name != "README.md"]
     known = re.compile(rf"(\d+|\+[\w-]+)\.({'|'.join(KINDS)})\.md")
@@ -39,7 +44,7 @@ def test_a_release_joins_the_fragments_above_the_release_before(tmp_path: Path) 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     text = (tmp_path / "CHANGELOG.md").read_text(encoding="utf-8")
-    release, _, before = text.partition("## [9.9.9] - 2030-01-31\n")[2].partition("\n## [0.2.0]")
+    release, _, before = text.partition("## [9.9.9] - 2030-01-31\n")[2].partition(f"\n## [{__version__}]")
     assert "### Added" in release
     assert "- `33.added.md` is news. (issue 33)" in release
     assert "### Fixed" in release

@@ -70,7 +70,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
 
 
 def without_ticket(url: str, tmp_path: Path) -> str:
-    """Return what a process without a ticket is told."""
+    """Return the words for a process without a ticket."""
     environment = os.environ | {"KRB5CCNAME": f"FILE:{tmp_path / 'none'}"}
     command = [sys.executable, "-c", OPEN, url]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)

@@ -191,7 +191,7 @@ def small_disk(folder: Path) -> Iterator[None]:
 
 @functools.cache
 def why_not(name: str) -> str:
-    """Return why a breakage cannot be tried here; empty: it can."""
+    """Return the reason why a breakage cannot be tried here. Empty if it can."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "study").mkdir()

@@ -197,7 +197,7 @@ STRANGE: tuple[Callable[[Path, random.Random], None], ...] = (
 
 
 def put_strange(path: Path, draw: random.Random) -> str:
-    """Put something strange in the place of a file, and return what."""
+    """Put something strange in the place of a file, and return its name."""
     kind = draw.choice(STRANGE)
     kind(path, draw)
     return f"{kind.__name__} in the place of {path.name}"

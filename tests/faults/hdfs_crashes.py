@@ -26,7 +26,7 @@ from tests.faults.reference_searches import run_reference
 
 
 class DyingOrder(msgspec.Struct, kw_only=True):
-    """What a child does; the search comes first, then the files."""
+    """The order of a child; the search comes first, then the files."""
 
     name: str = ""
     """Of the reference search."""

@@ -30,7 +30,7 @@ class Search:
         self.cluster: Hdfs = hdfs()
         self.url = self.cluster.new()
         self.user = ""
-        """Who searches; empty: who started the cluster."""
+        """Who searches. Who started the cluster if empty."""
         self._folder = folder
         self.witness = folder / "witness"
 

@@ -57,7 +57,7 @@ def run_reference(name: str, store: Path | str) -> Study:
 
 
 def results(study: Study) -> Results:
-    """Return what users see of each trial, without times and counts of work."""
+    """Return each trial as users see it, without times and counts of work."""
     return [(t.id, t.params, t.state, t.resource, t.value, t.best, study.history(t)) for t in study.trials]
 
 

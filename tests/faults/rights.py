@@ -40,7 +40,7 @@ def obey_rights_of_files() -> None:
 
 
 def obeying_them(do: Callable[[], str]) -> str:
-    """Return what a function returns in a forked child that the rights of files bind; its traceback if it raises."""
+    """Return the result of a function in a forked child that the rights of files bind; its traceback if it raises."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

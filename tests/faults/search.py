@@ -60,9 +60,9 @@ class Order(msgspec.Struct, kw_only=True):
     mends: dict[str, str] = {}
     """Moment of the driver or an agent, whoever reaches it first -> the breakage that is mended."""
     store: str = ""
-    """Folder or file to go on from; empty: ``study``."""
+    """Folder or file to go on from. ``study`` if empty."""
     store_timeout: float | None = None
-    """Seconds that the store is waited for; None: as by default."""
+    """Seconds that the store is waited for. The default if None."""
 
 
 class Witness:
@@ -148,7 +148,7 @@ class Mortal:
 
 
 def mending(order: Order) -> dict[Moment, Callable[[Moment], None]]:
-    """Return what is mended at which moment, by the first process that reaches it."""
+    """Return the mendings by their moments; the first process that reaches one does it."""
     folder, places = Path(order.folder), Places(order.folder, [])
     return {
         Moment.parse(text): lambda _, name=name: places.claim("mended", lambda: MENDINGS[name](folder))  # type: ignore[misc]

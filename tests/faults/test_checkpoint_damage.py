@@ -25,7 +25,7 @@ from tests.faults.shares import counted, seeds
 
 SIZES = [0, 1, 7, 100, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20, 9 << 20]
 Contents = dict[str, bytes | None]
-"""Files by name; None: a folder."""
+"""Files by name. None is a folder."""
 
 
 def contents(folder: Path) -> Contents:

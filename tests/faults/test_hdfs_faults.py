@@ -37,7 +37,7 @@ class Undisturbed(NamedTuple):
 
     study: Study
     shown: str
-    """What others saw of it while its driver lived."""
+    """The text that others saw while its driver lived."""
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ class Kept(NamedTuple):
         return self.head if name == HEAD_FILE else None
 
     def records(self) -> list[Record] | None:
-        """Return what is read; None: it is refused in words."""
+        """Return the records that are read. None if it is refused in words."""
         try:
             return list(read_records(cast("Store", self)))
         except JournalDamagedError:

@@ -24,7 +24,7 @@ SOME = EVERY if IS_ALL else EVERY[::7]
 
 
 def run(tmp_path: Path, **order: object) -> tuple[list[tuple[int, str, str]], str]:
-    """Run the search twice, and return what became of each trial, and what was printed."""
+    """Run the search twice, and return the end of each trial, and the output."""
     scratch = tmp_path / "tmp"
     scratch.mkdir()
     file = tmp_path / "order.json"

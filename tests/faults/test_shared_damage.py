@@ -191,7 +191,7 @@ def test_a_damaged_shared_folder_says_what_was_written_or_less(seed: int, whole:
 
 
 def searched(root: Path, name: str) -> list[tuple[Any, ...]]:
-    """Return what a study finds that shares the folder ``plan``; each value says which trial and unit it belongs to."""
+    """Return the results of a study that shares the folder ``plan``; each value says its trial and unit."""
 
     def train(trial: Any) -> None:
         known = [0]

@@ -1,4 +1,4 @@
-"""What the tests of this folder have in common: the script's runs, and what must hold after each of them."""
+"""Tools of all tests of faults: the script's runs, and the laws that hold after each of them."""
 
 from __future__ import annotations
 

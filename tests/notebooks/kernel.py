@@ -51,7 +51,7 @@ class Kernel:
         raise AssertionError("the kernel did not answer")
 
     def value(self, expression: str) -> Any:
-        """Return what an expression gives in the kernel."""
+        """Return the value of an expression in the kernel."""
         request = self.client.execute("", user_expressions={"value": expression})
         answer = self.end(str(request))["user_expressions"]["value"]
         assert answer["status"] == "ok", answer

@@ -29,7 +29,7 @@ from tests.system.tools import PATIENCE_S, Gate
 
 @pytest.fixture
 def alone(tmp_path: Path) -> list[object]:
-    """What a study finds that shares with nobody."""
+    """The results of a study that shares with nobody."""
     folder = tmp_path / "alone"
     folder.mkdir()
     return results(run(make(folder, "a", sharing=Sharing(shared=False))))

@@ -20,7 +20,7 @@ from tests.system.tools import Gate
 
 @pytest.fixture
 def alone(tmp_path: Path) -> list[object]:
-    """What a study finds that shares with nobody."""
+    """The results of a study that shares with nobody."""
     folder = tmp_path / "alone"
     folder.mkdir()
     return results(make(folder, "a", sharing=Sharing(shared=False), backend="inline").run(display="none"))
