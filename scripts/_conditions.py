@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from asyncsearch.launch.cores import cores
+from asyncsearch.launch.machine import cores
 
 JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 _POLICIES = {0: "SCHED_OTHER", 1: "SCHED_FIFO", 2: "SCHED_RR", 3: "SCHED_BATCH", 5: "SCHED_IDLE"}

@@ -94,7 +94,7 @@ RECURSIVE = ("rmtree", "copytree", "rglob", "removedirs")
 LISTING = ("scandir", "listdir", "iterdir")
 READS_OWN_FILES = (
     "checking/", "doctor/", "launch/", "runner/process/cgroup_memory", "runner/packs/pack_timing",
-    "runner/process/descendants", "agent/runner_template", "rpc/forks",
+    "runner/process/lifeline", "agent/runner_template", "rpc/forks",
 )  # fmt: skip
 """Modules that read what the system or they themselves have made: files of /proc and packages, pipes, probes."""
 

@@ -15,16 +15,17 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.actions import DismissWorker
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.devices import devices_of
 from asyncsearch.agent.driver_stream import Connect, DriverStream
 from asyncsearch.agent.io_selector import READ, DescriptorSelector
 from asyncsearch.agent.runner_process import RunnerProcess
+from asyncsearch.agent.runner_supervisor import RunnerSupervisor
 from asyncsearch.agent.transfers import Fetched, Published, ShardDone, Transferred, Uploaded, Waiting
 from asyncsearch.agent.workbench import Workbench
 from asyncsearch.errors import InternalError
-from asyncsearch.rpc.messages import DriverMessage, Endpoint, GangNote, Hello, Refused, StoreTokens
+from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, StoreTokens
 from asyncsearch.runner.device import device_name
 from asyncsearch.store.hdfs import tokens
 
@@ -116,26 +117,30 @@ class Agent:
             closed=lambda error: self._inbox.put(_Closed(error)),
             reconnect_s=config.reconnect_s,
         )
-        self._bench = Workbench(config, self._watch, self._stream, self._inbox.put)
+        self._runner = RunnerSupervisor(config, self._watch, self._stream, exited=self._inbox.put)
+        self._bench = Workbench(config, self._runner, self._stream.send, self._inbox.put)
+        self._runner.connect(self._bench.on_message, self._bench.on_death)
         self._heartbeat_due = 0.0
         self._dismissal: str | None = None
-        """Reason to end as soon as all work is done; None: not dismissed."""
+        """Reason to end as soon as all work is done. None while it is not dismissed."""
         self._flush_s = _FLUSH_S
         self._end: str | None = None
-        """Reason to end now; None: it continues."""
+        """Reason to end now. None while it continues."""
 
     def run(self) -> str:
         self._watch.set(self._inbox, READ, self._on_inbox)
         try:
-            self._bench.runners.start()  # it loads the trainable while the stream attaches
+            self._runner.start()  # it loads the trainable while the stream attaches
             self._stream.open()
             self._heartbeat_due = time.monotonic() + self._config.heartbeat_s
             while self._end is None:
                 self._turn()
+            self._runner.close()
             self._bench.close()
             self._stream.flush(self._flush_s)
             return self._end
         finally:
+            self._runner.close()
             self._bench.close()
             self._stream.close()
             self._watch.close()
@@ -143,14 +148,15 @@ class Agent:
             tokens.drop()  # a Python worker of Spark serves other jobs after this one
 
     def _turn(self) -> None:
-        due = min(self._heartbeat_due, self._bench.next_due())
-        self._watch.wait(max(0.0, due - time.monotonic()))
+        all_due = (self._heartbeat_due, self._bench.checkpoints.due, self._runner.due)
+        self._watch.wait(max(0.0, min(due for due in all_due if due is not None) - time.monotonic()))
         now = time.monotonic()
-        self._bench.tick(now)
+        self._bench.checkpoints.tick(now)
+        self._runner.tick(now)
         if now >= self._heartbeat_due:
             self._heartbeat_due = now + self._config.heartbeat_s
             self._stream.heartbeat()
-            self._bench.look_at_memory()
+            self._runner.look_at_memory()
         if self._dismissal is not None and self._bench.is_done and self._end is None:
             self._end = f"dismissed: {self._dismissal}"
 
@@ -160,47 +166,24 @@ class Agent:
 
     def _handle(self, item: _Item) -> None:
         match item:
-            case Assign(work=work):
-                self._bench.take(work)
-            case AddLane():
-                self._bench.add(item)
-            case StopTraining():
-                self._bench.stop(item)
-            case SaveAt() | CutWork():
-                self._bench.amend(item)
-            case GangNote():
-                self._bench.pass_note(item)
-            case Refused(lease=lease):
-                self._bench.refuse(lease)
             case StoreTokens():
                 tokens.use(item.tokens)
             case DismissWorker():
                 self._dismiss(item)
-            case _:
-                self._handle_own(item)
-
-    def _handle_own(self, item: Transferred | RunnerProcess | _Closed) -> None:
-        """Handle what has happened on this machine."""
-        match item:
-            case Uploaded():
-                self._bench.checkpoints.uploaded(item)
-            case Published():
-                self._bench.checkpoints.published(item)
-            case ShardDone():
-                self._bench.checkpoints.shard_done(item)
-            case Fetched():
-                self._bench.on_fetched(item)
-            case Waiting():
-                self._bench.checkpoints.waiting(item)
             case RunnerProcess():
-                self._bench.on_exit(item)
+                self._runner.on_exit(item)
             case _Closed(error=error):
                 self._end = "disconnected" if error is None else f"disconnected: {error}"
+            case Uploaded() | Published() | ShardDone() | Fetched() | Waiting():
+                self._bench.on_transfer(item)
+            case _:
+                self._bench.obey(item)
 
     def _dismiss(self, order: DismissWorker) -> None:
         self._dismissal = self._dismissal or order.reason
         if order.is_unheard:
             self._flush_s = 0.0
+        self._runner.restarts = False
         self._bench.dismiss(order.reason)
 
 

@@ -169,7 +169,7 @@ class CheckpointCache:
 
 
 def _stamps(folder: Path) -> _Stamps | None:
-    """Return which files a folder holds, their sizes and when they were written; None: it cannot be read."""
+    """Return which files a folder holds, their sizes and when they were written. None if it cannot be read."""
     with contextlib.suppress(OSError):
         found = [(entry.name, entry.status) for entry in walk(folder) if not entry.is_folder]
         return {name: (one.st_ino, one.st_size, one.st_mtime_ns) for name, one in found}
@@ -177,7 +177,7 @@ def _stamps(folder: Path) -> _Stamps | None:
 
 
 def _linked(staged: Path, manifest: bytes) -> Path | None:
-    """Return a folder with hard links to the same files, which take no extra space; None: this disk takes none.
+    """Return a folder with hard links to the same files, which take no extra space. None if this disk takes none.
 
     It is whole before the commit: what failed behind one would be committed again, which no store does.
     """

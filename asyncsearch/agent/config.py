@@ -31,12 +31,12 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The trainable, pickled by cloudpickle."""
     store: Store
     endpoint: Endpoint | None
-    """The driver's address; None: the launcher gives ``run_agent`` its own connection."""
+    """The driver's address. None if the launcher gives ``run_agent`` its own connection."""
     worker: WorkerId
     epoch: int
     cpu_threads: int = 1
     gpus: tuple[str, ...] | None = None
-    """Names of the devices that trials may see; None: the devices that the agent sees."""
+    """Names of the devices that trials may see. None for those that the agent sees."""
     gpu_share: float = 1.0
     """Share of each device's memory that trials may take, above 0 and at most 1."""
     heartbeat_s: float = 1.0
@@ -57,9 +57,9 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     keeps_template: bool = False
     """Whether the worker's process keeps a template that forks its runners, and ends what these leave behind."""
     dirs: Store | None = None
-    """Where the folders of trials are stored when a training is over; None: nowhere."""
+    """Where the folders of trials are stored when a training is over. None for nowhere."""
     dir_bytes: int = MOST_BYTES
-    """What one of them may hold."""
+    """The most that one of them may hold."""
     log: LogLimits = LogLimits()
 
     def __repr__(self) -> str:

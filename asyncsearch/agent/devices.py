@@ -20,7 +20,7 @@ def visible_devices(gpus: Sequence[str], already_visible: str | None) -> str:
 
     Args:
         gpus: names of the devices given to this worker: indices, UUIDs or MIG names. Empty: none is visible.
-        already_visible: ``CUDA_VISIBLE_DEVICES`` of the agent; None: not set.
+        already_visible: ``CUDA_VISIBLE_DEVICES`` of the agent. None if it is not set.
 
     Raises:
         ClusterError: the two arguments contradict each other.
@@ -40,7 +40,7 @@ def visible_devices(gpus: Sequence[str], already_visible: str | None) -> str:
 
 
 def devices_of(environment: Mapping[str, str], gpus: Sequence[str] | None) -> str | None:
-    """Return the ``CUDA_VISIBLE_DEVICES`` of a runner; None: it is not set. ``gpus``: None: what the agent sees."""
+    """Return the ``CUDA_VISIBLE_DEVICES`` of a runner, None if it is not set, from ``WorkerConfig.gpus``."""
     return environment.get(_DEVICES) if gpus is None else visible_devices(gpus, environment.get(_DEVICES))
 
 
@@ -57,7 +57,7 @@ def runner_environment(
         environment: the agent's environment, unchanged here, because Spark reuses the worker process for other tasks.
         import_path: the agent's ``sys.path``, so that the runner finds the modules that Spark shipped.
         cpu_threads: threads of numerical libraries, from 1; Spark's own setting would be one.
-        gpus: see ``visible_devices``; None: the devices that the agent sees.
+        gpus: see ``visible_devices``. None for the devices that the agent sees.
         gpu_share: share of each device's memory that the runner may take.
     """
     changes = dict.fromkeys(_THREADS, str(cpu_threads))

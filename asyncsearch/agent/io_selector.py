@@ -23,7 +23,7 @@ class DescriptorSelector:
         self._selector = selectors.DefaultSelector()
 
     def set(self, file: HasFileno, mask: int, ready: Callable[[int], object]) -> None:
-        """Watch for the events in ``mask``; 0: for none."""
+        """Watch for the events in ``mask``, for none if it is 0."""
         key = self._selector.get_map().get(file)
         if key is None:
             if mask:

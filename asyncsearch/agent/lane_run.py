@@ -35,7 +35,7 @@ class LaneRun:
         self.saved: list[int] = []
         """Resources of its saved checkpoints, in order, except failed commits."""
         self.last_save: int | None = None
-        """Resource of the checkpoint at its end; None: not saved yet."""
+        """Resource of the checkpoint at its end. None until it is saved."""
         self.held_back: list[CheckpointFailed] = []
         """Failures to send after its end event, which names its last checkpoint."""
         self.amendments: list[Amendment] = []
@@ -47,7 +47,7 @@ class LaneRun:
         self.fetched = contextlib.ExitStack()
         """Keeps its initial checkpoint open."""
         self.load: Path | None = None
-        """Path of that checkpoint; None: not fetched yet."""
+        """Path of that checkpoint. None until it is fetched."""
         self.place = FolderPlace()
         """Where its trial may make a folder."""
         self.is_sent = False
@@ -57,7 +57,7 @@ class LaneRun:
         self.is_refused = False
         """Whether the driver refused its lease, so that no more events of it are sent."""
         self.stop_reason: str | None = None
-        """Reason of its stop request; None: there is none."""
+        """Reason of its stop request. None if there is none."""
         self.escalate_at: float | None = None
         """When to escalate an ignored stop, monotonic seconds."""
         self.is_terminated = False
@@ -73,11 +73,11 @@ class LaneRun:
         self.has_joined = False
         """Whether it joined work that this worker had already."""
         self.loaded: PackedWith | None = None
-        """How its initial checkpoint was trained in packs; None: it was not, or there is none."""
+        """How its initial checkpoint was trained in packs. None if it was not, or there is none."""
         self.seat: GangSeat | None = None
-        """Its place in the gang that trains it; None: this worker trains it alone."""
+        """Its place in the gang that trains it. None if this worker trains it alone."""
         self.notes: list[Note] = []
-        """What other ranks told before the runner got the lane."""
+        """Values that other ranks told before the runner got the lane."""
         self.gives_up = threading.Event()
         """Set once it must not wait for its store any longer."""
 
@@ -97,7 +97,7 @@ class LaneRun:
         return self.lanes > 1
 
     def packed_with(self, stage: int, resource: int) -> PackedWith | None:
-        """Return how its state at a resource was trained in packs; None: it was trained alone from the beginning."""
+        """Return how its state at a resource was trained in packs. None if it was trained alone from the beginning."""
         if self.is_packed:
             return PackedWith(self.lanes, group_of(self.lane.stages[stage].params), resource)
         return self.loaded
@@ -134,6 +134,11 @@ class LaneRun:
         return [ended, *self.held_back]
 
 
+def all_stopped(runs: Iterable[LaneRun]) -> bool:
+    """Return whether all lanes of a process were told to stop: a signal would cost the others their training."""
+    return all(run.stop_reason is not None for run in runs)
+
+
 def signal_due(runs: Iterable[LaneRun]) -> float | None:
-    """Return when to signal the process of lanes that were all told to stop: each has its whole grace; None: never."""
+    """Return when to signal the process of lanes that were all told to stop, each of which has its whole grace."""
     return max((run.escalate_at for run in runs if run.escalate_at is not None), default=None)

@@ -21,7 +21,7 @@ class LineReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> tuple[list[bytes], list[bytes] | None]:
-        """Add bytes, and return the lines before the marker and the lines after it; None: no marker was found."""
+        """Add bytes, and return the lines before the marker and after it. None for these if it has no marker."""
         data = self._rest + data
         before, marker, after = data.partition(self._marker)
         if not marker:

@@ -28,7 +28,7 @@ class Outputs:
         self._early: deque[tuple[float, bool, bytes]] = deque(maxlen=limits.lines_per_s)
         """Lines printed between two runs; they belong to the next one."""
         self.due: float | None = None
-        """When to send lines, monotonic seconds; None: no lines wait."""
+        """When to send lines, monotonic seconds. None if no lines wait."""
 
     def open(self, runner: RunnerProcess) -> None:
         """Start reading this runner's output."""
@@ -60,17 +60,13 @@ class Outputs:
             self._add(output, output.reader.end())
             self._watch.forget(output)
 
-    def end(self) -> None:
-        """Send the run's last lines; later output no longer belongs to the run."""
-        self.send(time.monotonic(), is_last=True)
-        self._run = None
-        self.due = None
-
-    def pass_on(self, run: LaneRun, to: LaneRun) -> None:
-        """Send a run's last lines; later output belongs to another one, that trains in the same process."""
+    def pass_on(self, run: LaneRun, to: LaneRun | None, runner: RunnerProcess | None) -> None:
+        """Send a run's last lines; later output belongs to another one that trains in the same process, if any does."""
         if self._run is run:
             self.send(time.monotonic(), is_last=True)
-            self._run = to
+            self._run = None
+            if to is not None and runner is not None:
+                self.begin(to, runner)
 
     def send(self, now: float, *, is_last: bool = False) -> None:
         """Send the lines that may be sent at ``now``, monotonic seconds."""

@@ -17,9 +17,10 @@ from typing import IO
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.devices import runner_environment
 from asyncsearch.agent.log_lines import LineReader
-from asyncsearch.agent.out_of_memory import OomCounters
+from asyncsearch.agent.runner_deaths import OomCounters
 from asyncsearch.agent.runner_template import ForkedRunner, fork_runner, peak_of
-from asyncsearch.runner.protocol import Load, agent_end
+from asyncsearch.runner.channel import agent_end
+from asyncsearch.runner.protocol import Load
 
 _Process = subprocess.Popen[bytes] | ForkedRunner
 
@@ -43,7 +44,7 @@ class OutputPipe:
         return self._stream.fileno()
 
     def read(self) -> bytes | None:
-        """Return the available bytes, at most one full pipe; None: none now; empty: end of file."""
+        """Return the available bytes, at most one full pipe. None if there are none now, empty at the end."""
         try:
             return os.read(self._stream.fileno(), _READ_BYTES)
         except BlockingIOError:
@@ -71,7 +72,7 @@ class RunnerProcess:
         self.memory_bytes = 0
         """Resident memory at the last measurement."""
         self.peak_bytes = 0
-        """The most resident memory that it ever had; 0: unknown, as long as it is not reaped."""
+        """The most resident memory that it ever had; 0 as long as it is not reaped."""
         self.first_memory_bytes: int | None = None
         """Resident memory after its first training."""
         self._memory_due = 0.0
@@ -80,7 +81,7 @@ class RunnerProcess:
         environment = runner_environment(os.environ, sys.path, config.cpu_threads, gpus, share)
         self._process, ours, self._lifeline = _start(environment, keeps_template=config.keeps_template)
         self.oom = OomCounters(self._process.pid)
-        """What the kernel kills for want of memory."""
+        """Kills of the kernel for want of memory."""
         self.channel = agent_end(ours)
         added = environment if isinstance(self._process, ForkedRunner) else {}
         self.channel.post(Load(config.bundle, config.metric, marker, config.untrusted, added))

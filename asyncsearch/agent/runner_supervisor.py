@@ -1,21 +1,20 @@
-"""Keeps one runner for the workbench: starts it, carries the messages both ways, ends it when it is worn or must die.
-
-It knows processes and channels, and nothing of what a training's messages mean.
-"""
+"""The runner in a process of its own: its start, its messages both ways, and its end when it is worn or must die."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 
+from asyncsearch.actions import StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
 from asyncsearch.agent.io_selector import READ, WRITE, DescriptorSelector
-from asyncsearch.agent.lane_run import LaneRun
+from asyncsearch.agent.lane_run import LaneRun, all_stopped, signal_due
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
+from asyncsearch.agent.runner_deaths import Death
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.events import KILLED
-from asyncsearch.runner.protocol import Ended, FromRunner, Join, ToRunner, Train, TrainPack
+from asyncsearch.runner.protocol import Ended, FromRunner, Join, RunnerReady, ToRunner, Train, TrainPack
 
 _CHOKED_S = 0.02
 """Time that reports wait in the runner before the next check of the driver's backlog."""
@@ -24,7 +23,7 @@ _CUT_OFF_S = 1.0
 
 
 class RunnerSupervisor:
-    """The present runner, if there is one, and its outputs."""
+    """The present process, if there is one, and its outputs: a ``RunnerHandle`` for the workbench."""
 
     def __init__(
         self,
@@ -33,99 +32,124 @@ class RunnerSupervisor:
         stream: DriverStream,
         *,
         exited: Callable[[RunnerProcess], None],
-        received: Callable[[RunnerProcess, FromRunner], None],
     ) -> None:
-        """Prepare; any thread may call ``exited``, and ``received`` is called in the thread of ``watch``."""
+        """Prepare.
+
+        Args:
+            config: of the worker.
+            watch: waits for outputs and messages, in the thread that calls all methods.
+            stream: gets the output.
+            exited: passes its argument to ``on_exit``; called from another thread.
+        """
         self._config = config
         self._watch = watch
         self._stream = stream
         self._exited = exited
-        self._received = received
+        self._received: Callable[[FromRunner], None] = lambda message: None
+        self._died: Callable[[Death], None] = lambda death: None
+        self.restarts = True
+        """Whether a runner that dies is replaced at once."""
         self._is_choked = False
-        self.outputs = Outputs(watch, stream, config.log)
-        self.runner: RunnerProcess | None = None
+        self._outputs = Outputs(watch, stream, config.log)
+        self._runner: RunnerProcess | None = None
+        self._runs: list[LaneRun] = []
+        """The lanes that it trains."""
 
-    def start(self) -> None:
-        """Start a process for the following trainings."""
-        self.runner = RunnerProcess(self._config, self._exited)
-        self.outputs.open(self.runner)
-        self._watch_channel(self.runner)
+    def connect(self, received: Callable[[FromRunner], None], died: Callable[[Death], None]) -> None:
+        """Pass on each message, and the death of a runner once all that it said is passed on."""
+        self._received, self._died = received, died
 
-    def begin(self, runs: Sequence[LaneRun]) -> None:
-        """Send the lanes of a lease to the runner; start one if there is none. One that is about to end gets none."""
-        if self.runner is None:
-            self.start()
-        runner = self.runner
-        if runner is None or runner.is_retired:
-            return
-        for run in runs:
-            run.is_sent, run.lanes = True, len(runs)
+    def start(self) -> RunnerProcess:
+        """Return the process for the following trainings, which is started if there is none."""
+        if self._runner is None:
+            self._runner = RunnerProcess(self._config, self._exited)
+            self._outputs.open(self._runner)
+            self._watch_channel(self._runner)
+        return self._runner
+
+    def begin(self, runs: Sequence[LaneRun], message: Train | TrainPack) -> bool:
+        runner = self.start()
+        if runner.is_retired:
+            return False
+        self._runs = list(runs)
         runner.trainings += len(runs)
         runner.oom.look()
-        self.outputs.begin(runs[0], runner)
-        trains = tuple([_train(run) for run in runs])
-        pack = TrainPack(trains, runs[0].measured)
-        self.tell(pack if len(trains) > 1 or runs[0].is_open else trains[0])
+        self._outputs.begin(runs[0], runner)
+        self.tell(message)
+        return True
 
     @property
     def can_take_more(self) -> bool:
-        """Whether the runner may get lanes that join those that it trains."""
         # However many it has trained: who waits for the next process waits for the longest training of this one.
-        return not (self.runner is None or self.runner.is_retired or self._config.fresh_process)
+        return not (self._runner is None or self._runner.is_retired or self._config.fresh_process)
 
-    def join(self, run: LaneRun, others: Sequence[LaneRun]) -> None:
-        """Send the runner a lane that joins those that it trains."""
-        assert self.runner is not None
-        run.is_sent = True
-        for one in (run, *others):
-            one.lanes = len(others) + 1
-        self.runner.trainings += 1
-        self.tell(Join(_train(run)))
+    def join(self, run: LaneRun, message: Join) -> None:
+        assert self._runner is not None
+        self._runs.append(run)
+        self._runner.trainings += 1
+        self.tell(message)
 
     def tell(self, message: ToRunner) -> None:
         """Send a message, if there is a runner."""
-        if self.runner is not None:
-            self.runner.channel.post(message)
-            self._watch_channel(self.runner)
+        if self._runner is not None:
+            self._runner.channel.post(message)
+            self._watch_channel(self._runner)
+
+    def stop(self, run: LaneRun, reason: str) -> None:
+        run.escalate_at = time.monotonic() + self._config.stop_grace_s
+        self.tell(StopTraining(run.lease, reason, run.number))
 
     def kill(self) -> None:
         """Kill the runner and all processes that it started; its end is told by ``exited``."""
-        if self.runner is not None:
-            self.runner.kill()
+        if self._runner is not None:
+            self._runner.is_retired = True
+            self._runner.kill()
 
-    def drain(self, runner: RunnerProcess) -> int:
-        """Deliver what a dead runner has said and printed, free its resources, and return its exit code."""
-        runner.is_retired = True
-        runner.kill()  # its children must not outlive it
+    def lane_ended(self, run: LaneRun) -> None:
+        self._runs = [one for one in self._runs if one is not run]
+        self._outputs.pass_on(run, next(iter(self._runs), None), self._runner)
+
+    def on_exit(self, runner: RunnerProcess) -> None:
+        """Deliver the last messages and output of a dead runner, free its resources, and start the next one."""
+        if runner is not self._runner:
+            return
+        self.kill()  # its children must not outlive it
         for message in runner.channel.receive_rest():
-            self._received(runner, message)
-        self.outputs.read_to_end(runner)
-        return self._part_with(runner)
+            self._receive(runner, message)
+        self._outputs.read_to_end(runner)
+        returncode = self._part_with(runner)
+        self._died(Death(returncode, runner.peak_bytes, runner.oom.kills(), runner.is_overdue))
+        # A runner that dies while it loads the trainable would die repeatedly; only the next work retries.
+        if runner.is_ready and self.restarts:
+            self.start()
 
-    def retire_if_worn(self, runner: RunnerProcess, run: LaneRun, ended: Ended) -> None:
-        """Ask the runner to end after a training that makes it unfit for another one."""
-        if self._is_worn(runner, run, ended):
-            runner.retire(time.monotonic() + self._config.kill_grace_s)
+    def look_at_memory(self) -> None:
+        """Note the kills of the kernel so far, for the message if the training's process is killed."""
+        if self._runner is not None and self._runs:
+            self._runner.oom.look()
 
     def close(self) -> None:
         """Kill the runner."""
-        if self.runner is not None:
-            self._part_with(self.runner)
+        if self._runner is not None:
+            self._part_with(self._runner)
 
     @property
     def due(self) -> float | None:
         """The time of the next due action of ``tick``, in monotonic seconds."""
-        kill_at = None if self.runner is None else self.runner.kill_at
+        kill_at = None if self._runner is None else self._runner.kill_at
         choked = time.monotonic() + _CHOKED_S if self._is_choked else None
-        return min((due for due in (self.outputs.due, kill_at, choked) if due is not None), default=None)
+        all_due = (self._outputs.due, self._escalate_at(), kill_at, choked)
+        return min((due for due in all_due if due is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Do all due actions."""
-        runner = self.runner
-        if self.outputs.due is not None and now >= self.outputs.due:
-            self.outputs.send(now)
+        runner = self._runner
+        if self._outputs.due is not None and now >= self._outputs.due:
+            self._outputs.send(now)
         if runner is None:
             return
+        if (due := self._escalate_at()) is not None and now >= due:
+            self._escalate(runner, now)
         if runner.kill_at is not None and now >= runner.kill_at:
             runner.kill_at = None
             runner.is_overdue = True
@@ -134,21 +158,48 @@ class RunnerSupervisor:
             self._is_choked = not self._is_choked
             self._watch_channel(runner)
 
+    def _escalate_at(self) -> float | None:
+        """Return when the runner is to be signalled. None if never, as while it trains a lane that may go on."""
+        return signal_due(self._runs) if all_stopped(self._runs) else None
+
+    def _escalate(self, runner: RunnerProcess, now: float) -> None:
+        """Signal a runner whose lanes were all told to stop and have not."""
+        is_terminated = any(run.is_terminated for run in self._runs)
+        for run in self._runs:
+            run.escalate_at = None if is_terminated else now + self._config.kill_grace_s
+            run.is_killed, run.is_terminated = is_terminated, True
+        if is_terminated:
+            runner.kill()
+        else:
+            runner.terminate()
+
+    def _receive(self, runner: RunnerProcess, message: FromRunner) -> None:
+        if isinstance(message, RunnerReady):
+            runner.is_ready = True
+            return
+        if isinstance(message, Ended) and message.is_last:
+            self._outputs.read_to_marker(runner)
+            run = next((run for run in self._runs if run.number == message.lane), None)
+            # Not where another lane was to join, and crossed the end of the others.
+            if len(self._runs) == 1 and run is not None and self._is_worn(runner, run, message):
+                runner.retire(time.monotonic() + self._config.kill_grace_s)
+        self._received(message)
+
     def _on_channel(self, mask: int) -> None:
-        runner = self.runner
+        runner = self._runner
         assert runner is not None
         if mask & WRITE:
             runner.channel.send_rest()
         if mask & READ:
             for message in runner.channel.receive_now():
-                self._received(runner, message)
+                self._receive(runner, message)
         if runner.channel.is_closed and runner.kill_at is None:
             runner.kill_at = time.monotonic() + _CUT_OFF_S
         self._watch_channel(runner)
 
     def _watch_channel(self, runner: RunnerProcess) -> None:
         channel, mask = runner.channel, 0
-        if runner is self.runner and not channel.is_closed:
+        if runner is self._runner and not channel.is_closed:
             mask = (0 if self._is_choked else READ) | (WRITE if channel.has_rest else 0)
         self._watch.set(channel.socket, mask, self._on_channel)
 
@@ -156,7 +207,7 @@ class RunnerSupervisor:
         self._watch.forget(runner.channel.socket)
         for output in runner.outputs:
             self._watch.forget(output)
-        self.runner = None
+        self._runner = None
         return runner.close()
 
     def _is_worn(self, runner: RunnerProcess, run: LaneRun, ended: Ended) -> bool:
@@ -173,8 +224,3 @@ class RunnerSupervisor:
 
     def _is_old(self, runner: RunnerProcess) -> bool:
         return runner.trainings >= self._config.recycle_after
-
-
-def _train(run: LaneRun) -> Train:
-    load = None if run.load is None else str(run.load)
-    return Train(run.lane.stages, load, tuple(run.amendments), run.number, run.seat, tuple(run.notes), run.place)

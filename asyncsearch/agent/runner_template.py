@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import IO, NoReturn
 
-from asyncsearch.runner.process.session_fork import fork_in_session
+from asyncsearch.runner.process.lifeline import fork_in_session
 
 _STARTED: list[Template] = []
 """The template of this process, at most one."""
@@ -36,7 +36,7 @@ class ForkedRunner:
         self.stderr: IO[bytes] = open(err, "rb", buffering=0)  # noqa: SIM115
         self.returncode: int | None = None
         self.peak_bytes = 0
-        """The most resident memory that it ever had; 0: unknown, as long as it is not reaped."""
+        """The most resident memory that it ever had; 0 as long as it is not reaped."""
         self._template = template
         self._end = os.pidfd_open(pid)  # at once: it is not reaped yet, so no other process has its id
 
@@ -106,7 +106,7 @@ class Template:
         return cls(_Fork(pid), ours)
 
     def ask(self, data: bytes, descriptors: tuple[int, ...] = ()) -> tuple[int, ...] | None:
-        """Send a request, and return the numbers of the answer; None: the process is gone."""
+        """Send a request, and return the numbers of the answer. None if the process is gone."""
         try:
             socket.send_fds(self._control, [data], descriptors)
             answer = self._control.recv(64)
@@ -120,7 +120,7 @@ class Template:
         self._process.wait()
 
     def start(self) -> ForkedRunner | None:
-        """Fork a runner; None: the process is gone."""
+        """Fork a runner. None if the process is gone."""
         ours, theirs = socket.socketpair()
         reading, lifeline = os.pipe()
         out, new_out = os.pipe()
@@ -138,7 +138,7 @@ class Template:
 
 
 def peak_of(maxrss: int) -> int:
-    """Return in bytes what the system writes as ``ru_maxrss``."""
+    """Return the bytes of an ``ru_maxrss``, whose unit each system chooses."""
     return maxrss if sys.platform == "darwin" else 1024 * maxrss
 
 
@@ -163,7 +163,7 @@ def close_template() -> None:
 
 
 def fork_runner(environment: Mapping[str, str]) -> ForkedRunner | None:
-    """Fork a runner from this process's template, which is started if need be; None: start it as a program."""
+    """Fork a runner from this process's template, which is started if need be. None if it is to be a program."""
     if not _CAN_FORK:
         return None
     if not _STARTED:

@@ -7,8 +7,6 @@ long that may take; what is wrong with a checkpoint itself is told at once.
 from __future__ import annotations
 
 import contextlib
-import queue
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +15,7 @@ import msgspec
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
+from asyncsearch.agent.tasks import TaskQueue, TaskThread
 from asyncsearch.agent.trial_folders import TrialFolders, warn
 from asyncsearch.errors import CheckpointError, StoreError, UsageError, may_pass
 from asyncsearch.ids import CheckpointRef
@@ -49,7 +48,7 @@ class Waiting(msgspec.Struct, frozen=True):
     transfer: str
     """``commit``, ``fetch`` or ``folder``."""
     error: str = ""
-    """What the store answered last; empty: it waits no longer."""
+    """The last answer of the store. Empty if it waits no longer."""
 
 
 class ShardDone(msgspec.Struct, frozen=True):
@@ -77,48 +76,18 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 Transferred = Uploaded | Published | ShardDone | Fetched | Waiting
-"""What a transfer passes to the owner of transfers."""
-
-
-class _Thread:
-    """One thread that runs tasks in order. It is a daemon: a store that hangs must not keep the process alive.
-
-    Without a name there is no thread, and the caller runs each task at once.
-    """
-
-    def __init__(self, name: str | None) -> None:
-        self._name = name
-        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    def submit(self, task: Callable[[], None]) -> None:
-        """Run a task later. The first call starts the thread."""
-        if self._name is None:
-            task()
-            return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
-        self._tasks.put(task)
-
-    def close(self) -> None:
-        """End the thread after the submitted tasks."""
-        self._tasks.put(None)
-
-    def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            task()
+"""The results of transfers."""
 
 
 class Transfers:
-    """Commits saved checkpoints and fetches others, in two threads, each one transfer after the other."""
+    """Commits saved checkpoints and fetches others, each one transfer after the other."""
 
     def __init__(
         self,
         store: Store,
         cache: CheckpointCache,
         post: Callable[[Transferred], None],
-        wait: Callable[[LaneRun, float], None] | None,
+        tasks: TaskQueue | None,
     ) -> None:
         """Prepare.
 
@@ -126,12 +95,11 @@ class Transfers:
             store: the durable home of the checkpoints.
             cache: commits to it and fetches from it.
             post: the thread of each transfer passes its result to it.
-            wait: without threads: waits so many seconds, or less if the run gives up; None: transfers have threads.
+            tasks: runs the transfers. None for two threads, one for commits and one for fetches.
         """
         self._store, self._cache, self._post = store, cache, post
-        self._uploads = _Thread("uploads" if wait is None else None)
-        self._fetches = _Thread("fetches" if wait is None else None)
-        self._wait = wait or (lambda run, delay_s: run.gives_up.wait(delay_s))
+        self._uploads: TaskQueue | TaskThread = tasks or TaskThread("uploads")
+        self._fetches: TaskQueue | TaskThread = tasks or TaskThread("fetches")
         self.pending: list[LaneRun] = []
         """The runs of commits whose end the owner has not removed yet."""
         self.publishing: list[LaneRun] = []
@@ -268,6 +236,7 @@ class Transfers:
 
     def _until_done(self, run: LaneRun, transfer: str, do: Callable[[], T]) -> T:
         """Return the result of a transfer; try again while the store fails and the run waits for it."""
+        tasks = self._fetches if transfer == "fetch" else self._uploads
         delays = Backoff()
         is_waiting = False
         try:
@@ -280,7 +249,7 @@ class Transfers:
                     if not run.gives_up.is_set():
                         is_waiting = True
                         self._post(Waiting(transfer, _in_words(error)))
-                        self._wait(run, delays.next_s())
+                        tasks.wait(run, delays.next_s())
                     if run.gives_up.is_set():  # its lease may have gone to another worker meanwhile
                         raise
         finally:

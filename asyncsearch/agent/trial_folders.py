@@ -21,11 +21,11 @@ _log = logging.getLogger(__name__)
 
 
 class TrialFolders:
-    """Gives each training a place, and stores what it has put there.
+    """Gives each training a place, and stores the files that it has put there.
 
     Args:
-        store: where to; None: nowhere, and what is not in a checkpoint is lost.
-        most_bytes: what one folder may hold.
+        store: takes them. None if only those in checkpoints are kept.
+        most_bytes: the most that one folder may hold.
     """
 
     def __init__(self, store: Store | None, most_bytes: int) -> None:

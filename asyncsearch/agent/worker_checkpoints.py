@@ -9,6 +9,7 @@ import msgspec
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
+from asyncsearch.agent.tasks import TaskQueue
 from asyncsearch.agent.transfers import Published, ShardDone, Transferred, Transfers, Uploaded, Waiting
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
@@ -24,7 +25,6 @@ from asyncsearch.runner.protocol import (
     ShardPlaceWanted,
     ShardWritten,
 )
-from asyncsearch.runner.trial_folder import MOST_BYTES
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.manifest import Sharded, Shards, StoredFile
 
@@ -39,11 +39,9 @@ class WorkerCheckpoints:
         store: Store,
         send: Callable[[CheckpointCommitted | CheckpointFailed | StoreOutage], None],
         post: Callable[[Transferred], None],
-        answer: Callable[[Folder], None],
-        *,
-        answer_shard: Callable[[ShardAnswer], None] | None = None,
-        folders: TrialFolders | None = None,
-        wait: Callable[[LaneRun, float], None] | None = None,
+        tell: Callable[[Folder | ShardAnswer], None],
+        folders: TrialFolders,
+        tasks: TaskQueue | None = None,
     ) -> None:
         """Prepare.
 
@@ -51,31 +49,24 @@ class WorkerCheckpoints:
             store: durable storage of checkpoints.
             send: sends an event to the driver.
             post: receives the result of a transfer; called from the transfers' threads.
-            answer: sends the runner a folder.
-            answer_shard: sends the runner an answer of shards; None: it never asks.
-            folders: those of trials; None: what is in them is stored with checkpoints only.
-            wait: without threads, where the caller runs transfers and ``post``: waits so many seconds, or less if the
-                run gives up; None: transfers have their own threads.
+            tell: sends the runner an answer.
+            folders: those of trials.
+            tasks: runs transfers and ``post``. None for threads of their own.
         """
         self._store = store
         self._send = send
-        self._answer, self._answer_shard = answer, answer_shard
-        self._folders = folders or TrialFolders(None, MOST_BYTES)
+        self._tell = tell
+        self._folders = folders
         self._cache = CheckpointCache(store)
-        self._transfers = Transfers(store, self._cache, post, wait)
+        self._transfers = Transfers(store, self._cache, post, tasks)
         self._wanted: tuple[LaneRun, FolderWanted] | None = None
         """A checkpoint that waits for a place, or for an upload to end, so that the local disk holds few of them."""
         self._delays = Backoff()
         """Between two tries to give it a place."""
         self.due: float | None = None
-        """When to try that again, monotonic seconds; None: it does not wait for a place."""
+        """When to try that again, monotonic seconds. None if it does not wait for a place."""
         self._waiting: dict[str, str] = {}
-        """What waits for the store -> what the store answered last."""
-
-    @property
-    def pending(self) -> int:
-        """Number of commits that the driver does not know yet, and of folders that are being stored."""
-        return len(self.committing)
+        """Transfer that waits for the store -> the last answer of the store."""
 
     @property
     def publishing(self) -> list[LaneRun]:
@@ -97,9 +88,9 @@ class WorkerCheckpoints:
         self._discard(run, wanted)
         self._put_off(wanted.failed)
 
-    def give_up(self, run: LaneRun | None = None) -> None:
-        """Save no more for a run, because it must stop or is over; None: for no run."""
-        if run is not None and self._wanted is not None and self._wanted[0] is not run:
+    def give_up(self, run: LaneRun) -> None:
+        """Save no more for a run, because it must stop or is over."""
+        if self._wanted is not None and self._wanted[0] is not run:
             return  # another lane of its pack waits for a place
         self._wanted = None
         self._has_place()
@@ -111,10 +102,22 @@ class WorkerCheckpoints:
 
     @property
     def committing(self) -> list[LaneRun]:
-        """The runs whose checkpoints are being committed, or whose folders are being stored."""
+        """The runs with a commit that the driver does not know yet, or a folder that is being stored."""
         return [*self._transfers.pending, *self._transfers.publishing]
 
-    def waiting(self, waiting: Waiting) -> None:
+    def transferred(self, done: Published | ShardDone | Uploaded | Waiting) -> None:
+        """Handle the result of a transfer, other than a fetch."""
+        match done:
+            case Uploaded():
+                self._uploaded(done)
+            case Published():  # the folder needs no more care
+                self._transfers.publishing.remove(done.run)
+            case ShardDone():
+                self._shard_done(done)
+            case Waiting():
+                self._note_wait(done)
+
+    def _note_wait(self, waiting: Waiting) -> None:
         """Tell the driver when this worker begins to wait for the store, and when nothing waits any more."""
         was_waiting = bool(self._waiting)
         if waiting.error:
@@ -136,20 +139,20 @@ class WorkerCheckpoints:
         self._transfers.shard_place(run, wanted.stage, wanted.resource, staged)
 
     def add_shard(self, run: LaneRun, written: ShardWritten) -> None:
-        """Add what the runner has written to the checkpoint of rank 0."""
+        """Add the shard that the runner has written to the checkpoint of rank 0."""
         self._has_place()
         staged = run.staged.pop((written.stage, written.resource))
         self._transfers.add_shard(run, written.stage, written.resource, written.place, staged)
 
-    def shard_done(self, done: ShardDone) -> None:
+    def _shard_done(self, done: ShardDone) -> None:
         """Answer the runner that has asked for a place, or has written a shard."""
         run = done.run
         if done.is_place and not done.answer.error:
             run.shard_places[done.stage, done.resource] = done.answer.value
         if run.is_over:
             self._discard_shards(run)
-        elif self._answer_shard is not None:
-            self._answer_shard(done.answer)
+        else:
+            self._tell(done.answer)
 
     def saved(self, run: LaneRun, saved: Saved) -> None:
         """Commit a checkpoint that the runner has written."""
@@ -173,7 +176,7 @@ class WorkerCheckpoints:
             return  # rank 0 tells it
         self._tell_failure(run, run.checkpoint(failed.stage, failed.resource), failed.error, failed.error_kind)
 
-    def uploaded(self, uploaded: Uploaded) -> None:
+    def _uploaded(self, uploaded: Uploaded) -> None:
         """Tell the driver of a commit, and use the free room."""
         run, checkpoint = uploaded.run, uploaded.checkpoint
         self._transfers.pending.remove(run)
@@ -182,10 +185,6 @@ class WorkerCheckpoints:
         elif not run.is_refused:
             self._send(CheckpointCommitted(run.lease, checkpoint, uploaded.size_bytes, run.number))
         self._give()
-
-    def published(self, published: Published) -> None:
-        """Note that the folder of a run needs no more care."""
-        self._transfers.publishing.remove(published.run)
 
     def forget(self, run: LaneRun) -> None:
         """Release the resources of a run that is over, and store its folder if it has one."""
@@ -252,15 +251,15 @@ class WorkerCheckpoints:
         self._wanted = None
         if not wanted.failed:
             self._has_place()
-        self._answer(answer)
+        self._tell(answer)
 
     def _put_off(self, error: str) -> None:
         """Try later to give a place to the checkpoint that is wanted."""
         self.due = time.monotonic() + self._delays.next_s()
-        self.waiting(Waiting("save", error))
+        self._note_wait(Waiting("save", error))
 
     def _has_place(self) -> None:
         """Note that no checkpoint waits for a place any more."""
         self.due = None
         self._delays.reset()
-        self.waiting(Waiting("save"))
+        self._note_wait(Waiting("save"))

@@ -15,7 +15,7 @@ from asyncsearch.agent.devices import runner_environment
 from asyncsearch.checking.training_runs import Task, name_of
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.bundle import pack
-from asyncsearch.launch.code_pickler import dumps
+from asyncsearch.launch.value_pickler import dumps
 from asyncsearch.trainable import WithFunctions
 
 _SHOWN_LINES = 12

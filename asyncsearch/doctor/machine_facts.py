@@ -15,7 +15,7 @@ import msgspec
 import psutil
 
 from asyncsearch._version import __version__
-from asyncsearch.launch.cores import cores
+from asyncsearch.launch.machine import cores
 
 _TENSORFLOWS = "tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-intel", "tensorflow-rocm"
 _TORCHES = ("torch",)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from asyncsearch.driver.loop import Driver
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.events import StopRequested
-from asyncsearch.runner.process.fork_signals import handling
+from asyncsearch.runner.process.signals import handling
 from asyncsearch.sentences import show_in_words
 
 GRACE_S = 20.0

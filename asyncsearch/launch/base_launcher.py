@@ -39,7 +39,7 @@ def run_agent(config: WorkerConfig) -> str:
 
 
 def import_agent() -> None:
-    """Import what ``run_agent`` needs, while the driver still makes its configuration."""
+    """Import the libraries of ``run_agent``, while the driver still makes its configuration."""
     with contextlib.suppress(ImportError):  # the agent itself says what is missing
         import asyncsearch.agent.agent
         import asyncsearch.rpc.client  # noqa: F401
@@ -57,14 +57,14 @@ class Preflight(msgspec.Struct, frozen=True):
     bind: str = "127.0.0.1"
     """Address on which the driver's server listens."""
     port: int = 0
-    """Port on which it listens, for firewalls that admit only one; 0: any free port."""
+    """Port on which it listens, for firewalls that admit only one. 0 for any free port."""
     launches_at_once: int | None = None
-    """How many workers may be starting, from 1, until one has attached; None: any number. Those that share the driver's
-    cores hinder each other."""
+    """How many workers may be starting, from 1, until one has attached. None for any number. Those that share the
+    driver's cores hinder each other."""
     warnings: tuple[str, ...] = ()
     """Warnings for the user, in sentences."""
     is_elastic: bool = False
-    """Whether the cluster takes what is given back, for others, and brings it again."""
+    """Whether the cluster takes workers that are given back, for others, and brings them again."""
     place: str = ""
     """Where the workers run, for people: ``processes on this machine``, ``Spark local[2]``."""
 
@@ -87,18 +87,18 @@ class Launcher(abc.ABC):
     name: str
     """Name for users: ``inline``, ``processes``, ``spark``."""
     transport: Transport | None = None
-    """Carries the driver's messages to workers in this process; None: workers attach to a gRPC server."""
+    """Carries the driver's messages to workers in this process. None if workers attach to a gRPC server."""
 
     def workers_now(self) -> int | None:
         """Return how many workers a run without ``parallelism`` would have; nothing is started to find out.
 
         Returns:
-            The number; None: it is not known yet.
+            The number. None if it is not known yet.
         """
         return None
 
     def preparation(self) -> str:
-        """Return what ``check`` is about to do, for people: it is shown if that takes longer than a moment."""
+        """Return the present step of ``check``, for people: it is shown if that takes longer than a moment."""
         return "checking that workers can run ..."
 
     @abc.abstractmethod
@@ -106,7 +106,7 @@ class Launcher(abc.ABC):
         """Check that the workers can run, before any starts.
 
         Args:
-            parallelism: number of workers wanted, from 1; None: one for each slot.
+            parallelism: number of workers wanted, from 1. None for one for each slot.
 
         Raises:
             ClusterError: they cannot; the message names the cause and the remedy.
@@ -128,7 +128,7 @@ class Launcher(abc.ABC):
             per_worker: how many devices each worker is to see, an integer, or below 1 its share of one.
 
         Returns:
-            Their names; None: each worker sees its own already.
+            Their names. None if each worker sees its own already.
 
         Raises:
             UsageError: workers cannot see as many; the message says what to set.
@@ -136,7 +136,7 @@ class Launcher(abc.ABC):
         return None
 
     def warm_up(self, workers: int) -> None:
-        """Begin what takes time and does not depend on the study, for so many launches; called after ``check``."""
+        """Begin the slow preparations that do not depend on the study, for so many launches; called after ``check``."""
 
     @abc.abstractmethod
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
@@ -150,7 +150,7 @@ class Launcher(abc.ABC):
         """
 
     def tokens_for(self, url: str) -> Tokens | None:
-        """Return new tokens for the store at a URL; None: workers need none, or there are none to be had.
+        """Return new tokens for the store at a URL. None if workers need none, or there are none to be had.
 
         Called after ``check``, and again for as long as the run lasts.
 

@@ -20,10 +20,10 @@ from asyncsearch.launch.module_plan import (
     decide,
     execute_importers,
     state_of_executed,
+    type_name,
 )
 from asyncsearch.launch.own_modules import OwnModules
-from asyncsearch.launch.pickle_captures import parts
-from asyncsearch.launch.reach import Reach
+from asyncsearch.launch.reach import Reach, parts
 from asyncsearch.launch.spark_values import UnsendableError
 from asyncsearch.launch.unshipped_modules import sent_by_value
 from asyncsearch.launch.value_pickler import ValuePickler
@@ -167,7 +167,7 @@ def _tried(value: object, own: OwnModules, most: int | None = None, *, alone: bo
     """Return the pickled size of a value, up to the first error, and the error.
 
     Args:
-        most: bytes at which to end; None: ``MAX_BYTES``.
+        most: bytes at which to end. None for ``MAX_BYTES``.
         alone: whether the members of own modules that it refers to do not count.
     """
     counter = _Counter(MAX_BYTES if most is None else most)
@@ -179,7 +179,7 @@ def _tried(value: object, own: OwnModules, most: int | None = None, *, alone: bo
 
 
 class _Try(NamedTuple):
-    """What came of an attempt to pickle."""
+    """The result of an attempt to pickle."""
 
     size: int
     error: Exception | None
@@ -205,7 +205,7 @@ class _Culprit(NamedTuple):
 
 
 def _culprit(trainable: object, own: OwnModules) -> _Culprit | None:
-    """Return the innermost part that fails by itself; None: no part fails alone."""
+    """Return the innermost part that fails by itself. None if no part fails alone."""
     found, seen = None, {id(trainable)}
     inner: object = trainable
     path: tuple[str, ...] = ()
@@ -256,7 +256,7 @@ def _not_picklable(trainable: object, found: _Culprit | None, failure: Exception
         words = found.error.words.format(name=_short_name(found.path[-1]))
         return f"{_name(trainable)} cannot be sent to workers: {path} is {words}."
     return (
-        f"{_name(trainable)} cannot be sent to workers: {path} is of type {_type_name(found.value)}, which cannot be "
+        f"{_name(trainable)} cannot be sent to workers: {path} is of type {type_name(found.value)}, which cannot be "
         f"pickled ({_in_short(found.error)}). {_ADVICE}."
     )
 
@@ -308,11 +308,6 @@ def _largest(trainable: object, own: OwnModules) -> str:
         for size, path in _sizes(trainable, own)[:_SHOWN]
         if size >= _MB
     )
-
-
-def _type_name(value: object) -> str:
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _in_short(error: Exception) -> str:

@@ -14,13 +14,13 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import InternalError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Launcher, OnWorkerEnded, Post, Preflight
-from asyncsearch.launch.cores import cores
+from asyncsearch.launch.inline_runner import ShownFailures
 from asyncsearch.launch.inline_worker import InlineWorker
-from asyncsearch.launch.shown_failures import ShownFailures
+from asyncsearch.launch.machine import cores
 from asyncsearch.rpc.messages import DriverMessage
 
 _Item = WorkerConfig | tuple[tuple[WorkerId, int], Callable[[InlineWorker], None]] | None
-"""A launch; a call for the worker of a launch; None: a wakeup."""
+"""A launch, or a call for the worker of a launch. None wakes the reader."""
 
 
 class InlineLauncher(Launcher):
@@ -43,6 +43,7 @@ class InlineLauncher(Launcher):
         self._later: deque[_Item] = deque()
         self._worker: InlineWorker | None = None
         self._shown_failures = ShownFailures()
+        self._tick: Callable[[], None] = lambda: None
         self._config_for: ConfigFor | None = None
         self._ended: OnWorkerEnded | None = None
         self._is_stopped = False
@@ -101,7 +102,7 @@ class InlineLauncher(Launcher):
         """Let the worker, which waits when too many of its messages are not durable, count them."""
         inline = self._worker
         if inline is not None and inline.key == (worker, epoch):
-            inline.acknowledged = number
+            inline.stream.acknowledged = number
 
     def disconnect(self, worker: WorkerId, epoch: int, reason: str) -> None:
         """Accept no more messages from this launch of the worker."""
@@ -113,20 +114,21 @@ class InlineLauncher(Launcher):
         self._inbox.put(None)
 
     def train_here(self, post: Post, until: Callable[[], bool], tick: Callable[[], None]) -> None:
+        self._tick = tick
         while not until():
-            self._turn(post, tick)
+            self._turn(post)
             tick()
 
-    def _turn(self, post: Post, tick: Callable[[], None]) -> None:
+    def _turn(self, post: Post) -> None:
         """Do one step: train if work is waiting, else wait for a message."""
         if self._worker is not None and self._worker.end is not None:
             self._finish(self._worker.end)
-        elif self._worker is None or not self._worker.train_next(lambda: self._look_up(tick)):
+        elif self._worker is None or not self._worker.train_next():
             self._handle(self._later.popleft() if self._later else self._inbox.get(), post)
 
-    def _look_up(self, tick: Callable[[], None]) -> None:
+    def _look_up(self) -> None:
         """Pass on the messages that arrived for the worker during a training."""
-        tick()
+        self._tick()
         while not self._inbox.empty():
             item = self._inbox.get()
             if item is not None and not self._pass_on(item):
@@ -134,7 +136,7 @@ class InlineLauncher(Launcher):
 
     def _handle(self, item: _Item, post: Post) -> None:
         if isinstance(item, WorkerConfig):
-            self._worker = InlineWorker(item, post, self._shown_failures)
+            self._worker = InlineWorker(item, post, self._look_up, self._shown_failures)
             self._worker.open()
         elif item is not None:
             self._pass_on(item)

@@ -1,4 +1,4 @@
-"""Decides how a module of the user's own travels: what of it is left out, and whether workers execute it."""
+"""Decides how a module of the user's own travels: which globals are left out, and whether workers execute it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def decide(own: OwnModules, name: str, reach: Reach, size_or_error: SizeOrError)
             if used and (isinstance(error, UnsendableError) or _is_refused(value)):
                 raise UsedGlobalError(name, key, value, error)
             left_out[key] = f"it is of type {type(value).__qualname__}, which cannot be pickled"
-            cause = cause or (f"its global variable {key!r} ({_type_name(value)})" if used else "")
+            cause = cause or (f"its global variable {key!r} ({type_name(value)})" if used else "")
         elif size > LARGE_BYTES and (name, key) not in reach.direct:
             left_out[key] = "it is large, and the trainable does not mention it"
             if used:
@@ -103,7 +103,7 @@ def content_of(own: OwnModules, module: types.ModuleType, *, is_data: bool) -> d
 
 
 def state_of_executed(own: OwnModules, size_or_error: SizeOrError) -> dict[str, dict[str, Any]]:
-    """Return what the globals of executed modules, and attributes of their classes, have become here."""
+    """Return the values here of the globals of executed modules, and of attributes of their classes."""
     return {name: _state(own, name, size_or_error) for name, source in own.executed.items() if source is not None}
 
 
@@ -186,6 +186,7 @@ def _is_plain(value: Any) -> bool:
     return not (value.__closure__ or value.__defaults__ or value.__kwdefaults__ or vars(value))
 
 
-def _type_name(value: object) -> str:
+def type_name(value: object) -> str:
+    """Return the name of a value's type, with its module unless that is Python's own."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

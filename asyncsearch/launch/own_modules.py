@@ -43,7 +43,7 @@ class OwnModules:
         self.sent: dict[str, dict[str, str]] = {}
         """Full name -> {global that is left out: why} of the modules to send."""
         self.executed: dict[str, ModuleSource | None] = {}
-        """Full name -> source of those that are executed; None: it has none, so a worker imports it."""
+        """Full name -> source of those that are executed. None if it has none, so that a worker imports it."""
         self.reasons: dict[str, str] = {}
         """Full name -> the value because of which a module is executed."""
 
@@ -60,7 +60,7 @@ class OwnModules:
         return self.sent.get(name, {})
 
     def by_value(self) -> list[types.ModuleType]:
-        """Return the modules that are sent by value, packages before what is in them."""
+        """Return the modules that are sent by value, packages before their modules."""
         return [self.named[name] for name in sorted(self.sent) if name not in self.executed]
 
     def sources(self) -> dict[str, ModuleSource]:
@@ -165,7 +165,7 @@ def folders_of(module: types.ModuleType) -> list[str]:
 
 
 def source_of(module: types.ModuleType) -> ModuleSource | None:
-    """Return a module's source as it is now; None: it cannot be had."""
+    """Return a module's source as it is now. None if it cannot be had."""
     loader = getattr(module, "__loader__", None)
     text = None
     with contextlib.suppress(Exception):  # a loader of the user's own may raise anything

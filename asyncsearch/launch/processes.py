@@ -32,10 +32,9 @@ from asyncsearch.launch.base_launcher import (
     run_agent,
 )
 from asyncsearch.launch.child_process import LENGTH
-from asyncsearch.launch.code_pickler import dumps
-from asyncsearch.launch.cores import cores
-from asyncsearch.launch.machine_devices import machine_devices
+from asyncsearch.launch.machine import cores, machine_devices
 from asyncsearch.launch.scarcity import patiently
+from asyncsearch.launch.value_pickler import dumps
 
 _TAIL_LINES = 20
 _TAIL_BYTES = 8_192
@@ -166,7 +165,7 @@ class _Launch:
 
     def __init__(self) -> None:
         self.key: tuple[WorkerId, int] | None = None
-        """Which launch it is; None: no launch has asked for it yet."""
+        """Which launch it is. None until a launch asks for it."""
         self._payload: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None

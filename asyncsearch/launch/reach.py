@@ -1,15 +1,18 @@
-"""What of the user's own modules a trainable uses, by reading its code."""
+"""The parts of the user's own modules that a trainable uses, by reading its code and the values that it captures."""
 
 from __future__ import annotations
 
-import contextlib
+import dis
+import functools
+import itertools
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from asyncsearch.launch.own_modules import OwnModules
-from asyncsearch.launch.pickle_captures import parts
+from asyncsearch.runner.code_reads import function_in
+from asyncsearch.sequences.function_code import captured_by, names_in, slots_of
 
 _MAX_VALUES = 20_000
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
@@ -54,7 +57,7 @@ class Reach:
     def _read(
         self, function: types.FunctionType, waiting: list[Any], found: set[tuple[str, str]], later: list[Any]
     ) -> None:
-        names = set(_names(function.__code__))
+        names = set(names_in(function.__code__))
         module = self._own.module_of_function(function)
         known = {**{name: function.__globals__.get(name) for name in names}, **_cells(function)}
         present = [value for value in known.values() if isinstance(value, types.ModuleType)]
@@ -88,12 +91,9 @@ class Reach:
 
 
 def _cells(function: types.FunctionType) -> dict[str, Any]:
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    found = {}
-    for name, cell in cells:
-        with contextlib.suppress(ValueError):  # the variable is not assigned yet
-            found[name] = cell.cell_contents
-    return found
+    """Return the values of the closure variables that are assigned."""
+    cells = zip(function.__code__.co_freevars, captured_by(function), strict=True)
+    return {name: value for name, value in cells if value is not Ellipsis}
 
 
 def _is_installed(value: types.FunctionType | type, own: OwnModules) -> bool:
@@ -102,15 +102,73 @@ def _is_installed(value: types.FunctionType | type, own: OwnModules) -> bool:
     return module is not None and module.__name__ != "__main__" and own.get(module.__name__) is None
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            yield from _names(inner)
-
-
 def _imported(code: types.CodeType, own: OwnModules) -> Iterator[str]:
     yield from own.imported_by(code)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             yield from _imported(inner, own)
+
+
+_MAX_ITEMS = 1_000
+"""Maximum number of examined items of a container."""
+
+CapturedPart = tuple[str, Any]
+"""A description such as "the closure variable 'model'", and the value."""
+
+
+def parts(value: object, by_value: Callable[[types.ModuleType], bool]) -> Iterator[CapturedPart]:
+    """Yield the parts of a value.
+
+    Args:
+        by_value: returns whether a module is sent with all its contents.
+    """
+    match value:
+        case types.FunctionType():
+            yield from _parts_of_function(value)
+        case types.MethodType():
+            yield "the object that it is a method of", value.__self__
+            yield "its function", value.__func__
+        case functools.partial():
+            yield "the function of the partial", value.func
+            yield from ((f"the argument {number} of the partial", arg) for number, arg in enumerate(value.args))
+            yield from ((f"the argument {name!r} of the partial", arg) for name, arg in value.keywords.items())
+        case types.ModuleType():
+            if by_value(value):
+                names = {name: part for name, part in vars(value).items() if not name.startswith("__")}
+                yield from ((f"{name!r}", part) for name, part in names.items())
+        case dict():
+            yield from ((f"the item {key!r}", item) for key, item in itertools.islice(value.items(), _MAX_ITEMS))
+        case list() | tuple() | set() | frozenset():
+            yield from ((f"the item {number}", item) for number, item in enumerate(itertools.islice(value, _MAX_ITEMS)))
+        case type():
+            names = {name: part for name, part in vars(value).items() if name not in ("__dict__", "__weakref__")}
+            yield from ((f"the class attribute {name!r}", function_in(part)) for name, part in names.items())
+        case _:
+            yield from _parts_of_object(value)
+
+
+def _parts_of_function(function: types.FunctionType) -> Iterator[CapturedPart]:
+    yield from ((f"the closure variable {name!r}", value) for name, value in _cells(function).items())
+    for name in sorted(_global_names(function.__code__)):
+        if name in function.__globals__:
+            yield f"the global variable {name!r}", function.__globals__[name]
+    arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
+    defaults = function.__defaults__ or ()
+    for name, default in zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True):
+        yield f"the default of the argument {name!r}", default
+    for name, default in (function.__kwdefaults__ or {}).items():
+        yield f"the default of the argument {name!r}", default
+    for name, attribute in vars(function).items():
+        yield f"the attribute {name!r}", attribute
+
+
+def _global_names(code: types.CodeType) -> set[str]:
+    names = {str(found.argval) for found in dis.get_instructions(code) if found.opname == "LOAD_GLOBAL"}
+    return names.union(*(_global_names(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))
+
+
+def _parts_of_object(value: object) -> Iterator[CapturedPart]:
+    slots = {name: one for name, one in slots_of(value).items() if not name.startswith("__")}
+    for name, attribute in {**slots, **getattr(value, "__dict__", {})}.items():
+        yield f"the attribute {name!r}", attribute
+    yield "its class", type(value)

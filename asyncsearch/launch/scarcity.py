@@ -1,4 +1,4 @@
-"""What a process has of descriptors; launches that fail for want of them, or of processes, are tried again."""
+"""Scarce descriptors and processes: a run that needs too many is refused, and launches that fail are tried again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def descriptors() -> tuple[int | None, int]:
 
 
 def require_descriptors(workers: int, *, are_processes_here: bool) -> None:
-    """Check that this process may open what a run takes, which would otherwise break down anywhere.
+    """Check that this process may open the descriptors that a run takes, which would otherwise break down anywhere.
 
     Args:
         workers: how many it has at once.
@@ -69,14 +69,14 @@ def patiently(
     name: str,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """Call ``launch``, again while the machine lacks descriptors, and return what it returns.
+    """Call ``launch``, again while the machine lacks descriptors, and return its result.
 
     Args:
         is_called_off: waits for so many seconds, or until the launch is not wanted any more, and returns whether.
         name: of the worker, for the log.
 
     Raises:
-        Exception: what ``launch`` raised, if waiting cannot help, did not, or was called off.
+        Exception: by ``launch``, if waiting cannot help, did not, or was called off.
     """
     delay_s, give_up_s = _FIRST_S, clock() + PATIENCE_S
     while True:

@@ -1,4 +1,4 @@
-"""Values of Spark in a trainable: broadcast variables, which travel, and what only the driver has, which does not."""
+"""Values of Spark in a trainable: broadcast variables, which travel, and objects of the driver alone, which do not."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _DRIVER_ONLY = {
     "GroupedData": "a grouping of Spark, which only the driver has. Collect the result before the search, as in "
     "rows = {name}.count().toPandas(), and use rows in the function",
 }
-"""Name of a class -> what its objects are, and what to write."""
+"""Name of a class -> words on its objects, and the line to write."""
 
 
 class UnsendableError(Exception):
-    """A value that must not be sent; ``words`` say what it is and what to write."""
+    """A value that must not be sent; ``words`` name it and the line to write."""
 
     def __init__(self, value: object, words: str) -> None:
         super().__init__(words.format(name="it"))
@@ -39,7 +39,7 @@ class UnsendableError(Exception):
 
 
 def spark_words(value: object) -> str | None:
-    """Return what a value of Spark is that only the driver has, and what to write; None: it is something else."""
+    """Return words on a value of Spark that only the driver has, with the line to write. None if it is another one."""
     for kind in type(value).__mro__:
         if kind.__module__.partition(".")[0] == "pyspark" and kind.__name__ in _DRIVER_ONLY:
             return _DRIVER_ONLY[kind.__name__]
@@ -47,7 +47,7 @@ def spark_words(value: object) -> str | None:
 
 
 def value_of_broadcast(value: object) -> tuple[Any] | None:
-    """Return the value of a broadcast variable, alone in a tuple; None: it is something else."""
+    """Return the value of a broadcast variable, alone in a tuple. None if it is something else."""
     kind = type(value)
     if kind.__name__ == "Broadcast" and kind.__module__ in ("pyspark.broadcast", "pyspark.core.broadcast"):
         return (value.value,)  # type: ignore[attr-defined]

@@ -46,7 +46,7 @@ class TokenRenewal:
             due_s = self._ask() or _AGAIN_S
 
     def _ask(self) -> float | None:
-        """Return after how many seconds to ask again; None: workers need no tokens."""
+        """Return after how many seconds to ask again. None if workers need no tokens."""
         try:
             found = self._launcher.tokens_for(self._url)
         except Exception as error:  # of Java: each version has others

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import io
 import pickle
 import sys
 import types
@@ -11,13 +12,38 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from asyncsearch.launch.code_pickler import CodePickler
+import cloudpickle
+
 from asyncsearch.launch.own_modules import SKIPPED, OwnModules, is_inside, place_of
 from asyncsearch.launch.spark_values import UnsendableError, spark_words, value_of_broadcast
 from asyncsearch.runner.process import own_modules, rebuilt_values
 
 _NAMES_OF_TYPES = (typing.ParamSpec, typing.TypeVarTuple)
 _ASSIGNED = ("__module__", "__name__", "__qualname__", "__doc__")
+
+
+_reduced = cloudpickle.Pickler.dispatch_table[types.CodeType]
+
+
+def _reduce_code(code: types.CodeType) -> tuple[Any, ...]:
+    # cloudpickle from 3.1.3 writes "<dynamic-code>" in place of the file: tracebacks of workers would lack the lines,
+    # and a resumed study would describe its functions in other words than the script does.
+    make, arguments, *rest = _reduced(code)
+    file = next(index for index, argument in enumerate(arguments) if isinstance(argument, str))
+    return make, (*arguments[:file], code.co_filename, *arguments[file + 1 :]), *rest
+
+
+class CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """``cloudpickle.Pickler`` that keeps the name of each function's file, in every version of cloudpickle."""
+
+    dispatch_table = cloudpickle.Pickler.dispatch_table.new_child({types.CodeType: _reduce_code})
+
+
+def dumps(value: object) -> bytes:
+    """Pickle a value for ``pickle.loads``, which needs cloudpickle installed."""
+    buffer = io.BytesIO()
+    CodePickler(buffer).dump(value)
+    return buffer.getvalue()
 
 
 class _Namespace:
@@ -35,7 +61,7 @@ class ValuePickler(CodePickler):
 
         Args:
             own: the modules of the user's own, and how each is sent.
-            root: the only member of own modules that is written itself, to see whether it can be sent; None: all are.
+            root: the only member of own modules that is written itself, to see whether it can be sent. None for all.
         """
         super().__init__(file)
         self._own, self._root = own, root
@@ -164,7 +190,7 @@ _PARTS = 6
 
 
 def _rebuilt(value: Any) -> Any:
-    """Return how a value is made again that pickle writes by name, or refuses; None: pickle does better."""
+    """Return how a value is made again that pickle writes by name, or refuses. None if pickle does better."""
     if isinstance(value, functools._lru_cache_wrapper):
         if _is_importable(value):
             return None
@@ -191,7 +217,7 @@ def _rebuilt(value: Any) -> Any:
 
 
 def _dispatching(function: types.FunctionType) -> Any:
-    """Return how a function of ``functools.singledispatch`` is made again; None: it is another one."""
+    """Return how a function of ``functools.singledispatch`` is made again. None if it is another one."""
     registry = getattr(function, "registry", None)
     if function.__code__.co_filename != functools.__file__ or not isinstance(registry, Mapping):
         return None

@@ -7,7 +7,6 @@ lane on its stages; a ``Link`` transports the results.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,13 +14,11 @@ from typing import Any, TypeVar
 from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.ids import trial_name
 from asyncsearch.other_libraries.trainables import answer_on_epochs, answer_on_report, require_functions
-from asyncsearch.runner.current_values import CurrentValues, changed
-from asyncsearch.runner.hooks import HOW_TO_PAUSE, check_hooks
 from asyncsearch.runner.link import Link
-from asyncsearch.runner.metrics import as_metrics, is_same, shortened
+from asyncsearch.runner.metrics import as_metrics, check_resource, is_same, shortened
 from asyncsearch.runner.once_cache import once
-from asyncsearch.runner.saving import hooks_of, read, write
-from asyncsearch.runner.timeline import LaneTimeline, as_fraction, as_resource
+from asyncsearch.runner.saving import HOW_TO_PAUSE, check_hooks, hooks_of, read, write
+from asyncsearch.runner.timeline import CurrentValues, LaneTimeline, as_fraction, as_resource
 from asyncsearch.runner.trial_folder import FolderPlace, TrialFolder
 from asyncsearch.trainable import (
     Evaluate,
@@ -58,49 +55,41 @@ class SearchContext(TrialContext):
         """Begin where the first stage begins.
 
         Args:
-            stages: what to train.
+            stages: to train, in order.
             link: transports the results.
             load: the checkpoint there.
-            name: of the trial; None: that of the first trial of the first stage.
+            name: of the trial. None for that of the first trial of the first stage.
             untrusted: folder of the checkpoints, if nothing may be unpickled from it; else empty.
-            place: where to make the folder of the trial; None: in a temporary folder.
+            place: where to make the folder of the trial. None for a temporary folder.
             metric: name of the study's metric, for messages.
         """
-        first = stages[0]
         self.has_reported = False
         """Whether this attempt has reported anything."""
         self.is_paused = False
         """Whether the trial has reached its target, and saved there if requested."""
         self.uses_epochs = False
         """Whether the function has called ``epochs``."""
-        self._has_ended = False
-        self._pid = os.getpid()
+        self._has_ended, self._pid = False, os.getpid()
         self._timeline = LaneTimeline(stages)
         self._values = CurrentValues(self._timeline)
         self._link, self._load = link, load
         self._untrusted, self._metric = untrusted, metric
-        self._name = name if name is not None else trial_name(first.trials[0])
+        self._name = name if name is not None else trial_name(stages[0].trials[0])
         self._folder = TrialFolder(place or FolderPlace(), load, self._name)
-        self._done = first.start
-        self._reported = first.start - 1 if self._timeline.is_evaluation else first.start
+        self._done = self._timeline.start
+        self._reported = self._done - 1 if self._timeline.is_evaluation else self._done
         self._last: Mapping[str, float] = {}
         """The last report of this attempt."""
         self.unreported: dict[str, float] = {}
-        """What the function returned beside its reports."""
+        """Metrics that the function returned beside its reports."""
         self._present: int | None = None
-        self._has_read = False
-        """Whether the values were read since the current unit began."""
-        self._unread: Params = {}
-        """Values that changed with the current unit and were passed to nobody."""
 
     @property
     def params(self) -> Params:
-        self._has_read = True
-        return self._values.at(self._time)
+        return self._values.read(self._time)
 
     def at(self, fraction: float) -> Params:
-        self._has_read = True
-        return self._values.within(self._time, as_fraction(fraction))
+        return self._values.read(self._time, as_fraction(fraction))
 
     @property
     def has_sequences(self) -> bool:
@@ -148,7 +137,7 @@ class SearchContext(TrialContext):
         return self._link.stop_reason() is not None
 
     def close(self) -> None:
-        """End the training: what still holds this trial, such as a thread or a callback, can change nothing more."""
+        """End the training: a thread or a callback that still holds this trial can change nothing more."""
         self._has_ended = True
         self._link.close(self._words_of_end("trial"))
 
@@ -160,7 +149,7 @@ class SearchContext(TrialContext):
         )
 
     def _require_training(self, what: str, *, is_allowed_in_child: bool = False) -> None:
-        """Refuse what only this trial may do, in this process, while it trains."""
+        """Refuse a call that only this trial may make, in this process, while it trains."""
         if self._has_ended:
             raise UsageError(self._words_of_end(what))
         if not is_allowed_in_child and os.getpid() != self._pid:
@@ -190,7 +179,12 @@ class SearchContext(TrialContext):
         self._raise_if_interrupted()
         values = as_metrics(metrics, named, self._metric)
         at = self._default_resource() if resource is None else as_resource(resource)
-        self._check_resource(at)
+        if self._load is not None and not self.uses_epochs:
+            raise CannotPauseError(
+                f"{self.name} must resume from its checkpoint at {self._timeline.start}, but started from scratch: "
+                f"{HOW_TO_PAUSE}."
+            )
+        check_resource(self.name, at, self._timeline, self._done, self._reported, self._present)
         self._link.report(at, values)
         self.has_reported = True
         self._reported, self._last = at, values
@@ -230,15 +224,11 @@ class SearchContext(TrialContext):
             raise UsageError(
                 f"{self.name} called epochs() twice; one loop must do the training from its start to its end."
             )
-        if self._timeline.end is None:
-            raise UsageError(
-                f"{self.name} called epochs() and the study does not say how many there are: set max_resource (of the "
-                "scheduler, or of StandaloneTrial), or write a loop of your own."
-            )
+        self._timeline.require_end(self.name)
         self.uses_epochs = True
         save, load = self.saving(state, save, load)
         if state is not None and update is None:
-            update = self._unread.update
+            update = self._values.unread.update
         check_hooks(self.name, self._timeline, self._load is not None, save, load)
         self._agree()
         self._raise_if_interrupted()
@@ -271,38 +261,16 @@ class SearchContext(TrialContext):
             while self._has_next_unit(save):
                 self._present = self._done + 1
                 if update is not None:
-                    known = self._pass_changes(update, known)
-                self._has_read = False
+                    known = self._values.pass_changes(update, known, self._time)
+                self._values.begin_unit()
                 yield self._present
                 self._require_training("epochs()")
                 self._done = self._present
                 self._agree()
                 self._raise_if_interrupted()
-                self._require_read()
+                self._values.require_read(self.name, self._done)
         finally:
             self._present = None
-
-    def _pass_changes(self, update: Update, known: Params) -> Params:
-        now = self.params
-        if now is not known and (values := changed(known, now)):
-            update(values)
-        return now
-
-    def _require_read(self) -> None:
-        """Refuse a loop that never takes over a value that has changed: its results would be those of another one."""
-        names = ", ".join(self._unread)
-        self._unread.clear()
-        if not names or self._has_read:
-            return
-        text = (
-            f"{names} changed before unit {self._done}, and the loop did not read trial.params, while state= keeps an "
-            'optimizer as it was: set it in the loop, as in `opt.param_groups[0]["lr"] = trial.params["lr"]`, or pass '
-            "update=, a function that gets the changed values."
-        )
-        if self._done > self._timeline.start + 1:
-            raise UsageError(f"{self.name}: {text}")
-        # They changed while the trial was paused: the function may have read them before the loop.
-        sys.stderr.write(f"asyncsearch: {text}\n")
 
     def _has_next_unit(self, save: SaveFunction | None) -> bool:
         """Save and pause if due at the current resource, and return whether another unit follows."""
@@ -359,7 +327,7 @@ class SearchContext(TrialContext):
             raise TrialStopped(reason)
 
     def _look(self) -> str | None:
-        """Apply new amendments, and return the reason of a stop request; None: there is none."""
+        """Apply new amendments, and return the reason of a stop request. None if there is none."""
         reason = self._link.stop_reason()
         for amendment in self._link.amendments():
             self._timeline.amend(amendment)
@@ -380,35 +348,3 @@ class SearchContext(TrialContext):
         if self._present is not None:
             return self._present
         return self._done if self._done > self._reported else self._reported + 1
-
-    def _check_resource(self, at: int) -> None:
-        if self._load is not None and not self.uses_epochs:
-            raise CannotPauseError(
-                f"{self.name} must resume from its checkpoint at {self._timeline.start}, but started from scratch: "
-                f"{HOW_TO_PAUSE}."
-            )
-        if at <= self._reported:
-            raise ReportError(
-                f"{self.name} reported at resource {at}, and {self._reported} was reported before: report once for "
-                "each unit of training, all metrics together, at a higher resource each time."
-            )
-        if self._present is not None and at > self._present:
-            raise ReportError(
-                f"{self.name} reported at resource {at} inside epoch {self._present}: omit resource=, epochs() counts."
-            )
-        if self._present is None:
-            self._pass_boundaries(at)
-
-    def _pass_boundaries(self, at: int) -> None:
-        """Advance with a function that counts by itself, which passes the points of its pauses and saves."""
-        for stage in self._timeline.passed(self._done, at):
-            is_last = stage is self._timeline.stages[-1]
-            if is_last and not self._timeline.is_paused_at_end:
-                raise ReportError(
-                    f"{self.name} reported at resource {at}, beyond max_resource {self._timeline.end}: end the "
-                    "training at trial.max_resource, or write it as `for epoch in trial.epochs():`."
-                )
-            if is_last or stage.save:
-                raise CannotPauseError(
-                    f"{self.name} had to pause at {stage.stop}, but trained on to {at}: {HOW_TO_PAUSE}."
-                )

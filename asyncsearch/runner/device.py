@@ -1,4 +1,4 @@
-"""What a runner trains on, in words: times of packs that were measured on one device say nothing of another."""
+"""The device of a runner, in words: times of packs that were measured on one device say nothing of another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def device_name(visible: str | None) -> str:
     """Return the kinds of the accelerators of this machine, or the kind of its processor.
 
     Args:
-        visible: ``CUDA_VISIBLE_DEVICES`` of the runner; None: not set, so that it sees all.
+        visible: ``CUDA_VISIBLE_DEVICES`` of the runner. None if it is not set, so that it sees all.
     """
     models = sorted({_field(text_of(file), "Model") for file in _GPUS.glob("*/information")}) if visible != "" else []
     if models:
@@ -27,6 +27,6 @@ def device_name(visible: str | None) -> str:
 
 
 def _field(text: str, name: str) -> str:
-    """Return the first value of a name in lines such as ``Model:  NVIDIA H200``; empty: there is none."""
+    """Return the first value of a name in lines such as ``Model:  NVIDIA H200``. Empty if there is none."""
     values = (line.partition(":")[2].strip() for line in text.splitlines() if line.partition(":")[0].strip() == name)
     return next(values, "")

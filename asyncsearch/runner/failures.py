@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from traceback import TracebackException
 
 _PACKAGE = Path(__file__).parent.parent
-_OWN = tuple(str(_PACKAGE / part) for part in ("runner", "trainable.py", "launch/inline_worker.py", "checking"))
+_OWN = tuple(str(_PACKAGE / part) for part in ("runner", "trainable.py", "launch/inline_runner.py", "checking"))
 """Where the code between the runner and the user's lies."""
 _HEAD_CHARS, _TAIL_CHARS = 4_000, 12_000
 _CAUSE_CHARS, _CAUSES = 300, 3
@@ -105,7 +105,7 @@ def _headline(found: TracebackException) -> str:
 
 
 def _is_own(found: TracebackException, own: str) -> bool:
-    """Return whether no frame of an error is the user's: it is about what the function returned."""
+    """Return whether no frame of an error is the user's: it is about the value that the function returned."""
     return all(frame.filename.startswith(own) for frame in found.stack)
 
 

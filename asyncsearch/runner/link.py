@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -14,10 +13,9 @@ from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.failures import exception_text
-from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import (
     Amendment,
-    Channel,
     Folder,
     FolderWanted,
     FromRunner,
@@ -46,7 +44,7 @@ class Link(Protocol):
         """Send a report."""
 
     def stop_reason(self) -> str | None:
-        """Read new messages, and return the reason of a stop request; None: there is none."""
+        """Read new messages, and return the reason of a stop request. None if there is none."""
 
     def amendments(self) -> Sequence[Amendment]:
         """Return the amendments that ``stop_reason`` or ``folder`` has read, each once."""
@@ -58,7 +56,7 @@ class Link(Protocol):
             stage: index into the stages of the training.
             resource: units of training done.
             is_needed: whether to wait until there is a place.
-            failed: why the disk of the place before this one could not take the checkpoint; empty: there was none.
+            failed: why the disk of the place before this one could not take the checkpoint. Empty if there was none.
 
         Raises:
             StoreError: there is no place for the checkpoint, and it is not needed.
@@ -80,6 +78,19 @@ def shown_failure(stage: int, resource: int, error: Exception, lane: int = 0) ->
     text = str(error) if is_store else exception_text(error)
     sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
     return SaveFailed(stage, resource, text, "store" if is_store else "", lane)
+
+
+class RunnerChannel(Protocol):
+    """Carries messages between a runner and the agent."""
+
+    def send(self, message: FromRunner, /) -> None:
+        """Send a message, waiting until it can be sent."""
+
+    def receive_now(self) -> list[ToRunner]:
+        """Return the messages that are there, without waiting."""
+
+    def wait(self) -> None:
+        """Wait until a message may be there."""
 
 
 class PackLinks(dict[int, "AgentLink"]):
@@ -106,7 +117,7 @@ class AgentLink:
 
     def __init__(
         self,
-        channel: Channel[ToRunner, FromRunner],
+        channel: RunnerChannel,
         interrupts: SigtermGuard,
         amendments: Sequence[Amendment] = (),
         lane: int = 0,
@@ -117,7 +128,7 @@ class AgentLink:
         Args:
             channel: to the agent; the links of all lanes that train together share it.
             interrupts: those of this process.
-            amendments: what is known already.
+            amendments: those that are known already.
             lane: number of the lane.
             lanes: the links of all lanes by number, to which this one adds itself.
         """
@@ -125,13 +136,13 @@ class AgentLink:
         self._interrupts = interrupts
         self._reason: str | None = None
         self._refusal = ""
-        """Why nothing may be sent and received any more; empty: the training goes on."""
+        """Why nothing may be sent and received any more. Empty while the training goes on."""
         self._amendments = list(amendments)
         self._lane = lane
         self._lanes = PackLinks() if lanes is None else lanes
         self._lanes[lane] = self
         self.notes: dict[tuple[int, str], str] = {}
-        """What other ranks of its gang have told, by rank and key."""
+        """Values that other ranks of its gang have told, by rank and key."""
         self._folder: Folder | None = None
         self._answer: ShardAnswer | None = None
 
@@ -148,19 +159,16 @@ class AgentLink:
         self._send(Note(rank, key, value))
 
     def note_volume(self, steps: int, gradient_bytes: int) -> None:
-        """Tell the driver what the workers of the trial tell each other in a unit."""
+        """Tell the driver how much the workers of the trial send each other in a unit."""
         # Not which one it sees: gangs of several devices of a kind are compared.
         kind = device_name("" if os.environ.get("CUDA_VISIBLE_DEVICES") == "" else None)
         self._send(UnitVolume(steps, gradient_bytes, kind, self._lane))
 
     def wait(self) -> str | None:
-        """Wait for a message, and return the reason of a stop request; None: there is none."""
+        """Wait for a message, and return the reason of a stop request. None if there is none."""
         with self._interrupts.shield():
             if not self._receive():
-                # Without the lock: a thread that waits and outlives its training must hold up nobody.
-                poll = select.poll()
-                poll.register(self._channel.socket, select.POLLIN)
-                poll.poll()
+                self._channel.wait()  # without the lock: a thread that outlives its training must hold up nobody
                 self._receive()
         return self._reason
 
@@ -181,7 +189,7 @@ class AgentLink:
         return self._asked(ShardPlaceWanted(stage, resource, self._lane))
 
     def add_shard(self, stage: int, resource: int, place: str) -> str:
-        """Add what was written last to the checkpoint of another rank, and return its files once they are durable.
+        """Add the shard written last to the checkpoint of another rank, and return its files once they are durable.
 
         Raises:
             StoreError: the store could not take it.
@@ -220,13 +228,10 @@ class AgentLink:
     def _send(self, message: FromRunner) -> None:
         with self._interrupts.shield(), self._lanes.lock:
             self._require_open()
-            try:
-                self._channel.send(message)
-            except OSError:
-                os._exit(1)  # the agent is gone, so nobody wants the result
+            self._channel.send(message)
 
     def _receive(self) -> bool:
-        """Read what is there, and return whether there was a message."""
+        """Read the messages that are there, and return whether there were any."""
         with self._interrupts.shield(), self._lanes.lock:
             self._require_open()
             messages = self._channel.receive_now()
@@ -259,5 +264,3 @@ class AgentLink:
                     pass  # for a lane that was stopped meanwhile
                 case _:
                     raise AssertionError(f"{type(message).__name__} in the middle of a training")
-        if self._channel.is_closed:
-            os._exit(1)  # the agent is gone, so nobody wants the result

@@ -1,4 +1,4 @@
-"""Converts the metrics of a report to floats. Pure."""
+"""The metrics of a report as floats, and the resource at which it may be made. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncsearch.arguments import is_unicode, metric_in_call
+from asyncsearch.errors import CannotPauseError
+from asyncsearch.runner.saving import HOW_TO_PAUSE
+from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trainable import ReportError
 
 _FEW, _SHORT_NAME = 3, 100
@@ -97,3 +100,41 @@ def _checked(name: object) -> str:
             f"{name!r} is not valid Unicode: the name of a metric is written to the journal; spell it out."
         )
     return name
+
+
+def check_resource(trial: str, at: int, timeline: LaneTimeline, done: int, reported: int, present: int | None) -> None:
+    """Refuse a report at a resource where the trial cannot be.
+
+    Args:
+        trial: its name.
+        at: the resource.
+        timeline: of the trial.
+        done: units of training done.
+        reported: resource of the report before.
+        present: unit of the loop of ``epochs`` that is trained now. None if the function counts by itself, and so
+            passes the points of its pauses and saves.
+
+    Raises:
+        ReportError: it was reported already, is beyond the present unit, or beyond the end.
+        CannotPauseError: the trial had to pause or save before.
+    """
+    if at <= reported:
+        raise ReportError(
+            f"{trial} reported at resource {at}, and {reported} was reported before: report once for "
+            "each unit of training, all metrics together, at a higher resource each time."
+        )
+    if present is not None:
+        if at > present:
+            raise ReportError(
+                f"{trial} reported at resource {at} inside epoch {present}: omit resource=, epochs() counts."
+            )
+        return
+    for stage in timeline.passed(done, at):
+        is_last = stage is timeline.stages[-1]
+        if is_last and not timeline.is_paused_at_end:
+            raise ReportError(
+                f"{trial} reported at resource {at}, beyond max_resource {timeline.end}: end the "
+                "training at trial.max_resource, or write it as `for epoch in trial.epochs():`."
+            )
+        if is_last or stage.save:
+            raise CannotPauseError(f"{trial} had to pause at {stage.stop}, but trained on to {at}: {HOW_TO_PAUSE}.")

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from asyncsearch.errors import UsageError
-from asyncsearch.runner.once_identity import CallIdentity, identity_of, on_end
+from asyncsearch.runner.once_identity import CallIdentity, ObjectNumbers, identity_of
 
 T = TypeVar("T")
 
 MOST_KEPT = 8
-"""How many values of one function with the same arguments are kept: those that depend on what else it reads."""
+"""How many values of one function with the same arguments are kept: those that depend on other values that it reads."""
 
 
 class _Value:
@@ -30,6 +30,7 @@ class OnceCache:
     def __init__(self) -> None:
         self._values: dict[str, dict[str, _Value]] = {}
         """``head`` of an identity -> its ``digest`` -> the value, the last used one last."""
+        self.numbers = ObjectNumbers(self.forget)
         self._computed: Counter[str] = Counter()
         """How often each function was computed that depends on objects that count as themselves."""
 
@@ -65,7 +66,6 @@ class OnceCache:
 
 
 _cache = OnceCache()
-on_end.append(_cache.forget)
 
 
 def once(function: Callable[..., T], *args: Any) -> T:
@@ -83,13 +83,15 @@ def once(function: Callable[..., T], *args: Any) -> T:
             f"once() is given {type(function).__name__}, the result of a call: pass the function itself, write "
             "trial.once(load_data) or trial.once(load_data, argument)."
         )
-    before = identity_of(function, args)
+    before = identity_of(function, args, _cache.numbers)
     if (found := _cache.get(before)) is not None:
         value: T = found.value
         return value
     value = function(*args)
     # It may have changed what it reads: a list of its calls, an attribute in which it keeps the result.
-    _cache.put((before, identity_of(function, args)), value, getattr(function, "__qualname__", repr(function)))
+    _cache.put(
+        (before, identity_of(function, args, _cache.numbers)), value, getattr(function, "__qualname__", repr(function))
+    )
     return value
 
 

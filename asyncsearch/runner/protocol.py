@@ -1,4 +1,4 @@
-"""The messages between agent and runner, and their transport: length, then msgpack, on a socket pair.
+"""The messages between agent and runner.
 
 Pseudocode of the conversation::
 
@@ -14,10 +14,7 @@ need no number. A ``Folder`` or an action that crosses an ``Ended`` arrives whil
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import msgspec
 
@@ -30,11 +27,6 @@ from asyncsearch.work import Stage
 
 Amendment = SaveAt | CutWork
 """Changes the work of a lane that is assigned already."""
-
-_HEADER_BYTES = 4
-_READ_BYTES = 65_536
-_MAX_REPORT_BYTES = 64 * 2**20
-_MAX_BUNDLE_BYTES = 2**32 - 1
 
 
 class _Message(msgspec.Struct, frozen=True, tag_field="kind"):
@@ -53,7 +45,7 @@ class Load(_Message, frozen=True, tag="load"):
     untrusted: str = ""
     """Folder of the checkpoints, if nothing may be unpickled from it; else empty."""
     environment: dict[str, str] = {}
-    """What a runner that was not started with its environment adds to it."""
+    """Variables that a runner adds to its environment, if it was not started with them."""
 
 
 class GangSeat(msgspec.Struct, frozen=True):
@@ -104,7 +96,7 @@ class Folder(_Message, frozen=True, tag="folder"):
 
     path: str
     error: str = ""
-    """Why there is no folder; empty: there is one."""
+    """Why there is no folder. Empty if there is one."""
     lane: int = 0
 
     @property
@@ -140,7 +132,7 @@ class FolderWanted(_Message, frozen=True, tag="folder_wanted"):
     is_needed: bool = False
     """Whether the training cannot go on without the checkpoint, so that the answer waits until there is a folder."""
     failed: str = ""
-    """Why the disk of the folder before this one could not take the checkpoint; empty: there was none."""
+    """Why the disk of the folder before this one could not take the checkpoint. Empty if there was none."""
     lane: int = 0
 
 
@@ -168,9 +160,9 @@ class ShardAnswer(_Message, frozen=True, tag="shard_answer"):
     value: str
     """The place, or the files in the agent's own words, which another agent reads."""
     error: str = ""
-    """Why there is no value; empty: there is one."""
+    """Why there is no value. Empty if there is one."""
     is_store: bool = False
-    """Whether the store could not be used, rather than what the rank has saved."""
+    """Whether the store could not be used, rather than the files of the rank."""
     lane: int = 0
 
 
@@ -178,7 +170,7 @@ class WrittenShards(msgspec.Struct, frozen=True):
     """The shards of the ranks above 0, which are durable."""
 
     strategy: str
-    """What divided the state."""
+    """The strategy that divided the state."""
     files: tuple[str, ...]
     """Those of each rank, as ``ShardAnswer`` has them."""
 
@@ -203,12 +195,12 @@ class SaveFailed(_Message, frozen=True, tag="save_failed"):
     error: str
     """Error with the traceback of the user's ``save``."""
     error_kind: str = ""
-    """``store``: there was no place for it; empty: the trial's own doing."""
+    """``store`` if there was no place for it. Empty if it is the trial's own doing."""
     lane: int = 0
 
 
 class Note(_Message, frozen=True, tag="note"):
-    """What one rank of a gang tells the others, in both directions."""
+    """A value that one rank of a gang tells the others, in both directions."""
 
     rank: int
     """Of the sender."""
@@ -231,7 +223,7 @@ class PackFindings(_Message, frozen=True, tag="pack_findings"):
 
 
 class UnitVolume(_Message, frozen=True, tag="unit_volume"):
-    """What the workers of a trial tell each other in a unit; see ``VolumeMeasured``."""
+    """The volume that the workers of a trial send each other in a unit; see ``VolumeMeasured``."""
 
     steps: int
     gradient_bytes: int
@@ -249,129 +241,12 @@ class Ended(_Message, frozen=True, tag="ended"):
     error_kind: str = ""
     lane: int = 0
     unreported: dict[str, float] = {}
-    """What the function returned beside its reports, and is not recorded as one."""
+    """Metrics that the function returned beside its reports, and that are not recorded."""
     is_last: bool = True
     """Whether the runner trains no other lane, so that both outputs hold the marker."""
 
 
 ToRunner = Load | Train | TrainPack | Join | Folder | ShardAnswer | Amendment | StopTraining | Note
 Saving = FolderWanted | ShardPlaceWanted | ShardWritten | Saved | SaveFailed
-"""What a runner says of a checkpoint that is due."""
+"""Messages on a checkpoint that is due."""
 FromRunner = RunnerReady | LaneReported | Saving | PackFindings | Note | UnitVolume | Ended
-
-In = TypeVar("In")
-Out = TypeVar("Out")
-
-_encoder = msgspec.msgpack.Encoder()
-_TO_RUNNER = msgspec.msgpack.Decoder(ToRunner)
-_FROM_RUNNER = msgspec.msgpack.Decoder(FromRunner)
-
-
-class Channel(Generic[In, Out]):
-    """One end of the socket pair. One thread uses it."""
-
-    def __init__(self, sock: socket.socket, decoder: msgspec.msgpack.Decoder[In], max_bytes: int) -> None:
-        self.socket = sock
-        self.is_closed = False
-        """Whether the other end is gone and all its messages are read, or it has sent invalid bytes."""
-        self._decoder = decoder
-        self._max_bytes = max_bytes
-        self._received = bytearray()
-        self._unsent = bytearray()
-
-    def send(self, message: Out) -> None:
-        """Send a message, waiting until the other end reads."""
-        self.socket.sendall(_frame(message))
-
-    def post(self, message: Out) -> None:
-        """Send a message without waiting; ``send_rest`` sends the part that cannot be sent now."""
-        self._unsent += _frame(message)
-        self.send_rest()
-
-    @property
-    def has_rest(self) -> bool:
-        """Whether part of a posted message is still unsent."""
-        return bool(self._unsent)
-
-    def send_rest(self) -> None:
-        """Send more of the posted messages, without waiting. Only reading detects a lost other end."""
-        try:
-            while self._unsent:
-                del self._unsent[: self.socket.send(self._unsent, socket.MSG_DONTWAIT)]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._unsent.clear()
-
-    def receive_now(self) -> list[In]:
-        """Return messages from one read, without waiting."""
-        self._pull(socket.MSG_DONTWAIT)
-        return list(self._messages())
-
-    def receive_rest(self) -> list[In]:
-        """Return all available messages, without waiting."""
-        while self._pull(socket.MSG_DONTWAIT):
-            pass
-        return list(self._messages())
-
-    def receive(self) -> In | None:
-        """Wait for one message and return it; later ones stay buffered. None: the other end is gone."""
-        while True:
-            for message in self._messages():
-                return message
-            if not self._pull(0):
-                return None
-
-    def _pull(self, flags: int) -> bool:
-        """Read once, and return whether data arrived."""
-        if self.is_closed:
-            return False
-        try:
-            data = self.socket.recv(_READ_BYTES, flags)
-        except BlockingIOError:
-            return False
-        except OSError:  # a reset counts as the end
-            data = b""
-        self.is_closed = not data
-        self._received += data
-        return bool(data)
-
-    def _messages(self) -> Iterator[In]:
-        """Yield the complete messages in the buffer, and remove them from it."""
-        received = self._received
-        while len(received) >= _HEADER_BYTES:
-            length = int.from_bytes(received[:_HEADER_BYTES], "big")
-            if length > self._max_bytes:
-                self._break_off()
-                return
-            end = _HEADER_BYTES + length
-            if len(received) < end:
-                return
-            body = bytes(received[_HEADER_BYTES:end])
-            del received[:end]
-            try:
-                message = self._decoder.decode(body)
-            except msgspec.DecodeError:
-                self._break_off()
-                return
-            yield message
-
-    def _break_off(self) -> None:
-        """Stop reading, because user code has written to a descriptor that it did not open."""
-        self.is_closed = True
-        self._received.clear()
-
-
-def agent_end(sock: socket.socket) -> Channel[FromRunner, ToRunner]:
-    """Return the agent's end of the channel."""
-    return Channel(sock, _FROM_RUNNER, _MAX_REPORT_BYTES)
-
-
-def runner_end(sock: socket.socket) -> Channel[ToRunner, FromRunner]:
-    """Return the runner's end of the channel."""
-    return Channel(sock, _TO_RUNNER, _MAX_BUNDLE_BYTES)
-
-
-def _frame(message: object) -> bytes:
-    body = _encoder.encode(message)
-    return len(body).to_bytes(_HEADER_BYTES, "big") + body

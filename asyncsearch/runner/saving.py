@@ -1,21 +1,25 @@
-"""Saves a checkpoint by functions of the user, or for objects of the user; again where the disk could not take it."""
+"""Checkpoints by functions of the user, or for objects of the user; saved again where the disk could not take them."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import stat
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.errors import CheckpointError, StoreError, UsageError
+from asyncsearch.errors import CannotPauseError, CheckpointError, StoreError, UsageError
 from asyncsearch.files.contents import is_changed
 from asyncsearch.files.plain import is_folder
 from asyncsearch.runner.failures import UnreadableCheckpointError
-from asyncsearch.runner.refusing_disk import is_doubtful, refusal_of
+from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trainable import LoadFunction, SaveFunction
 
 _DOUBTS = 5
-"""So often in a row ``save`` may fail on a disk that takes what is written."""
+"""So often in a row ``save`` may fail on a disk that is not full."""
 
 
 def hooks_of(
@@ -109,3 +113,121 @@ def _is_nothing(path: Path) -> bool:
         return not os.listdir(path)
     except OSError:
         return False
+
+
+HOW_TO_PAUSE = (
+    'write the training as `for epoch in trial.epochs(state={"net": net, "opt": opt}):`, or with your own '
+    "`trial.epochs(save=..., load=...)`, or use a scheduler that does not pause"
+)
+
+
+def check_hooks(
+    name: str, timeline: LaneTimeline, is_loaded: bool, save: SaveFunction | None, load: LoadFunction | None
+) -> None:
+    """Check the arguments of ``epochs`` against the requirements of a lane.
+
+    Args:
+        name: name of the trial.
+        timeline: the lane.
+        is_loaded: whether the lane resumes from a checkpoint.
+        save: argument of ``epochs``.
+        load: argument of ``epochs``.
+
+    Raises:
+        CannotPauseError: a required function is missing.
+    """
+    if is_loaded and load is None:
+        raise CannotPauseError(
+            f"{name} must resume from its checkpoint at {timeline.start}, but epochs() was called without load=: "
+            f"{HOW_TO_PAUSE}."
+        )
+    missing = [hook for hook, given in (("save=", save), ("load=", load)) if given is None]
+    pauses = timeline.pauses()
+    if pauses and missing:
+        raise CannotPauseError(
+            f"{name} must pause at {pauses[0]}, but epochs() was called without {' and '.join(missing)}: "
+            f"{HOW_TO_PAUSE}."
+        )
+
+
+_OF_THE_DISK = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EIO,
+        errno.ESTALE,
+        errno.ENODEV,
+        errno.ENOTCONN,
+        errno.EHOSTDOWN,
+        errno.ETIMEDOUT,
+    }
+)
+_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The disk may take a small file and not a checkpoint."""
+_PROBE_BYTES = 65_536
+
+
+def refusal_of(folder: Path, error: BaseException) -> str:
+    """Return why the disk of a folder took no checkpoint. Empty if the disk takes it, so that ``save`` is to blame.
+
+    Frameworks turn the system's error into one of their own, such as torch into a RuntimeError: so the disk is tried.
+    """
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if isinstance(one, OSError) and one.errno in _OF_THE_DISK and _is_inside(folder, one.filename):
+            return f"Cannot write in {str(folder)!r}: {one.strerror}."
+        one = one.__cause__ or one.__context__
+    return _probe(folder)
+
+
+def is_doubtful(folder: Path, error: BaseException) -> bool:
+    """Return whether an error that ``refusal_of`` took for the disk's may come from elsewhere, as from a connection.
+
+    It names no file, and the disk takes what is written now.
+    """
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if isinstance(one, OSError) and (one.filename is not None or one.errno in _OF_SPACE):
+            return False
+        one = one.__cause__ or one.__context__
+    return not _probe(folder)
+
+
+def _is_inside(folder: Path, name: object) -> bool:
+    """Return whether an error concerns a folder; an error while writing names no file."""
+    return not isinstance(name, str) or Path(os.path.abspath(name)).is_relative_to(folder)
+
+
+def _probe(folder: Path) -> str:
+    path = folder / f".asyncsearch-probe-{uuid.uuid4().hex}"
+    try:
+        try:
+            with open(path, "wb") as file:
+                file.write(bytes(_PROBE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+    except OSError as error:
+        if _is_closed(folder):
+            return ""
+        return f"Cannot write in {str(folder)!r}: {error.strerror}."
+    return ""
+
+
+def _is_closed(folder: Path) -> bool:
+    """Return whether ``save`` has removed, replaced or closed the folder that it got, which is no fault of the disk."""
+    try:
+        mode = os.lstat(folder).st_mode
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return not stat.S_ISDIR(mode) or mode & 0o700 != 0o700

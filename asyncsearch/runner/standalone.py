@@ -91,7 +91,7 @@ class Recorder:
         """Do nothing: a trial outside a search has no end of its own."""
 
     def newest(self) -> int:
-        """Return the resource of the newest checkpoint; 0: there is none."""
+        """Return the resource of the newest checkpoint. 0 if there is none."""
         if self._root is None or not self._root.is_dir():
             return 0
         return max((int(path.name) for path in self._root.iterdir() if path.name.isdecimal()), default=0)

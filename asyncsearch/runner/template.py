@@ -13,6 +13,7 @@ A process with one thread, and without gRPC, may call ``main_in_fork`` in a chil
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import os
 import select
 import signal
@@ -20,12 +21,12 @@ import socket
 import sys
 import threading
 import traceback
+import types
 from collections.abc import Container
 from typing import NoReturn
 
-from asyncsearch.runner.forked import serve
-from asyncsearch.runner.process.descendants import adopt_orphans, kill_children, reap_ended
-from asyncsearch.runner.process.session_fork import fork_in_session
+from asyncsearch.runner import runner
+from asyncsearch.runner.process.lifeline import adopt_orphans, fork_in_session, kill_children, reap_ended
 
 
 def main(descriptor: int) -> None:
@@ -60,7 +61,7 @@ def main(descriptor: int) -> None:
 
 
 def _next_request(control: socket.socket, woken: int, runners: Container[int]) -> tuple[bytes, list[int]] | None:
-    """Return the next request with its descriptors, None at the end; reap meanwhile what runners have orphaned."""
+    """Return the next request with its descriptors, None at the end; reap meanwhile the orphans of runners."""
     poll = select.poll()
     for one in (control.fileno(), woken):
         poll.register(one, select.POLLIN)
@@ -111,6 +112,29 @@ def main_in_fork(descriptor: int) -> NoReturn:
             stream.flush()
     finally:
         os._exit(code)
+
+
+def serve(control: int, lifeline: int, parent: int, out: int, err: int) -> None:
+    """Be a runner, with none of the descriptors of the process that it was forked from by ``fork_in_session``.
+
+    Args:
+        control: its end of the channel to its agent.
+        lifeline: see ``lifeline``.
+        parent: process id of its parent.
+        out: becomes its standard output.
+        err: becomes its standard error.
+    """
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    low, high = sorted((control, lifeline))
+    for first, end in ((3, low), (low + 1, high), (high + 1, os.sysconf("SC_OPEN_MAX"))):
+        if first < end:  # an empty range can close everything
+            os.closerange(first, end)
+    faulthandler.enable()
+    # The user's script is put into __main__, where names of the other program must not be in its way.
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    sys.argv = [sys.executable]
+    runner.main(control, lifeline, parent)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A lane's stages as one line of units, with the due saves and pauses. Pure.
+"""A lane's stages as one line of units, with the due saves and pauses and the present values. Pure.
 
 Terms: ``done`` is a number of trained units. A checkpoint at ``done`` belongs to the node of the stage that ends or
 continues there; the next unit belongs to the stage that begins or continues there.
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from asyncsearch.actions import CutWork, SaveAt
 from asyncsearch.errors import UsageError
 from asyncsearch.runner.protocol import Amendment
-from asyncsearch.trainable import ReportError
-from asyncsearch.trial import is_end
+from asyncsearch.trainable import ReportError, Update
+from asyncsearch.trial import Params, is_end
 from asyncsearch.work import Stage
 
 _RESOURCES_END = 2**53
@@ -37,8 +39,16 @@ class LaneTimeline:
 
     @property
     def end(self) -> int | None:
-        """Resource at which the last stage ends; None: when the user's function returns."""
+        """Resource at which the last stage ends. None if that is when the user's function returns."""
         return _end_of(self.stages[-1])
+
+    def require_end(self, name: str) -> None:
+        """Refuse, by a ``UsageError``, a loop over the units of a trial of this name if they have no end."""
+        if self.end is None:
+            raise UsageError(
+                f"{name} called epochs() and the study does not say how many there are: set max_resource (of the "
+                "scheduler, or of StandaloneTrial), or write a loop of your own."
+            )
 
     @property
     def is_evaluation(self) -> bool:
@@ -142,3 +152,102 @@ def as_resource(value: Any) -> int:
     if not 1 <= resource < _RESOURCES_END:
         raise ReportError(f"resource={resource} is out of range: it counts units of training done, 1 to 2**53 - 1.")
     return resource
+
+
+class CurrentValues:
+    """The parameters of a lane's stages as functions of logical time: unit t lasts from t to t + 1."""
+
+    def __init__(self, timeline: LaneTimeline) -> None:
+        self._timeline = timeline
+        self._cached: tuple[int, Params] | None = None
+        self._has_read = False
+        """Whether the user's code has read the values since the present unit began."""
+        self.unread: dict[str, Any] = {}
+        """Values that changed with the present unit and were passed to nobody."""
+
+    def read(self, time: int, fraction: float = 0.0) -> Params:
+        """Return the values inside a unit, as ``within``, for the user's code."""
+        self._has_read = True
+        return self.within(time, fraction)
+
+    def pass_changes(self, update: Update, known: Params, time: int) -> Params:
+        """Pass on the values that have changed since ``known``, and return those of the unit that begins at a time."""
+        now = self.at(time)
+        if now is not known and (values := changed(known, now)):
+            update(values)
+        return now
+
+    def begin_unit(self) -> None:
+        """Begin to watch whether the values are read."""
+        self._has_read = False
+
+    def require_read(self, name: str, done: int) -> None:
+        """Refuse a loop that never takes over a value that has changed: its results would be those of another one.
+
+        Args:
+            name: name of the trial.
+            done: units of training done.
+
+        Raises:
+            UsageError: it has read nothing since the values changed.
+        """
+        names = ", ".join(self.unread)
+        self.unread.clear()
+        if not names or self._has_read:
+            return
+        text = (
+            f"{names} changed before unit {done}, and the loop did not read trial.params, while state= keeps an "
+            'optimizer as it was: set it in the loop, as in `opt.param_groups[0]["lr"] = trial.params["lr"]`, or pass '
+            "update=, a function that gets the changed values."
+        )
+        if done > self._timeline.start + 1:
+            raise UsageError(f"{name}: {text}")
+        # They changed while the trial was paused: the function may have read them before the loop.
+        sys.stderr.write(f"asyncsearch: {text}\n")
+
+    @cached_property
+    def has_sequences(self) -> bool:
+        """Whether any parameter is a sequence."""
+        return any(_has_sequences(stage.params) for stage in self._timeline.stages)
+
+    def at(self, time: int) -> Params:
+        """Return the values of the unit that begins at a time; repeated calls for one unit return the same object."""
+        if self._cached is None or self._cached[0] != time:
+            self._cached = (time, self._present(time, time))
+        return self._cached[1]
+
+    def within(self, time: int, fraction: float) -> Params:
+        """Return the values inside a unit, from the unit's own piece: a new piece begins only with the next unit.
+
+        Args:
+            time: where the unit begins.
+            fraction: 0 at its beginning, 1 at its end.
+        """
+        if fraction == 0 or not self.has_sequences:
+            return self.at(time)
+        return self._present(time, min(time + fraction, math.nextafter(time + 1, 0)))
+
+    def _present(self, unit: int, time: float) -> Params:
+        params = self._timeline.next_stage(unit).params
+        if not self.has_sequences:
+            return params
+        from asyncsearch.sequences import present
+
+        return present(params, time)
+
+
+def _has_sequences(params: Params) -> bool:
+    if all(value is None or isinstance(value, (int, float, str)) for value in params.values()):
+        return False  # a runner without sequences does not import their dependencies
+    from asyncsearch.sequences import has_sequences
+
+    return has_sequences(params)
+
+
+def changed(before: Params, now: Params) -> dict[str, Any]:
+    """Return the values that have changed."""
+    return {name: value for name, value in now.items() if name not in before or _differs(before[name], value)}
+
+
+def _differs(one: Any, other: Any) -> bool:
+    return type(one) is not type(other) or bool(one != other)

@@ -17,7 +17,7 @@ from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
 from asyncsearch.runner.link import AgentLink, Link
 from asyncsearch.runner.metrics import as_metrics, as_number
-from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, GangSeat, Train
 from asyncsearch.trainable import ReportError, TrainFunction, TrialStopped
 
@@ -68,7 +68,7 @@ def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGua
 
 
 def ended_by(error: BaseException | None, context: SearchContext, interrupts: SigtermGuard) -> Ended:
-    """Return how a training ended that an error has unwound; None: its function returned."""
+    """Return how a training ended that an error has unwound. None if its function returned."""
     if context.is_paused:
         return Ended(Outcome.REACHED, context.resource)
     if error is None and not context.should_stop:
@@ -79,7 +79,7 @@ def ended_by(error: BaseException | None, context: SearchContext, interrupts: Si
     assert error is not None
     if context.world_size > 1 and _is_lost_rank(error):
         return Ended(Outcome.FAILED, context.resource, f"{_text_of(error, context)}\nanother rank was lost", KILLED)
-    if interrupts.is_received and isinstance(error, TrialStopped):
+    if isinstance(error, TrialStopped) and interrupts.is_received:
         return Ended(Outcome.FAILED, context.resource, "its process got SIGTERM from outside", KILLED)
     return Ended(Outcome.FAILED, context.resource, _text_of(error, context), kind_of(error))
 

@@ -1,6 +1,6 @@
 """The folder of a trial on this machine: made when the user's code asks for it, and copied into each checkpoint.
 
-In a checkpoint it lies beside what ``save`` wrote, so that both are durable together, or neither is.
+In a checkpoint it lies beside the files of ``save``, so that both are durable together, or neither is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from asyncsearch.files.trees import Entry, TargetError, copy_tree, remove_tree, 
 NAME = "dir"
 """Its name in a checkpoint, beside ``checkpoint``."""
 MOST_BYTES = 100_000_000
-"""What all its files may take, if the study does not say otherwise."""
+"""The most that all its files may take, if the study does not say otherwise."""
 MOST_FILES = 10_000
 MOST_NAME_BYTES = 900
 """The longest path in it; that of a checkpoint may be a little longer."""
@@ -43,7 +43,7 @@ class TrialFolder:
 
         Args:
             place: where to make it.
-            load: the checkpoint that the training goes on from; None: there is none.
+            load: the checkpoint that the training goes on from. None if there is none.
             trial: its name, for messages.
         """
         self._place, self._trial = place, trial
@@ -52,7 +52,7 @@ class TrialFolder:
 
     @property
     def path(self) -> Path:
-        """The folder, with what was in it at the checkpoint that the training goes on from.
+        """The folder, with its files of the checkpoint that the training goes on from.
 
         Raises:
             OSError: it cannot be made.
@@ -97,7 +97,7 @@ class TrialFolder:
         return path
 
     def _found(self) -> Path | None:
-        """Return the folder as it is now; None: there is none."""
+        """Return the folder as it is now. None if there is none."""
         path = self._earlier if self._path is None else self._path
         return path if path is not None and is_folder(path) else None
 
@@ -163,7 +163,7 @@ def _require_names(names: Iterable[str], trial: str) -> None:
 
 @contextlib.contextmanager
 def _its_own_doing(folder: Path, trial: str) -> Iterator[None]:
-    """Tell what a trial has left in its folder and cannot be read from a disk that does not answer."""
+    """Tell a file of the trial that cannot be read from a disk that does not answer."""
     try:
         yield
     except OSError as error:

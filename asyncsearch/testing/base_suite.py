@@ -6,7 +6,7 @@ import pickle
 from typing import Any, Protocol
 
 from asyncsearch.engine.state import StudyState
-from asyncsearch.launch.code_pickler import dumps
+from asyncsearch.launch.value_pickler import dumps
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.testing.recording import Recorded, Steps, replayed, restored
 

@@ -17,7 +17,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.events import Reported, TrainingEnded
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.launch.base_launcher import Launcher, Preflight
-from asyncsearch.launch.code_pickler import dumps
+from asyncsearch.launch.value_pickler import dumps
 from asyncsearch.rpc.auth import make_identity
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, WorkerMessage
 from asyncsearch.rpc.server import SearchServer

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.launch.code_pickler import dumps
+from asyncsearch.launch.value_pickler import dumps
 from asyncsearch.store import Store, scratch
 from asyncsearch.testing.base_suite import Suite
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from asyncsearch import Study, uniform
-from asyncsearch.runner.process import descendants
+from asyncsearch.runner.process import lifeline
 from asyncsearch.trainable import TrialContext
 
 pytestmark = [
@@ -117,7 +117,7 @@ run(train, folder)
 def test_every_descendant_is_killed_however_deep(tmp_path: Path) -> None:
     code = """
 import os, sys, time
-from asyncsearch.runner.process.descendants import adopt_orphans, kill_children
+from asyncsearch.runner.process.lifeline import adopt_orphans, kill_children
 
 adopt_orphans()
 reading, writing = os.pipe()
@@ -145,8 +145,8 @@ except ChildProcessError:
 
 def test_children_are_found_without_the_kernels_list(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["sleep", "1000"]) as child:
-        listed = descendants._children()
-        monkeypatch.setattr(descendants, "_LIST", "/proc/{0}/none")
+        listed = lifeline._children()
+        monkeypatch.setattr(lifeline, "_LIST", "/proc/{0}/none")
         assert child.pid in listed
-        assert set(descendants._children()) >= set(listed)
+        assert set(lifeline._children()) >= set(listed)
         child.kill()

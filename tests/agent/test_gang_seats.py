@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from asyncsearch.agent.gang_seats import own_address
+from asyncsearch.agent.work_queue import own_address
 
 
 def test_it_is_the_one_from_which_the_driver_is_reached() -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.agent import out_of_memory
-from asyncsearch.agent.out_of_memory import OomCounters, OomKills
-from asyncsearch.agent.runner_deaths import cause_of_death
+from asyncsearch.agent import runner_deaths
+from asyncsearch.agent.runner_deaths import OomCounters, OomKills, cause_of_death
 from asyncsearch.events import KILLED
 from asyncsearch.runner.process import cgroup_memory
 from asyncsearch.runner.process.cgroup_memory import events_file
@@ -91,13 +90,13 @@ class Kernel:
         self.kills, self.now = 0, 100.0
         texts = {"/proc/7/cgroup": V2, "/proc/self/mountinfo": V2_MOUNTS.format(root="/")}
         counted = "/sys/fs/cgroup/kube/pod/one/memory.events"
-        for reader in (out_of_memory, cgroup_memory):
+        for reader in (runner_deaths, cgroup_memory):
             monkeypatch.setattr(
                 reader,
                 "text_of",
                 lambda file: f"oom 9\noom_kill {self.kills}\n" if str(file) == counted else texts.get(str(file), ""),
             )
-        monkeypatch.setattr("asyncsearch.agent.out_of_memory.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("asyncsearch.agent.runner_deaths.time.monotonic", lambda: self.now)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.transfers import ShardDone, Uploaded
+from asyncsearch.agent.tasks import TaskQueue
+from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.runner.protocol import (
@@ -24,6 +26,7 @@ from asyncsearch.runner.protocol import (
     ShardWritten,
     WrittenShards,
 )
+from asyncsearch.runner.trial_folder import MOST_BYTES
 from asyncsearch.shared.files import survey
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.far.fsspec_store import FsspecStore
@@ -40,6 +43,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return made
 
 
+class AtOnce(TaskQueue):
+    """Runs transfers where they are asked for."""
+
+    def submit(self, task: Callable[[], None]) -> None:
+        task()
+
+
 class Rank:
     """The agent of one rank, whose transfers are done at once."""
 
@@ -53,9 +63,9 @@ class Rank:
             store,
             self.sent.append,
             self._post,
-            self.folders.append,
-            answer_shard=self.answers.append,
-            wait=lambda run, delay_s: None,
+            self._tell,
+            TrialFolders(None, MOST_BYTES),
+            AtOnce(lambda run, delay_s: None),
         )
 
     def write(self) -> None:
@@ -74,11 +84,14 @@ class Rank:
         self.checkpoints.add_shard(self.run, ShardWritten(0, 2, place))
         return self.answers[-1].value if self.answers else ""
 
+    def _tell(self, answer: Folder | ShardAnswer) -> None:
+        if isinstance(answer, Folder):
+            self.folders.append(answer)
+        else:
+            self.answers.append(answer)
+
     def _post(self, item: Any) -> None:
-        if isinstance(item, ShardDone):
-            self.checkpoints.shard_done(item)
-        elif isinstance(item, Uploaded):
-            self.checkpoints.uploaded(item)
+        self.checkpoints.transferred(item)
 
 
 def ranks(store: Store) -> tuple[Rank, Rank, str]:

@@ -13,7 +13,6 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,22 +37,9 @@ def process_id(trial: TrialContext) -> None:
     trial.report(accuracy=os.getpid(), in_folder=float(os.getcwd() == os.environ.get("PWD", os.getcwd())))
 
 
-def returns_a_number(trial: TrialContext) -> float:
-    return 0.25
-
-
-def returns_a_mapping(trial: TrialContext) -> dict[str, float]:
-    return {"accuracy": 0.5, "loss": 2.0}
-
-
 def reports_and_returns(trial: TrialContext) -> float:
     trial.report(accuracy=0.5)
     return 0.75
-
-
-def reports_and_returns_a_model(trial: TrialContext) -> object:
-    trial.report(accuracy=0.5)
-    return object()
 
 
 class Net:
@@ -326,12 +312,6 @@ def ruins_its_outputs(trial: TrialContext) -> None:
 def closes_everything(trial: TrialContext) -> None:
     os.closerange(3, 256)
     time.sleep(1_000_000)
-
-
-def leaves_an_exit_behind(trial: TrialContext) -> None:
-    """Its report is the number of the process; a thread of it ends the process after the trial."""
-    trial.report(accuracy=os.getpid())
-    threading.Timer(0.2, os._exit, (5,)).start()
 
 
 def grows(trial: TrialContext) -> None:

@@ -168,7 +168,7 @@ def test_exception_shows_the_users_frames_and_is_left_to_the_debugger(
     assert one.state.trials[0].reason == "IndexError: list index out of range"
     shown = capsys.readouterr().err
     assert "broken[7]" in shown
-    assert "inline_worker" not in shown
+    assert "launch/inline" not in shown
     frame = sys.last_traceback
     assert frame is not None
     assert frame.tb_frame.f_locals["broken"] == [1, 2, 3]

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import cloudpickle
 import pytest
 
 from asyncsearch.actions import Assign, StopTraining
-from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.launch.inline_worker import InlineWorker
@@ -17,6 +15,7 @@ from asyncsearch.rpc.messages import StoreOutage, WorkerMessage
 from asyncsearch.store.local.store import LocalStore
 from asyncsearch.trainable import TrialContext
 from asyncsearch.work import Lane, Stage, Work
+from tests.agent.driver import make_config
 from tests.agent.test_waiting_for_store import FOREVER, AwayStore
 
 LEASE = Lease(0, WorkerId(0), 1)
@@ -32,23 +31,19 @@ def train(trial: TrialContext) -> None:
         trial.report(value=unit)
 
 
-def run(store: LocalStore, look_up: Callable[[InlineWorker, list[WorkerMessage]], None]) -> list[WorkerMessage]:
+def run(
+    tmp_path: Path, store: LocalStore, look_up: Callable[[InlineWorker, list[WorkerMessage]], None]
+) -> list[WorkerMessage]:
     """Train three units and pause; ``look_up`` is called wherever the worker looks for messages."""
     store.prepare()
     sent: list[WorkerMessage] = []
-    config = WorkerConfig(
-        study="digits",
-        metric="value",
-        bundle=cloudpickle.dumps(train),
-        store=store,
-        endpoint=None,
-        worker=WorkerId(0),
-        epoch=1,
+    config = make_config(train, tmp_path, store=store, metric="value")
+    worker = InlineWorker(
+        config, lambda _worker, _epoch, _number, message: sent.append(message), lambda: look_up(worker, sent)
     )
-    worker = InlineWorker(config, lambda _worker, _epoch, _number, message: sent.append(message))
     stage = Stage(NodeKey("a" * 32), {}, (TrialId(0),), 7, 0, 3, 9, save=True)
     worker.take(Assign(Work(LEASE, (Lane((stage,)),))))
-    assert worker.train_next(lambda: look_up(worker, sent))
+    assert worker.train_next()
     return sent
 
 
@@ -58,7 +53,7 @@ def outages(sent: list[WorkerMessage]) -> list[str]:
 
 @pytest.mark.parametrize("operation", ["stage", "commit"])
 def test_a_store_that_fails_for_a_while_is_waited_for(tmp_path: Path, operation: str) -> None:
-    sent = run(AwayStore(tmp_path, **{operation: 2}), lambda worker, sent: None)
+    sent = run(tmp_path, AwayStore(tmp_path, **{operation: 2}), lambda worker, sent: None)
     assert len(outages(sent)) == 2
     assert outages(sent)[1] == ""
     assert [message for message in sent if isinstance(message, CheckpointCommitted | CheckpointFailed)] == [
@@ -73,7 +68,7 @@ def test_a_stop_ends_the_wait_for_a_store_and_blames_nobody(tmp_path: Path, oper
         if outages(sent):
             worker.take(STOP)
 
-    sent = run(AwayStore(tmp_path, **{operation: FOREVER}), look_up)
+    sent = run(tmp_path, AwayStore(tmp_path, **{operation: FOREVER}), look_up)
     assert outages(sent)[-1] == ""
     (end,) = [message for message in sent if isinstance(message, TrainingEnded)]
     assert end.outcome in (Outcome.STOPPED, Outcome.REACHED)
@@ -88,14 +83,14 @@ def test_a_trial_waits_while_too_many_of_its_reports_are_not_durable(
 
     def look_up(worker: InlineWorker, sent: list[WorkerMessage]) -> None:
         reports = sum(isinstance(message, Reported) for message in sent)
-        if reports - worker.acknowledged > 1:
+        if reports - worker.stream.acknowledged > 1:
             waits.append(reports)
-            worker.acknowledged = reports if len(waits) > 2 else worker.acknowledged
+            worker.stream.acknowledged = reports if len(waits) > 2 else worker.stream.acknowledged
 
-    sent = run(LocalStore(tmp_path), look_up)
+    sent = run(tmp_path, LocalStore(tmp_path), look_up)
     assert waits == [2, 2, 2]
     assert sum(isinstance(message, Reported) for message in sent) == 3
 
 
 def test_the_driver_is_told_of_no_outage_that_is_none(tmp_path: Path) -> None:
-    assert outages(run(LocalStore(tmp_path), lambda worker, sent: None)) == []
+    assert outages(run(tmp_path, LocalStore(tmp_path), lambda worker, sent: None)) == []

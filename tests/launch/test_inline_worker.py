@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import cloudpickle
+import msgspec
 import pytest
 
 from asyncsearch.actions import AddLane, Assign, CutWork, SaveAt, StopTraining
-from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import CheckpointError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
@@ -22,6 +21,7 @@ from asyncsearch.store.manifest import PackedWith, Shards
 from asyncsearch.trainable import Trainer, TrialContext
 from asyncsearch.trial import Params
 from asyncsearch.work import Lane, Stage, Work
+from tests.agent.driver import make_config
 
 A, B = NodeKey("a" * 32), NodeKey("b" * 32)
 LEASE = Lease(0, WorkerId(0), 1)
@@ -63,26 +63,18 @@ def run(
     store = HalfStore(folder)
     store.bad = bad
     store.prepare()
-    config = WorkerConfig(
-        study="digits",
-        metric="value",
-        bundle=cloudpickle.dumps(train),
-        store=store,
-        endpoint=None,
-        worker=WorkerId(0),
-        epoch=1,
-    )
-    worker = InlineWorker(config, lambda _worker, _epoch, _number, message: said.append(message))
+    config = make_config(train, folder, store=store, metric="value")
 
     def look_up() -> None:
         units = 1 + sum(isinstance(message, Reported) for message in said)
         for wish in (wishes or {}).pop(units, []):
             worker.take(wish)
 
+    worker = InlineWorker(config, lambda _worker, _epoch, _number, message: said.append(message), look_up)
     params = PARAMS | {"unsaved": [unsaved]}
     stages = [Stage(node, params, (TrialId(0),), 7, start, start + 3, 9, save=True) for node, start in ((A, 0), (B, 3))]
     worker.take(Assign(Work(LEASE, (Lane(tuple(stages)),))))
-    assert worker.train_next(look_up)
+    assert worker.train_next()
     return said
 
 
@@ -167,15 +159,26 @@ class Together(Trainer):
         return {"value": self.hp["lr"]}
 
 
-def pack_of(folder: Path, said: list[WorkerMessage], *params: dict[str, Any]) -> InlineWorker:
-    """Return a worker that has work with a lane of three units for each of these hyper-parameters."""
+def pack_of(
+    folder: Path,
+    said: list[WorkerMessage],
+    *params: dict[str, Any],
+    added: Sequence[DriverMessage] = (),
+    reported: int | None = None,
+) -> InlineWorker:
+    """Return a worker that has work with a lane of three units for each of these hyper-parameters.
+
+    What is added comes when the first report was made, or that of the lane of this number.
+    """
+    left = list(added)
+
+    def look_up() -> None:
+        while left and any(isinstance(one, Reported) and reported in (None, one.lane) for one in said):
+            worker.take(left.pop(0))
+
     Together.together.clear()
-    store = LocalStore(folder)
-    store.prepare()
-    bundle = cloudpickle.dumps(Together)
-    names = {"study": "digits", "metric": "value", "bundle": bundle, "worker": WorkerId(0)}
-    config = WorkerConfig(**names, store=store, endpoint=None, epoch=1)
-    worker = InlineWorker(config, lambda _worker, _epoch, _number, message: said.append(message))
+    config = make_config(Together, folder, metric="value")
+    worker = InlineWorker(config, lambda _worker, _epoch, _number, message: said.append(message), look_up)
     lanes = [Lane((Stage(A, {"lr": 0.1} | own, (TrialId(n),), 7, 0, 3, 3),)) for n, own in enumerate(params)]
     worker.take(Assign(Work(LEASE, tuple(lanes), is_open=True)))
     return worker
@@ -188,21 +191,16 @@ def ends(said: list[WorkerMessage]) -> dict[int, tuple[Outcome, int]]:
 def test_the_lanes_of_a_lease_train_together_and_one_that_fails_leaves(tmp_path: Path) -> None:
     said: list[WorkerMessage] = []
     worker = pack_of(tmp_path, said, {}, {"fails": True}, {})
-    assert worker.train_next(lambda: None)
+    assert worker.train_next()
     assert Together.together == [3, 2, 2]
     assert ends(said) == {0: (Outcome.RETURNED, 3), 1: (Outcome.FAILED, 0), 2: (Outcome.RETURNED, 3)}
-    assert not worker.train_next(lambda: None)
+    assert not worker.train_next()
 
 
 def test_a_lane_that_is_stopped_leaves_the_pack_at_its_next_report(tmp_path: Path) -> None:
     said: list[WorkerMessage] = []
-    worker = pack_of(tmp_path, said, {}, {}, {})
-
-    def look_up() -> None:
-        if any(isinstance(one, Reported) and one.lane == 1 for one in said):
-            worker.take(StopTraining(LEASE, "enough", 1))
-
-    worker.train_next(look_up)
+    worker = pack_of(tmp_path, said, {}, {}, {}, added=[StopTraining(LEASE, "enough", 1)], reported=1)
+    worker.train_next()
     assert Together.together == [3, 2, 2]
     assert ends(said)[1] == (Outcome.STOPPED, 1)
 
@@ -211,9 +209,9 @@ def test_ctrl_c_stops_all_lanes_and_reaches_the_user_before_their_ends(tmp_path:
     said: list[WorkerMessage] = []
     worker = pack_of(tmp_path, said, {}, {"interrupts": 1})
     with pytest.raises(KeyboardInterrupt):
-        worker.train_next(lambda: None)
+        worker.train_next()
     assert ends(said) == {}
-    assert worker.train_next(lambda: None)
+    assert worker.train_next()
     assert ends(said) == {0: (Outcome.STOPPED, 1), 1: (Outcome.STOPPED, 1)}
 
 
@@ -221,63 +219,53 @@ def joining(number: int, **own: Any) -> AddLane:
     return AddLane(LEASE, number, Lane((Stage(A, {"lr": 0.1} | own, (TrialId(number),), 7, 0, 3, 3),)))
 
 
-def train_and_join(worker: InlineWorker, said: list[WorkerMessage], *added: DriverMessage) -> None:
-    """Train, and let lanes come when the first report was made."""
-    left = list(added)
-
-    def look_up() -> None:
-        while left and any(isinstance(one, Reported) for one in said):
-            worker.take(left.pop(0))
-
-    worker.train_next(look_up)
-
-
 def test_a_lane_joins_a_pack_when_the_others_have_done_their_unit(tmp_path: Path) -> None:
     said: list[WorkerMessage] = []
-    train_and_join(pack_of(tmp_path, said, {}, {}), said, joining(5))
+    pack_of(tmp_path, said, {}, {}, added=[joining(5)]).train_next()
     assert Together.together == [2, 3, 3, 1]
     assert ends(said) == dict.fromkeys((0, 1, 5), (Outcome.RETURNED, 3))
 
 
 def test_a_lane_joins_one_that_trains_alone(tmp_path: Path) -> None:
     said: list[WorkerMessage] = []
-    train_and_join(pack_of(tmp_path, said, {}), said, joining(5), joining(6, fails=True))
+    pack_of(tmp_path, said, {}, added=[joining(5), joining(6, fails=True)]).train_next()
     assert Together.together == [1, 1, 3, 1, 1]
     assert ends(said) == {0: (Outcome.RETURNED, 3), 5: (Outcome.RETURNED, 3), 6: (Outcome.FAILED, 0)}
 
 
 def test_a_lane_that_is_stopped_before_it_joins_trains_nothing(tmp_path: Path) -> None:
     said: list[WorkerMessage] = []
-    worker = pack_of(tmp_path, said, {}, {})
-    train_and_join(worker, said, joining(5), StopTraining(LEASE, "enough", 5))
+    pack_of(tmp_path, said, {}, {}, added=[joining(5), StopTraining(LEASE, "enough", 5)]).train_next()
     assert Together.together == [2, 2, 2]
     assert ends(said)[5] == (Outcome.STOPPED, 0)
 
 
 def test_ctrl_c_stops_the_lanes_that_were_to_join_too(tmp_path: Path) -> None:
     said: list[WorkerMessage] = []
-    worker = pack_of(tmp_path, said, {}, {"interrupts": 1})
+    worker = pack_of(tmp_path, said, {}, {"interrupts": 1}, added=[joining(5)])
     with pytest.raises(KeyboardInterrupt):
-        train_and_join(worker, said, joining(5))
-    assert worker.train_next(lambda: None)
+        worker.train_next()
+    assert worker.train_next()
     assert {lane: outcome for lane, (outcome, _) in ends(said).items()} == dict.fromkeys((0, 1, 5), Outcome.STOPPED)
 
 
 def test_a_lane_trains_with_waiting_work_and_alone_once_it_has_ended(tmp_path: Path) -> None:
     said: list[WorkerMessage] = []
-    worker = pack_of(tmp_path, said, {}, {})
-    worker.take(joining(5))
-    assert worker.train_next(lambda: None)
-    worker.take(joining(6))
-    assert worker.train_next(lambda: None)
-    assert Together.together == [3, 3, 3, 1, 1, 1]
+    worker = pack_of(tmp_path, said, {})
+    later = msgspec.structs.replace(LEASE, number=1)
+    added = [msgspec.structs.replace(joining(number), lease=later) for number in (0, 1, 5, 6)]
+    worker.take(Assign(Work(later, tuple([one.added for one in added[:2]]), is_open=True)))
+    worker.take(added[2])
+    assert worker.train_next()
+    assert worker.train_next()
+    worker.take(added[3])
+    assert worker.train_next()
+    assert Together.together == [1, 1, 1, 3, 3, 3, 1, 1, 1]
     assert ends(said) == dict.fromkeys((0, 1, 5, 6), (Outcome.RETURNED, 3))
 
 
 def one_that_trains(function: Callable[[TrialContext], object], folder: Path) -> InlineWorker:
-    names: dict[str, Any] = {"study": "digits", "metric": "value", "bundle": cloudpickle.dumps(function)}
-    config = WorkerConfig(**names, store=LocalStore(folder), endpoint=None, worker=WorkerId(0), epoch=1)
-    return InlineWorker(config, lambda *_: None)
+    return InlineWorker(make_config(function, folder, metric="value"), lambda *_: None, lambda: None)
 
 
 CHANGED: list[Params] = []
@@ -298,7 +286,7 @@ def test_what_a_trial_changes_in_its_params_is_not_in_the_journal(tmp_path: Path
     params: Params = {"lr": 0.1, "layers": [1, {"width": 2}]}
     stage = Stage(A, params, (TrialId(0),), 0, 0, None, None)
     worker.take(Assign(Work(LEASE, (Lane((stage,)),))))
-    assert worker.train_next(lambda: None)
+    assert worker.train_next()
     assert CHANGED == [{"layers": [1, {"width": 99}, 3], "more": 1}]
     assert params == {"lr": 0.1, "layers": [1, {"width": 2}]}
 
@@ -312,6 +300,6 @@ def test_an_alarm_that_a_trial_has_set_comes_to_no_later_one(tmp_path: Path) -> 
     before = signal.getsignal(signal.SIGVTALRM)
     worker = one_that_trains(sets, tmp_path)
     worker.take(Assign(Work(LEASE, (Lane((Stage(A, {}, (TrialId(0),), 0, 0, None, None),)),))))
-    assert worker.train_next(lambda: None)
+    assert worker.train_next()
     assert signal.setitimer(signal.ITIMER_VIRTUAL, 0) == (0.0, 0.0)
     assert signal.getsignal(signal.SIGVTALRM) is before

@@ -17,7 +17,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch import processes
 from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction
-from asyncsearch.launch.cores import cores
+from asyncsearch.launch.machine import cores
 from asyncsearch.launch.processes import ProcessLauncher
 from tests.launch.tools import TOKEN, Ends, Line, config_for
 

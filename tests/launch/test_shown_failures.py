@@ -11,7 +11,7 @@ import pytest
 
 from asyncsearch import Study, choice
 from asyncsearch.errors import TrialsFailedError
-from asyncsearch.launch.shown_failures import ShownFailures
+from asyncsearch.launch.inline_runner import ShownFailures
 from asyncsearch.study.runnable import CORRECT
 
 
@@ -68,4 +68,4 @@ def test_a_failure_without_a_traceback_is_told_by_the_error_of_the_run(
 
 def test_the_traceback_of_a_trial_in_this_process_has_no_frames_of_ours(tmp_path: Path) -> None:
     search(tmp_path, fails, 1)
-    assert "inline_worker.py" not in Study.open(tmp_path / "s").explain(0)
+    assert "launch/inline" not in Study.open(tmp_path / "s").explain(0)

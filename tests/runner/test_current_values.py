@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.events import Outcome
-from asyncsearch.runner.current_values import CurrentValues, changed
-from asyncsearch.runner.timeline import LaneTimeline
+from asyncsearch.runner.timeline import CurrentValues, LaneTimeline, changed
 from asyncsearch.sequences import custom, exponential, multistep, values, warmup
 from asyncsearch.trainable import WithFunctions
 from tests.agent import trials

@@ -15,10 +15,10 @@ import pytest
 from asyncsearch.actions import StopTraining
 from asyncsearch.errors import UsageError
 from asyncsearch.events import Outcome
-from asyncsearch.runner import protocol
+from asyncsearch.runner.channel import Channel, RunnerEnd, agent_end, runner_end
 from asyncsearch.runner.link import AgentLink, Link
-from asyncsearch.runner.process.sigterm import SigtermGuard
-from asyncsearch.runner.protocol import Channel, FromRunner, LaneReported, ToRunner, Train
+from asyncsearch.runner.process.signals import SigtermGuard
+from asyncsearch.runner.protocol import FromRunner, LaneReported, ToRunner, Train
 from asyncsearch.runner.standalone import StandaloneTrial
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import TrialContext
@@ -38,13 +38,13 @@ USES: dict[str, Use] = {
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Agent, Channel[ToRunner, FromRunner]]]:
+def ends() -> Iterator[tuple[Agent, RunnerEnd]]:
     one, other = socket.socketpair()
     with one, other:
-        yield protocol.agent_end(one), protocol.runner_end(other)
+        yield agent_end(one), runner_end(other)
 
 
-def train(channel: Channel[ToRunner, FromRunner], function: Use, number: int = 0) -> AgentLink:
+def train(channel: RunnerEnd, function: Use, number: int = 0) -> AgentLink:
     """Train a trial on the channel to its end, as a runner does, and return its link."""
     guard: SigtermGuard = NoInterrupts()
     link = AgentLink(channel, guard)
@@ -54,9 +54,7 @@ def train(channel: Channel[ToRunner, FromRunner], function: Use, number: int = 0
 
 
 @pytest.mark.parametrize("what", USES)
-def test_an_ended_trial_is_refused_by_name_while_the_next_one_trains(
-    ends: tuple[Agent, Channel[ToRunner, FromRunner]], what: str
-) -> None:
+def test_an_ended_trial_is_refused_by_name_while_the_next_one_trains(ends: tuple[Agent, RunnerEnd], what: str) -> None:
     agent, channel = ends
     kept: list[TrialContext] = []
 
@@ -79,7 +77,7 @@ def test_an_ended_trial_is_refused_by_name_while_the_next_one_trains(
 
 @pytest.mark.parametrize("is_inline", [True, False])
 def test_an_iterator_that_outlives_its_trial_yields_no_further_epoch(
-    ends: tuple[Agent, Channel[ToRunner, FromRunner]], tmp_path: Path, is_inline: bool
+    ends: tuple[Agent, RunnerEnd], tmp_path: Path, is_inline: bool
 ) -> None:
     _, channel = ends
     kept: list[Iterator[int]] = []
@@ -97,7 +95,7 @@ def test_an_iterator_that_outlives_its_trial_yields_no_further_epoch(
 
 
 def test_a_thread_that_waits_takes_no_message_of_the_next_trial(
-    ends: tuple[Agent, Channel[ToRunner, FromRunner]],
+    ends: tuple[Agent, RunnerEnd],
 ) -> None:
     agent, channel = ends
     waiting, errors = threading.Event(), list[UsageError]()
@@ -139,9 +137,7 @@ def in_child(use: Callable[[], object]) -> str:
 
 
 @pytest.mark.parametrize("what", [*USES, "should_stop"])
-def test_a_child_is_told_to_leave_the_trial_to_its_parent(
-    ends: tuple[Agent, Channel[ToRunner, FromRunner]], what: str
-) -> None:
+def test_a_child_is_told_to_leave_the_trial_to_its_parent(ends: tuple[Agent, RunnerEnd], what: str) -> None:
     agent, channel = ends
     use: Use = USES.get(what, lambda trial: trial.should_stop)
 

@@ -13,9 +13,8 @@ from types import FrameType
 
 import pytest
 
-from asyncsearch.runner.process import fork_signals
-from asyncsearch.runner.process.fork_signals import handle, handling
-from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process import signals as fork_signals
+from asyncsearch.runner.process.signals import SigtermGuard, handle, handling
 
 FORKS = 60
 """Without the mask some of so many children lose a signal that is sent to them at once."""

@@ -11,12 +11,12 @@ import pytest
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.events import Outcome
-from asyncsearch.runner import protocol
+from asyncsearch.runner.channel import Channel, agent_end, runner_end
 from asyncsearch.runner.gangs.gang_context import GangContext
 from asyncsearch.runner.gangs.gang_link import GangLink
 from asyncsearch.runner.link import AgentLink
-from asyncsearch.runner.process.sigterm import SigtermGuard
-from asyncsearch.runner.protocol import Channel, Ended, FromRunner, GangSeat, LaneReported, Note, ToRunner, Train
+from asyncsearch.runner.process.signals import SigtermGuard
+from asyncsearch.runner.protocol import Ended, FromRunner, GangSeat, LaneReported, Note, ToRunner, Train
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import TrialContext, TrialPaused, TrialStopped
 from tests.agent.driver import NODE, lease, make_stage
@@ -45,8 +45,8 @@ def make() -> Iterator[Callable[[int], Rank]]:
 
     def make_one(rank: int) -> Rank:
         opened.extend(pair := socket.socketpair())
-        link = AgentLink(protocol.runner_end(pair[1]), SigtermGuard())
-        return Rank(protocol.agent_end(pair[0]), link, GangLink(link, GangSeat(rank, 2, "127.0.0.1")))
+        link = AgentLink(runner_end(pair[1]), SigtermGuard())
+        return Rank(agent_end(pair[0]), link, GangLink(link, GangSeat(rank, 2, "127.0.0.1")))
 
     yield make_one
     for one in opened:

@@ -10,7 +10,7 @@ import pytest
 from asyncsearch.events import KILLED, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.packs.packed_training import run_pack
-from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.trainable import TrialStopped
 from tests.agent.driver import make_stage
 from tests.agent.recorder import Recorder

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
-from asyncsearch.runner import protocol
+from asyncsearch.runner.channel import Channel, agent_end, runner_end
 from asyncsearch.runner.link import AgentLink, PackLinks
-from asyncsearch.runner.process.sigterm import SigtermGuard
-from asyncsearch.runner.protocol import Channel, Folder, FromRunner, LaneReported, ToRunner
+from asyncsearch.runner.process.signals import SigtermGuard
+from asyncsearch.runner.protocol import Folder, FromRunner, LaneReported, ToRunner
 from asyncsearch.trainable import TrialStopped
 from tests.agent.driver import NODE, lease
 
@@ -23,11 +23,11 @@ Agent = Channel[FromRunner, ToRunner]
 def ends() -> Iterator[tuple[Agent, dict[int, AgentLink]]]:
     one, other = socket.socketpair()
     links = PackLinks()
-    channel, guard = protocol.runner_end(other), SigtermGuard()
+    channel, guard = runner_end(other), SigtermGuard()
     for lane in range(2):
         AgentLink(channel, guard, lane=lane, lanes=links)
     with one, other:
-        yield protocol.agent_end(one), links
+        yield agent_end(one), links
 
 
 def test_a_stop_reaches_its_lane_whichever_lane_reads_it(ends: tuple[Agent, dict[int, AgentLink]]) -> None:

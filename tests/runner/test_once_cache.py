@@ -18,7 +18,7 @@ import pytest
 
 from asyncsearch import StandaloneTrial, Trainer
 from asyncsearch.errors import UsageError
-from asyncsearch.runner import once_cache, once_identity
+from asyncsearch.runner import once_cache
 from asyncsearch.runner.once_cache import MOST_KEPT, OnceCache, once
 
 calls: list[object] = []
@@ -38,9 +38,7 @@ def make_loader(name: str) -> Callable[[], list[str]]:
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     calls.clear()
-    cache = OnceCache()
-    monkeypatch.setattr(once_cache, "_cache", cache)
-    monkeypatch.setattr(once_identity, "on_end", [cache.forget])
+    monkeypatch.setattr(once_cache, "_cache", OnceCache())
 
 
 def test_equal_calls_share_one_value() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.runner.process.process_state import ProcessState, SignalState
+from asyncsearch.runner.runner import close_groups
 
 
 def a_handler(number: int, frame: object) -> None:
@@ -125,3 +126,13 @@ def test_a_thread_that_goes_on_is_named_once_and_an_idle_one_is_not() -> None:
         for thread in threads:
             thread.join()
     assert (found, again) == (["also left", "left"], [])
+
+
+def test_connections_with_other_ranks_end_before_the_next_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[str] = []
+    monkeypatch.setattr("asyncsearch.trainers.torch.gangs.process_groups.close_group", lambda: closed.append("group"))
+    monkeypatch.setattr("asyncsearch.trainers.keras.gangs.rings.close_ring", lambda: closed.append("ring"))
+    close_groups()
+    assert closed == ["group", "ring"]

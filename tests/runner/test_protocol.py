@@ -15,7 +15,8 @@ import pytest
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.events import Outcome
 from asyncsearch.runner import protocol
-from asyncsearch.runner.protocol import Channel, FromRunner, ToRunner
+from asyncsearch.runner.channel import Channel, agent_end, runner_end
+from asyncsearch.runner.protocol import FromRunner, ToRunner
 from tests.agent.driver import NODE, lease, make_stage
 
 Pair = tuple[Channel[FromRunner, ToRunner], Channel[ToRunner, FromRunner]]
@@ -25,7 +26,7 @@ Pair = tuple[Channel[FromRunner, ToRunner], Channel[ToRunner, FromRunner]]
 def pair() -> Iterator[Pair]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield protocol.agent_end(ours), protocol.runner_end(theirs)
+        yield agent_end(ours), runner_end(theirs)
 
 
 def test_messages_arrive_as_they_were_sent(pair: Pair) -> None:
@@ -80,7 +81,7 @@ def test_a_message_is_read_whole_however_it_is_cut(pair: Pair) -> None:
     agent, runner = pair
     probe, other = socket.socketpair()
     with probe, other:
-        protocol.runner_end(other).send(protocol.LaneReported(1, {"accuracy": 0.5}))
+        runner_end(other).send(protocol.LaneReported(1, {"accuracy": 0.5}))
         data = probe.recv(1000)
     for byte in data[:-1]:
         runner.socket.sendall(bytes([byte]))

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.runner import refusing_disk
-from asyncsearch.runner.refusing_disk import is_doubtful, refusal_of
-from asyncsearch.runner.saving import write
+from asyncsearch.runner import saving
+from asyncsearch.runner.saving import is_doubtful, refusal_of, write
 
 LOST = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -45,7 +44,7 @@ def test_a_disk_that_is_full_for_a_checkpoint_is_waited_for(tmp_path: Path) -> N
 
 
 def test_a_disk_that_takes_nothing_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusing_disk, "_probe", lambda folder: "Cannot write.")
+    monkeypatch.setattr(saving, "_probe", lambda folder: "Cannot write.")
     assert tries(tmp_path, LOST) > 50
 
 

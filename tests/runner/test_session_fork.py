@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from asyncsearch.runner.process.session_fork import fork_in_session
+from asyncsearch.runner.process.lifeline import fork_in_session
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="runners are forked on Linux alone")

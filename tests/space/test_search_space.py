@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.launch.code_pickler import dumps
+from asyncsearch.launch.value_pickler import dumps
 from asyncsearch.randomness import generator
 from asyncsearch.space import (
     Domain,

@@ -12,7 +12,7 @@ import pytest
 
 from asyncsearch import FIFO, Autoscale, Cluster, Gang, Study, choice
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
-from asyncsearch.launch.machine_devices import kinds_in, machine_devices, machine_kinds, named_in
+from asyncsearch.launch.machine import kinds_in, machine_devices, machine_kinds, named_in
 from asyncsearch.launch.spark.device_settings import TASK, require_devices
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.study.asked.devices_option import devices_for, devices_of, require_equal_kinds, room_on

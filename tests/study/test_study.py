@@ -41,7 +41,7 @@ from asyncsearch.errors import (
 )
 from asyncsearch.journal.opening import Replayed, StudyFile
 from asyncsearch.journal.reading import read_state
-from asyncsearch.launch import chosen, code_pickler, unshipped_modules
+from asyncsearch.launch import chosen, unshipped_modules, value_pickler
 from asyncsearch.schedulers import Scheduler
 from asyncsearch.sequences import multistep
 from asyncsearch.store import LocalStore, Store
@@ -530,7 +530,7 @@ def test_a_preview_of_a_begun_study_is_of_it_all_and_says_what_a_run_adds(
 def test_a_plan_is_pickled_while_no_other_study_sends_its_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dumps, alone = code_pickler.dumps, list[bool]()
+    dumps, alone = value_pickler.dumps, list[bool]()
 
     def watched(value: object) -> bytes:
         alone.append(unshipped_modules._LOCK.locked())

@@ -13,7 +13,7 @@ import sys
 from typing import NamedTuple
 
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.launch.code_pickler import dumps
+from asyncsearch.launch.value_pickler import dumps
 
 IS_POSSIBLE = sys.platform == "linux"
 

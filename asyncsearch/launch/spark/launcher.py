@@ -19,7 +19,7 @@ from asyncsearch.launch.base_launcher import (
     Tokens,
     run_agent,
 )
-from asyncsearch.launch.machine_devices import machine_devices
+from asyncsearch.launch.machine import machine_devices
 from asyncsearch.launch.spark.delegation_tokens import delegation_tokens
 from asyncsearch.launch.spark.device_settings import require_devices
 from asyncsearch.launch.spark.handover import IS_POSSIBLE

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from asyncsearch.errors import ClusterError, NotEnoughSlotsError, UnsupportedSparkError, UsageError
 from asyncsearch.launch.base_launcher import Preflight
-from asyncsearch.launch.cores import cores
+from asyncsearch.launch.machine import cores
 from asyncsearch.launch.spark import slots
 from asyncsearch.launch.spark.addresses import addresses, port
 from asyncsearch.launch.spark.failure_reasons import reason_of

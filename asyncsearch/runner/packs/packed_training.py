@@ -18,7 +18,7 @@ from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.packs.pack_memory import PackMemoryProbe, waiting_words
 from asyncsearch.runner.packs.pack_timing import PackHistory, PackTiming
-from asyncsearch.runner.process.sigterm import SigtermGuard
+from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, PackFindings
 from asyncsearch.runner.training import ended_by, report_returned
 from asyncsearch.trainable import Trainer, TrialStopped, begin_trainer

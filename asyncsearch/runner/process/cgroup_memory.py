@@ -1,4 +1,4 @@
-"""The files in which Linux tells how much memory a cgroup may use, how much it uses, and what was killed for it."""
+"""The files in which Linux tells how much memory a cgroup may use, how much it uses, and the kills for want of it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _EVENTS = {"cgroup": "memory.oom_control", "cgroup2": "memory.events"}
 _LIMITS = {"memory.oom_control": "memory.limit_in_bytes", "memory.events": "memory.max"}
 _USED = {"memory.oom_control": "memory.usage_in_bytes", "memory.events": "memory.current"}
 _RECLAIMED = {"memory.oom_control": "total_inactive_file", "memory.events": "inactive_file"}
-"""What a cgroup holds of files and gives back before anything is killed."""
+"""Memory of files, which a cgroup gives back before anything is killed."""
 
 
 def events_file_of(pid: int | str) -> Path | None:
-    """Return the file that counts what was killed in a process's cgroup with memory control; None: there is none."""
+    """Return the file that counts the kills in a process's cgroup with memory control. None if there is none."""
     return events_file(text_of(_PROC / str(pid) / "cgroup"), text_of(_PROC / "self" / "mountinfo"))
 
 
 def events_file(cgroups: str, mounts: str) -> Path | None:
-    """Return the file that counts what was killed in a cgroup with memory control; None: there is none.
+    """Return the file that counts the kills in a cgroup with memory control. None if there is none.
 
     Args:
         cgroups: text of ``/proc/PID/cgroup``.
@@ -50,13 +50,13 @@ def _below(root: str, path: str) -> PurePosixPath:
 
 
 def limit_of(events: Path) -> int | None:
-    """Return the bytes that the cgroup of such a file may use; None: there is no limit, or it is not known."""
+    """Return the bytes that the cgroup of such a file may use. None if there is no limit, or it is not known."""
     limit = _number_in(events.with_name(_LIMITS[events.name]))
     return limit if limit is not None and limit < _UNLIMITED else None
 
 
 def room_in(events: Path) -> int | None:
-    """Return the bytes that the cgroup of such a file may still take; None: there is no limit, or it is not known."""
+    """Return the bytes that the cgroup of such a file may still take. None if there is no limit, or it is not known."""
     limit, used = limit_of(events), _number_in(events.with_name(_USED[events.name]))
     if limit is None or used is None:
         return None
@@ -66,7 +66,7 @@ def room_in(events: Path) -> int | None:
 
 
 def text_of(file: Path) -> str:
-    """Return the text of a file of the kernel; empty: there is no such file."""
+    """Return the text of a file of the kernel. Empty if there is no such file."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from types import FunctionType, MethodType
 from typing import Any
 
+from asyncsearch.runner.code_reads import function_in
+
 _MAX_ITEMS = 100
 """Maximum number of examined items of a container."""
 
@@ -38,7 +40,7 @@ def adopt(trainable: object) -> None:
 
 
 def _named(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what belongs into the module: a definition of the script, and the globals that a function of it reads."""
+    """Yield names and values for the module: a definition of the script, and globals that a function of it reads."""
     if isinstance(value, type | FunctionType | functools._lru_cache_wrapper):
         if _is_of_script(value) and value.__qualname__ == value.__name__:
             yield value.__name__, value
@@ -51,7 +53,7 @@ def _is_of_script(value: Any) -> bool:
 
 
 def _within(value: Any) -> Iterator[Any]:
-    """Yield what may be, or lead to, a definition of the script."""
+    """Yield values that may be, or lead to, a definition of the script."""
     match value:
         case FunctionType():
             if value.__globals__.get("__name__") == "__main__":
@@ -68,7 +70,7 @@ def _within(value: Any) -> Iterator[Any]:
         case type():
             if _is_of_script(value):
                 yield from value.__bases__
-                yield from map(_plain, vars(value).values())
+                yield from map(function_in, vars(value).values())
         case dict():
             yield from itertools.islice(value.values(), _MAX_ITEMS)
         case list() | tuple() | set() | frozenset():
@@ -76,15 +78,6 @@ def _within(value: Any) -> Iterator[Any]:
         case _:
             if _is_of_script(type(value)):
                 yield from (type(value), getattr(value, "__dict__", {}))
-
-
-def _plain(attribute: Any) -> Any:
-    """Return the function in an attribute of a class, such as a property."""
-    if isinstance(attribute, staticmethod | classmethod):
-        return attribute.__func__
-    if isinstance(attribute, functools.cached_property):
-        return attribute.func
-    return attribute.fget if isinstance(attribute, property) else attribute
 
 
 def _is_filled(cell: Any) -> bool:

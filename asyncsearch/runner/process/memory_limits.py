@@ -61,7 +61,7 @@ def limit_tensorflow(tensorflow: Any, share: float) -> None:
 
 
 def _memory_of(name: str) -> int:
-    """Return the memory of a GPU in MiB, by index or UUID; 0: it is unknown, as that of a MIG device."""
+    """Return the memory of a GPU in MiB, by index or UUID. 0 if it is unknown, as that of a MIG device."""
     command = ["nvidia-smi", f"--id={name}", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANSWERS_WITHIN_S).stdout

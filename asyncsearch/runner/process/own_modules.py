@@ -24,7 +24,7 @@ class ModulePlace(NamedTuple):
 
     file: str | None
     path: tuple[str, ...] | None
-    """Folders of a package; None: it is a plain module."""
+    """Folders of a package. None if it is a plain module."""
 
 
 class ModuleSource(NamedTuple):
@@ -43,7 +43,7 @@ def take_modules_over() -> None:
 
 
 def is_for_trials() -> bool:
-    """Return whether this process takes over what belongs to the process that sent the trainable."""
+    """Return whether this process takes over the state of the process that sent the trainable."""
     return _process["is for trials"]
 
 
@@ -133,7 +133,7 @@ def alias_modules(aliases: Mapping[str, str]) -> None:
 
 
 def last_of(*steps: Any) -> Any:
-    """Return what is unpickled last, after the modules that it needs."""
+    """Return the value that is unpickled last, after the modules that it needs."""
     return steps[-1]
 
 

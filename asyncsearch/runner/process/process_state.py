@@ -1,4 +1,4 @@
-"""What a trial changed of its process, and is undone before the next one: what would interrupt, limit or end it.
+"""The changes of a trial to its process, undone before the next one: what would interrupt, limit, end or hide it.
 
 Not undone is what libraries set once, at their import or first use, and expect to stay: environment variables, the
 import path, settings such as default types, warnings and locales, and the handler of SIGCHLD, which torch has.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import io
 import os
 import signal
 import sys
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TextIO
 
 try:
     import resource
@@ -61,7 +63,7 @@ class ProcessState(SignalState):
         self._threads = set(threading.enumerate())
 
     def restore(self) -> None:
-        """Undo what was changed since."""
+        """Undo all changes since."""
         super().restore()
         faulthandler.cancel_dump_traceback_later()
         if _umask() != self._umask:
@@ -104,7 +106,7 @@ def _let_start_method_be_set() -> None:
 
 
 def _cores() -> set[int]:
-    """Return the processors on which this thread may run; empty: the system does not tell."""
+    """Return the processors on which this thread may run. Empty if the system does not tell."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 
@@ -125,3 +127,60 @@ def _limit(number: int) -> tuple[int, int]:
 
 def _size(limit: int) -> float:
     return float("inf") if limit == resource.RLIM_INFINITY else limit
+
+
+_STREAMS = ((1, "stdout"), (2, "stderr"))
+
+
+class Stdio:
+    """Keeps its own descriptors of both outputs, so that a trial may close or redirect the usual ones."""
+
+    def __init__(self, marker: bytes) -> None:
+        self._marker = marker
+        self._kept = {number: os.dup(number) for number, _ in _STREAMS}
+        self._stream = {number: _open(number) for number, _ in _STREAMS}
+        self._flush_c = _find_flush()
+        self.restore()
+
+    def restore(self) -> None:
+        """Undo the previous training's changes to the outputs."""
+        for number, name in _STREAMS:
+            if not _is_same(number, self._kept[number]):
+                os.dup2(self._kept[number], number)
+            if self._stream[number].closed:
+                self._stream[number] = _open(number)
+            if getattr(sys, name) is not self._stream[number]:
+                setattr(sys, name, self._stream[number])
+
+    def end(self) -> None:
+        """Flush all output, and write the marker after it."""
+        # C libraries buffer their own output, which would otherwise appear as the next trial's.
+        self._flush_c()
+        for number, name in _STREAMS:
+            for stream in (getattr(sys, name), self._stream[number]):
+                with contextlib.suppress(Exception):
+                    stream.flush()
+            with contextlib.suppress(OSError):
+                os.write(self._kept[number], self._marker)
+
+
+def _open(number: int) -> TextIO:
+    raw = io.FileIO(number, "w", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+def _is_same(number: int, kept: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(number), os.fstat(kept))
+    except OSError:
+        return False
+
+
+def _find_flush() -> Callable[[], object]:
+    try:
+        import ctypes
+
+        flush = ctypes.CDLL(None).fflush
+    except (ImportError, OSError, AttributeError):
+        return lambda: None
+    return lambda: flush(None)

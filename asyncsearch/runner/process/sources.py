@@ -1,4 +1,4 @@
-"""What travels with the user's code: its lines, which tracebacks of a worker show, and the script's command line.
+"""The companions of the user's code: its lines, which tracebacks of a worker show, and the script's command line.
 
 A worker on another machine has no such file, no worker has the cells of a notebook, and the file of a study that is
 resumed may have been edited since.

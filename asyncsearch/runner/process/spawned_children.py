@@ -166,7 +166,7 @@ def _can_be_imported(module: str | None) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def _register_modules(_known: int) -> None:
-    """Let cloudpickle send what is defined in modules that no child can import."""
+    """Let cloudpickle send the definitions of modules that no child can import."""
     import cloudpickle
 
     for name, module in sys.modules.copy().items():

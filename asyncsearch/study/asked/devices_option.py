@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
 from asyncsearch.launch.base_launcher import Launcher
-from asyncsearch.launch.machine_devices import machine_kinds
+from asyncsearch.launch.machine import machine_kinds
 from asyncsearch.report.formatting import many
 from asyncsearch.sizing.gangs import Gang
 

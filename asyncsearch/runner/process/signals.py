@@ -1,4 +1,4 @@
-"""Signal handlers that no forked child inherits, so that each signal ends it as it ends any process.
+"""Signals in the runner: SIGTERM unwinds only the user's code, and no forked child inherits a handler.
 
 A Python handler only notes its signal until the interpreter looks for it, and a forked child begins by forgetting what
 was noted. A signal that comes before that, as from ``Pool.terminate()``, would be lost, and who waits for the child
@@ -13,15 +13,18 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+from asyncsearch.trainable import TrialStopped
 
 SignalHandler = Callable[[int, FrameType | None], Any]
 
 _in_child: dict[int, Any] = {}
 """Number of each signal handled here -> its handler in a child."""
 _blocked = threading.local()
-"""What was blocked before the fork that a thread does; several threads may fork at once."""
+"""Signals that were blocked before the fork that a thread does; several threads may fork at once."""
 
 
 def handle(number: int, handler: SignalHandler, in_child: Any) -> None:
@@ -30,7 +33,7 @@ def handle(number: int, handler: SignalHandler, in_child: Any) -> None:
     Args:
         number: of the signal.
         handler: for this process.
-        in_child: what a process that is forked from this one has in its place: a handler as ``signal.signal`` takes it.
+        in_child: handler of a process that is forked from this one, as ``signal.signal`` takes it.
     """
     _in_child[number] = in_child
     signal.signal(number, handler)
@@ -82,3 +85,49 @@ def _take_child_handlers() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_take_child_handlers)
+
+
+class SigtermGuard:
+    """Raises ``TrialStopped`` in the main thread while the user's code runs."""
+
+    def __init__(self) -> None:
+        self.is_received = False
+        """Whether SIGTERM arrived during this training."""
+        self._is_armed = self._is_shielded = False
+        self._thread = threading.get_ident()
+
+    def arm(self) -> None:
+        """Begin a training. Set the handlers again, because the previous trial may have replaced them."""
+        # Only the driver handles Ctrl-C. Not SIG_IGN, which programs inherit: none could be ended by SIGINT.
+        handle(signal.SIGINT, lambda number, frame: None, signal.default_int_handler)
+        handle(signal.SIGTERM, self._on_sigterm, signal.SIG_DFL)
+        self.is_received = False
+        self._is_armed = True
+
+    def disarm(self) -> None:
+        """End a training: the user's code no longer runs."""
+        self._is_armed = False
+
+    @contextmanager
+    def shield(self) -> Iterator[None]:
+        """Let the block finish: half a message on the channel would make all later ones unreadable."""
+        if threading.get_ident() != self._thread:  # no other thread is interrupted
+            yield
+            return
+        self._is_shielded = True
+        try:
+            yield
+        finally:
+            self._is_shielded = False
+        self.raise_if_received()
+
+    def raise_if_received(self) -> None:
+        """Raise ``TrialStopped`` if a shield deferred it."""
+        if self.is_received and self._is_armed:
+            raise TrialStopped("the agent sent SIGTERM")
+
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self.is_received = True
+        if not self._is_shielded:
+            self.raise_if_received()

@@ -1,11 +1,13 @@
-"""The GPUs that this machine shows to its processes."""
+"""The cores and the GPUs that this machine shows to its processes."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Mapping
 from itertools import takewhile
+from pathlib import Path
 
 _ANSWERS_WITHIN_S = 30.0
 _LINE = re.compile(r"^(GPU|\s+MIG) (.*)\(UUID: ([^)\s]+)\)", re.MULTILINE)
@@ -13,7 +15,7 @@ _PLACE = re.compile(r"^\d+: |\s+Device\s+\d+:")
 
 
 def machine_devices(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of the GPUs that a process with an environment sees, in their order; empty: it sees none.
+    """Return the names of the GPUs that a process with an environment sees, in their order. Empty if it sees none.
 
     They are indices into ``CUDA_VISIBLE_DEVICES`` where it is set, else the UUIDs that ``nvidia-smi`` lists. CUDA reads
     that variable up to the first name of no device: ``-1`` hides all devices, and those after it.
@@ -25,7 +27,7 @@ def machine_devices(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def machine_kinds(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what kinds of GPUs ``machine_devices`` names, in its order, as ``nvidia-smi -L`` says; empty: unknown.
+    """Return the kinds of the GPUs that ``machine_devices`` names, as ``nvidia-smi -L`` says. Empty if unknown.
 
     Indices in ``CUDA_VISIBLE_DEVICES`` say nothing of a kind on a machine with several: CUDA numbers the fastest first,
     ``nvidia-smi`` by bus, unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``.
@@ -40,7 +42,7 @@ def machine_kinds(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def kinds_in(listed: str) -> dict[str, str]:
-    """Return the kind of each UUID in what ``nvidia-smi -L`` printed; that of a MIG device begins with its GPU's."""
+    """Return the kind of each UUID in the output of ``nvidia-smi -L``; that of a MIG device begins with its GPU's."""
     kinds, gpu = {}, ""
     for kind, words, name in _LINE.findall(listed):
         model = _PLACE.sub("", words).strip()
@@ -50,7 +52,7 @@ def kinds_in(listed: str) -> dict[str, str]:
 
 
 def named_in(listed: str) -> tuple[str, ...]:
-    """Return the UUIDs in what ``nvidia-smi -L`` printed: of a GPU that is cut into MIG devices, those of these."""
+    """Return the UUIDs in the output of ``nvidia-smi -L``: of a GPU that is cut into MIG devices, those of these."""
     found: list[list[str]] = []
     for kind, _, name in _LINE.findall(listed):
         if kind == "GPU":
@@ -66,7 +68,7 @@ def _visible(names: str) -> list[str]:
 
 
 def _kind_of(name: str, kinds: Mapping[str, str], order: str) -> str:
-    """Return the kind of what ``CUDA_VISIBLE_DEVICES`` names, a UUID, its beginning, or an index; empty: unknown."""
+    """Return the kind of what ``CUDA_VISIBLE_DEVICES`` names, a UUID, its beginning, or an index. Empty if unknown."""
     if not name.isdecimal():
         return next((kind for uuid, kind in kinds.items() if uuid.startswith(name)), "")
     gpus = [kind for uuid, kind in kinds.items() if uuid.startswith("GPU-")]
@@ -86,3 +88,22 @@ def _listed() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout
+
+
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")
+
+
+def cores(cgroup_limit: Path = _CGROUP_LIMIT) -> int:
+    """Return the number of cores that this process may keep busy, from 1.
+
+    Args:
+        cgroup_limit: the file with a container's limit, as "200000 100000" or "max 100000".
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # A container with two cores on a machine with 64 sees 64.
+    try:
+        quota, period = cgroup_limit.read_text().split()
+        limit = float(quota) / float(period)
+    except (OSError, ValueError):
+        return allowed
+    return max(1, min(allowed, round(limit)))
