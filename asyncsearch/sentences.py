@@ -68,10 +68,11 @@ def words_of(error: BaseException) -> list[str]:
     return [*lines, *(f'at "{frame.filename}", line {frame.lineno}: {frame.line}' for frame in users[-1:])]
 
 
-def warn_of_former_name(former: str, name: str, *, last: str) -> None:
+def warn_of_former_name(former: str, name: str, *, last: str, calls: int = 1) -> None:
     """Warn, at the line that called our caller, that a public name has been replaced (docs/stability.md).
 
-    ``last`` is the last minor version that has the former name.
+    ``last`` is the last minor version that has the former name, ``calls`` how many of our
+    calls lie between that line and this one.
     """
     text = f"{former} is now {name}, and goes after asyncsearch {last}. Write {name.rpartition('.')[2]} instead."
-    warnings.warn(text, DeprecationWarning, stacklevel=3)
+    warnings.warn(text, DeprecationWarning, stacklevel=2 + calls)

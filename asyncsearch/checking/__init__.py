@@ -1,6 +1,7 @@
 """Proves or refutes, on the user's trainable, that an interrupted training continues bit by bit.
 
-resume_proof       the trainings of a check, and how they are compared
+resume_proof       a check, and how its trainings are compared
+steps              the trainings of a check, each in a process of its own
 explanation        the forgotten parts: each is restored, and those that change the outcome are named
 training_runs      one training with an observer
 trainable_state    the parts of a trainable: weights, optimizer, generators, order, counters

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from asyncsearch.checking import random_generators
-from asyncsearch.checking.resume_proof import STEPS
+from asyncsearch.checking.steps import STEPS
 from asyncsearch.checking.training_runs import Task
 from asyncsearch.errors import UsageError
 from asyncsearch.runner.process.own_modules import take_modules_over

@@ -28,7 +28,7 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
 
     Args:
         task: the check.
-        step: a key of ``resume_proof.STEPS``.
+        step: a key of ``steps.STEPS``.
         frameworks: the frameworks to import first, so that their generators can be seeded.
 
     Returns:

@@ -32,13 +32,13 @@ class CheckResult:
     units: int
     cut: int
     random: tuple[Finding, ...] | None = None
-    """The parts that make two equal runs differ; None: they do not differ."""
+    """The parts that make two equal runs differ; None if they do not differ."""
     forgotten: tuple[Finding, ...] | None = None
-    """The parts that a resumed run lacks; None: it continues bit by bit."""
+    """The parts that a resumed run lacks; None if it continues bit by bit."""
     spoiled: tuple[Finding, ...] | None = None
-    """The parts that ``save`` changes in the training that continues after it; None: nothing."""
+    """The parts that ``save`` changes in the training that continues after it; None means nothing."""
     disturbed: tuple[Finding, ...] | None = None
-    """The parts that ``evaluate`` changes; None: nothing."""
+    """The parts that ``evaluate`` changes; None means nothing."""
     noted: tuple[Finding, ...] = ()
     """Parts that a resumed run lacks and these few units did not need: no failure, and worth a look."""
     unread: tuple[str, ...] = ()

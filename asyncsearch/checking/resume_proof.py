@@ -13,21 +13,19 @@ from typing import Any
 import msgspec
 
 from asyncsearch.checked_calls import answering
-from asyncsearch.checking import explanation, random_generators
-from asyncsearch.checking.ablated_variants import try_variants
+from asyncsearch.checking import random_generators
 from asyncsearch.checking.processes import in_child
 from asyncsearch.checking.result import CheckResult, Finding
-from asyncsearch.checking.trainable_state import TrainableState
-from asyncsearch.checking.training_runs import Reports, RunFacts, Task, Watching, content, exact, name_of, run
+from asyncsearch.checking.steps import STEPS
+from asyncsearch.checking.training_runs import Reports, RunFacts, Task, name_of
 from asyncsearch.errors import UsageError
-from asyncsearch.report.live.progress import announced
-from asyncsearch.runner.metrics import as_metrics
+from asyncsearch.report.live.display import announced
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.custom_sequences import functions_in, register
 from asyncsearch.sequences.decoding import replaced
 from asyncsearch.space.domains import Domain
 from asyncsearch.store.scratch import temporary_folder
-from asyncsearch.trainable import Trainable, Trainer, as_function
+from asyncsearch.trainable import Trainable, as_function
 
 _NOTED = ("weights", "buffers", "optimizer", "scaler", "generator")
 """Kinds that are worth a note if they are not restored, even without effect in a few units."""
@@ -110,7 +108,7 @@ _EXPLAINS = "trains it again with one part restored at a time, to name those tha
 
 
 def _announcing(task: Task, ask: Ask) -> Ask:
-    """Say what a step does that takes its time."""
+    """Announce each step that takes its time."""
 
     def asked(step: str) -> Any:
         words = _STARTS.get(step, _EXPLAINS).format(units=task.units, cut=task.cut)
@@ -191,76 +189,3 @@ def _notes(trained: Mapping[str, str], again: Mapping[str, str], loaded: Mapping
         if kind in _NOTED and again.get(name) == digest and loaded.get(name) != digest:
             found.setdefault(kind, []).append(place)
     return tuple(Finding(kind, tuple(places)) for kind, places in found.items())
-
-
-# Steps of a process
-
-
-class _Looking(Watching):
-    """Notes the state at the cut."""
-
-    def __init__(self, cut: int) -> None:
-        self.digests: dict[str, str] = {}
-        self.unread: list[str] = []
-        self._cut = cut
-
-    def trained(self, resource: int, root: Any) -> None:
-        if resource == self._cut:
-            state = TrainableState(root)
-            self.digests, self.unread = state.digests(), state.unread
-
-    def loaded(self, root: Any) -> None:
-        self.digests = TrainableState(root).digests()
-
-
-def _straight(task: Task, name: str, stirred: int, watching: Watching | None = None) -> RunFacts:
-    looking = _Looking(task.cut)
-    reports = run(task, name, [task.units], stirred=stirred, watching=watching or looking)
-    found = content(task, task.checkpoint(name, task.units), stirred + 50)
-    return RunFacts(reports, found, looking.digests, looking.unread)
-
-
-class _Evaluating(Watching):
-    """Evaluates twice more after each unit."""
-
-    def __init__(self) -> None:
-        self.found: list[list[dict[str, str]]] = []
-
-    def evaluated(self, root: Any, evaluate: Callable[[], Mapping[str, Any]]) -> None:
-        self.found.append([exact(as_metrics(evaluate(), {})) for _ in range(2)])
-
-
-def _again_and_first_part(task: Task) -> list[RunFacts]:
-    again = _straight(task, "again", 2)
-    # It continues after the save, as a training does from which others branch.
-    reports = run(task, "parts", [task.cut, task.units], stirred=3)
-    return [again, RunFacts(reports, content(task, task.checkpoint("parts", task.units), 53))]
-
-
-def _second_part_and_evaluations(task: Task) -> list[RunFacts]:
-    looking, load = _Looking(task.cut), task.checkpoint("parts", task.cut)
-    reports = run(task, "resumed", [task.units], start=task.cut, load=load, watching=looking, stirred=4)
-    second = RunFacts(reports, content(task, task.checkpoint("resumed", task.units), 54), looking.digests)
-    watching = _Evaluating()
-    evaluated = _straight(task, "evaluated", 5, watching)
-    if watching.found:
-        reported = [metrics for _, metrics in evaluated.reports]
-        is_trainer = isinstance(task.trainable, type) and issubclass(task.trainable, Trainer)
-        evaluated.evaluates_alike = all(
-            one == other and (not is_trainer or one == mine)
-            for (one, other), mine in zip(watching.found, reported, strict=False)
-        )
-    return [second, evaluated]
-
-
-STEPS: dict[str, Callable[[Task], Any]] = {
-    "once": lambda task: _straight(task, "once", 1),
-    "again and first part": _again_and_first_part,
-    "second part and evaluations": _second_part_and_evaluations,
-    "explain randomness": explanation.randomness,
-    "explain resuming": explanation.resuming,
-    "explain saving": explanation.saving,
-    "explain evaluation": explanation.evaluation,
-    "try variants": try_variants,
-}
-"""The steps that a process can carry out."""

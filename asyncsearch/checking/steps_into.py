@@ -1,4 +1,4 @@
-"""What an object consists of, read without calling code of the object: that may fail, wait, or load from elsewhere."""
+"""The parts of an object, read without calling code of the object: that may fail, wait, or load from elsewhere."""
 
 from __future__ import annotations
 

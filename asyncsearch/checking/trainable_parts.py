@@ -30,11 +30,11 @@ class Part(NamedTuple):
     """Digests of its content, by name."""
     owner: Any
     give: Callable[[Any, Any], None] | None
-    """Copies from one owner into another; None: the part itself is replaced in its container."""
+    """Copies from one owner into another; None if the part itself is replaced in its container."""
 
 
 def framework_parts(value: Any) -> list[Part] | None:
-    """Return the parts of an object of a known kind; None: its kind is unknown."""
+    """Return the parts of an object of a known kind; None if its kind is unknown."""
     if isinstance(value, random.Random):
         return [_generator(repr(value.getstate()), value, lambda one, other: other.setstate(one.getstate()))]
     if isinstance(value, np.random.Generator | np.random.RandomState | np.random.BitGenerator):

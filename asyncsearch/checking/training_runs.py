@@ -56,7 +56,7 @@ class RunFacts(msgspec.Struct):
     unread: list[str] = []
     """Places at the cut that cannot be read, each with its class."""
     evaluates_alike: bool | None = None
-    """Whether further evaluations gave the reported metrics; None: there were none."""
+    """Whether further evaluations gave the reported metrics; None if there were none."""
 
 
 class Watching:
@@ -136,7 +136,7 @@ def run(
         load: the checkpoint there.
         save: whether to save at all.
         watching: the observer.
-        stirred: the number that seeds the process's generators before; None: they keep their states.
+        stirred: the number that seeds the process's generators before; with None they keep their states.
 
     Returns:
         The reports.

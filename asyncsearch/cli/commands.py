@@ -52,8 +52,9 @@ SORT_KEYS: dict[str, Callable[[Trial, float | None, int], Any]] = {
 def trials(options: argparse.Namespace) -> None:
     """List trials, as a table or for other programs."""
     from asyncsearch.report.dataframe import column_names, trial_rows
-    from asyncsearch.report.live.status import row_of
-    from asyncsearch.report.live.table import grid, unshown_line
+    from asyncsearch.report.live.lines import unshown_line
+    from asyncsearch.report.live.status_of import row_of
+    from asyncsearch.report.live.table import grid
 
     study = _opened(options.store)
     sign, rank_by = 1 if study.config.mode == "min" else -1, study.config.rank_by
@@ -188,7 +189,7 @@ def preview(options: argparse.Namespace) -> None:
 
 def simulate(options: argparse.Namespace) -> None:
     """Print how long a study would have taken with other numbers of workers."""
-    from asyncsearch.report.live.progress import announced
+    from asyncsearch.report.live.display import announced
     from asyncsearch.report.what_if.worker_counts import WORKERS, what_if
     from asyncsearch.study.study import Study
 
@@ -202,11 +203,12 @@ def simulate(options: argparse.Namespace) -> None:
 def clean(options: argparse.Namespace) -> None:
     """Remove all that nothing can reach, or list it."""
     from asyncsearch.report import cleaning_lines
+    from asyncsearch.report.formatting import parse_age, parse_size
     from asyncsearch.shared.cleaning import Limits, clean
     from asyncsearch.store import open_store
 
-    quota = None if options.quota is None else cleaning_lines.parse_size(options.quota)
-    older_than = None if options.older_than is None else cleaning_lines.parse_age(options.older_than)
+    quota = None if options.quota is None else parse_size(options.quota)
+    older_than = None if options.older_than is None else parse_age(options.older_than)
 
     def notify(item: Item) -> None:
         print(printable(cleaning_lines.line(item, options.dry_run)))

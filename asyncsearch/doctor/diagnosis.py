@@ -29,7 +29,7 @@ _SHIP = (
 
 
 class Severity(enum.Enum):
-    """What a finding means for a search."""
+    """The meaning of a finding for a search."""
 
     OK = "ok"
     WARNING = "warning"
@@ -183,7 +183,7 @@ def of_cluster(facts: ClusterFacts, *, store: str = "") -> list[Diagnosis]:
     """Return the findings on a Spark session.
 
     Args:
-        store: URL of the store that its workers would use; empty: it is not known.
+        store: URL of the store that its workers would use; empty if it is not known.
     """
     found = [ok(f"Spark {facts.spark_version}, master {facts.place}")]
     found += [Diagnosis(Severity.WARNING, text) for text in facts.warnings]

@@ -51,9 +51,9 @@ def examine(
     """Look at what a search would run on.
 
     Args:
-        store: where a study is, or would be; a folder in it is written and removed. None: no store is looked at.
-        spark: whether to ask the executors of Spark, with a session made if none is active; None: only if one is.
-        session: the session to ask; None: the active one.
+        store: where a study is, or would be; a folder in it is written and removed. None means no store is looked at.
+        spark: whether to ask the executors of Spark, with a session made if none is active; None means only if one is.
+        session: the session to ask; None means the active one.
         timeout_s: time that the executors have to answer, the wait for free slots included.
     """
     diagnoses = of_machine(machine_facts())

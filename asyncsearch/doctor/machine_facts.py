@@ -1,4 +1,4 @@
-"""What this machine and this Python have."""
+"""Facts about this machine and this Python."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
     has_pyspark: bool
     has_java: bool
     clashing: tuple[str, ...] = ()
-    """TensorFlow, torch and triton with their versions, if all three are installed; empty: one is not."""
+    """TensorFlow, torch and triton with their versions, if all three are installed; empty if one is not."""
 
 
 def machine_facts() -> MachineFacts:
-    """Return what this process sees."""
+    """Return the facts that this process sees."""
     import resource
 
     scratch = tempfile.gettempdir()

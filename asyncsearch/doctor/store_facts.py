@@ -1,4 +1,4 @@
-"""What a store permits, and how long its operations take: a small study is written into a folder of it, and removed."""
+"""The rights on a store and the times of its operations: a small study is written into a folder of it, and removed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SeenFromExecutors = Callable[[Store, bytes], None]
 
 
 class StoreFacts(msgspec.Struct, kw_only=True):
-    """What was found of a store. Durations are seconds; None: it did not come to that."""
+    """Facts about a store. Durations are seconds; None if it did not come to that."""
 
     shown: str
     """Its URL without a password."""
     failed_step: str = ""
-    """What could not be done: "write a checkpoint"; empty: all could."""
+    """The step that could not be done: "write a checkpoint"; empty if all could."""
     failure: str = ""
     """The words of the error."""
     is_in_use: bool = False
@@ -49,9 +49,9 @@ class StoreFacts(msgspec.Struct, kw_only=True):
     """A checkpoint of ``CHECKPOINT_BYTES``, until it is durable."""
     fetch_s: float | None = None
     ahead_s: float | None = None
-    """How far its clock is ahead of this machine's, from the time of a file; None: it has no times of files."""
+    """How far its clock is ahead of this machine's, from the time of a file; None if it has no times of files."""
     free_bytes: int | None = None
-    """Free space; None: it does not say."""
+    """Free space; None if it does not say."""
 
 
 def store_facts(store: Store, seen_from_executors: SeenFromExecutors | None = None) -> StoreFacts:

@@ -21,7 +21,7 @@ _OF_THE_WRITER = frozenset(
 
 
 class Content(NamedTuple):
-    """What a manifest knows of the content of a file."""
+    """The content of a file, as a manifest knows it."""
 
     size_bytes: int
     blake2b: str
@@ -31,6 +31,24 @@ class Content(NamedTuple):
 def new_digest() -> hashlib.blake2b:
     """Return the hash of the contents of files."""
     return hashlib.blake2b(digest_size=16)
+
+
+class ContentCounter:
+    """The content of a file that is copied block by block."""
+
+    def __init__(self) -> None:
+        self._size_bytes, self._digest = 0, new_digest()
+
+    def add(self, block: bytes) -> bytes:
+        """Count a block, and return it."""
+        self._size_bytes += len(block)
+        self._digest.update(block)
+        return block
+
+    @property
+    def content(self) -> Content:
+        """The content of all blocks so far."""
+        return Content(self._size_bytes, self._digest.hexdigest())
 
 
 def content_of(path: AnyPath, size_bytes: int | None = None) -> Content:

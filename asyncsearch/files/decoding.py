@@ -13,7 +13,7 @@ UNDECODABLE = (ValueError, RecursionError)
 
 
 def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
-    """Return what bytes say; None: they are no such value."""
+    """Return the value of some bytes; None if they are no such value."""
     try:
         return decoder.decode(data)
     except UNDECODABLE:

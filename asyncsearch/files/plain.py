@@ -40,7 +40,7 @@ def open_file(path: AnyPath, flags: int, rights: int = 0o666, *, at: int | None 
         path: of the file.
         flags: of ``os.open``.
         rights: of a file that is made.
-        at: descriptor of the folder that a relative path begins at; None: the working directory.
+        at: descriptor of the folder that a relative path begins at; None means the working directory.
 
     Raises:
         NotPlainError: it is a folder, pipe, socket or device.

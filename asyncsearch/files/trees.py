@@ -71,12 +71,12 @@ def walk(
     failed: Callable[[str, OSError], None] | None = None,
     follow: bool = False,
 ) -> Iterator[Entry]:
-    """Yield what is in a folder, at any depth, in the order of names, each folder before its contents.
+    """Yield the entries of a folder, at any depth, in the order of names, each folder before its contents.
 
     Args:
         folder: to walk; a link is refused.
         into: whether to look into a folder.
-        failed: called with the name of a folder in it that cannot be read, which is left out; None: the error is
+        failed: called with the name of a folder in it that cannot be read, which is left out; with None the error is
             raised.
         follow: whether ``folder`` itself may be a link.
 

@@ -24,7 +24,7 @@ from asyncsearch.errors import JournalDamagedError
 from asyncsearch.events import AnyEvent
 from asyncsearch.files.decoding import UNDECODABLE
 from asyncsearch.journal.head import Head, checksum_of, seal, unseal, unseal_unended
-from asyncsearch.store.head_file import HEAD_FILE
+from asyncsearch.store.open_files import HEAD_FILE
 
 FORMAT = 1
 """Version of the format; raised only when an older reader could not read the new one."""

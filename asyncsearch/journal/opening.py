@@ -18,7 +18,7 @@ from asyncsearch.files.decoding import UNDECODABLE
 from asyncsearch.journal.format import Record, SegmentReader, beginning_of
 from asyncsearch.journal.head import decode_head, is_file_sealed, is_file_whole, is_sealed, seal, seal_file, unseal
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.head_file import HEAD_FILE
+from asyncsearch.store.open_files import HEAD_FILE
 
 STUDY_FILE = "study.json"
 BUNDLE_FILE = "bundle.bin"

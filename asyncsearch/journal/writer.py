@@ -12,7 +12,8 @@ from asyncsearch.errors import SegmentOverError, StoreError, StoreLostError
 from asyncsearch.events import AnyEvent
 from asyncsearch.journal.format import FORMAT, Header, encode_header, encode_record
 from asyncsearch.journal.head import checksum_of, encode_head, head_of
-from asyncsearch.store.base_store import Segment, Store
+from asyncsearch.store.base_store import Store
+from asyncsearch.store.open_files import Segment
 
 _log = logging.getLogger(__name__)
 

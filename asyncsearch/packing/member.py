@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ from torch.nn import functional
 
 from asyncsearch.errors import UsageError
 from asyncsearch.packing.unit_generators import UnitGenerators
+from asyncsearch.sentences import warn_of_former_name
 
 LossFunction = Callable[[Any, Any], Any]
 PRECISIONS = ("float16", "bfloat16")
@@ -65,9 +65,9 @@ class Member:
     by_itself: str = ""
     """Why it trains by itself, whomever it is with; empty if it need not."""
     watch: Any = None
-    """Watches the loss of its trainer where one computation calls it for several; None if nothing does."""
+    """Watches ``loss`` where one computation calls it for several members; None if nothing does."""
     unit_generators: UnitGenerators | None = None
-    """The generators of a unit of a trainer, which sets them; None if only torch's generator is its own."""
+    """Its generators in one unit of training; None if only torch's generator is its own."""
     must_equal: InitVar[Mapping[str, Any] | None] = None
     """The former name of ``must_match``."""
 
@@ -78,7 +78,7 @@ class Member:
 
     def __post_init__(self, must_equal: Mapping[str, Any] | None) -> None:
         if must_equal is not None:
-            warnings.warn("must_equal= of a Member is now called must_match=", DeprecationWarning, stacklevel=3)
+            warn_of_former_name("Member.must_equal", "Member.must_match", last="0.3", calls=2)
             self.must_match = must_equal
         for name in ("steps", "batch_size"):
             value = getattr(self, name)

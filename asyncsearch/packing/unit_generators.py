@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import functools
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -65,43 +65,32 @@ def _words_of_numpy() -> bytes:
 
 
 class UnitGenerators:
-    """Those of one trainer in one unit."""
+    """The generators of one member in one unit."""
 
     def __init__(self, generator: Any, begin: Callable[[], Any], *, is_at_home: bool) -> None:
         """Begin a unit.
 
         Args:
-            generator: of its member; it stands in for torch's on the device.
+            generator: of the member; it stands in for torch's on the device.
             begin: returns the states of the others at the beginning of the unit; called where they are needed.
             is_at_home: whether the process has these states.
         """
-        self._begin, self._generator = begin, generator
+        self._begin, self.generator = begin, generator
         self._is_at_home = is_at_home
 
     @functools.cached_property
     def states(self) -> Any:
-        """Those of Python, of numpy, and of torch on the CPU, as this trainer has left them."""
+        """The states of Python, of numpy, and of torch on the CPU, as the member has left them."""
         return self._begin()
-
-    def left(self) -> Mapping[str, Any]:
-        """Return the states that the trainer has left, by the names of ``trainers.state.global_generators``."""
-        python, numpy, cpu = self.states
-        found = {"python generator": python, "numpy generator": numpy, "torch generator": cpu}
-        device, own = self._generator.device, self._generator.get_state()
-        if device.type == "cpu":
-            return found | {"torch generator": own}
-        index = torch.cuda.current_device() if device.index is None else device.index
-        every = torch.cuda.get_rng_state_all()
-        return found | {"cuda generator": [own if number == index else one for number, one in enumerate(every)]}
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Draw from those of this trainer; the process has its own again afterwards."""
+        """Draw from the generators of this member; the process has its own again afterwards."""
         home = outside_states()
         if not self._is_at_home:
             put_states(self.states)
         try:
-            with drawing_from(self._generator):
+            with drawing_from(self.generator):
                 yield
         finally:
             if not self._is_at_home or outside_states() != home:
@@ -111,8 +100,8 @@ class UnitGenerators:
 
     @property
     def drawn(self) -> tuple[Any, ...]:
-        """Marks that show whether this trainer has drawn anything between two calls."""
-        own = self._generator.get_state().numpy().tobytes()
+        """Marks that show whether this member has drawn anything between two calls."""
+        own = self.generator.get_state().numpy().tobytes()
         return (own,) if self._is_at_home else (own, *_compared(self.states))
 
 

@@ -1,1 +1,1 @@
-"""What people look at: tables, pages, pictures."""
+"""Output for people: tables, pages, pictures."""

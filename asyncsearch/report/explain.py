@@ -26,7 +26,7 @@ from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
 from asyncsearch.nonfinite import finite, unspell
 from asyncsearch.report.formatting import cut, duration, many, number
-from asyncsearch.report.pack_sentences import of_others_packs, of_pack
+from asyncsearch.report.together_words import of_others_packs, of_pack
 from asyncsearch.sequences.flat_params import params
 from asyncsearch.sizing.pack_groups import Grouping, group_of
 from asyncsearch.trial import TrialState
@@ -46,14 +46,14 @@ def explain(
     head: str = "",
     group: Grouping = group_of,
 ) -> str:
-    """Return what happened to a trial, and why; times count from the study's first record.
+    """Return the story of a trial, with reasons; times count from the study's first record.
 
     Args:
         mode: ``"min"`` or ``"max"``: adds the rank of a trial that waits at a rung, except where trials branch, since
             these compete within populations, which the journal does not contain.
         position: of an unfinished trial in the words of its scheduler, which knows brackets and populations; empty:
             not available.
-        head: how the trial stands, if more is known than the journal says; empty: as the journal says.
+        head: how the trial stands, if more is known than the journal says; empty means as the journal says.
         group: returns the group of a trial that may be packed.
     """
     story = _Story(trial, metric, group)
@@ -75,10 +75,10 @@ class _Story:
         self._packs: set[int] = set()
         """The first numbers of these leases."""
         self._timed: dict[str, PacksTimed] = {}
-        """What other studies have timed, by structure."""
+        """The times measured by other studies, by structure."""
         self._values: dict[TrialId, tuple[int, float | None]] = {}  # the last report of each trial
         self._others: dict[str, float] = {}
-        """What the trial itself last reported besides the study's metric."""
+        """The last values that the trial itself reported besides the study's metric."""
         self._firsts: dict[TrialId, int | None] = {}  # the first target of each trial, which differs between brackets
         self._rungs: dict[tuple[int | None, int], dict[TrialId, float | None]] = {}
         """Values of the trials that paused or ended at a resource, by first target and resource."""
@@ -145,7 +145,7 @@ class _Story:
                 pass
 
     def _company(self, action: Assign | AddLane, given: GivenLane) -> str:
-        """Return with how many others a lane begins to train; empty: alone."""
+        """Return with how many others a lane begins to train; empty if alone."""
         if isinstance(action, Assign):
             others = len(action.work.lanes) - 1
             ranks = ", ".join(worker_name(member.worker) for member in action.work.followers)
@@ -177,7 +177,7 @@ class _Story:
         self._add_sentence(when, f"{worker_name(lease.worker)} {does}{shared}{packed}")
 
     def _in_packs(self, upto: int) -> str:
-        """Return how many results on its way up to a resource are of packs of other studies; empty: none."""
+        """Return how many results on its way up to a resource are of packs of other studies; empty if none are."""
         path = self._projection.paths[self._trial]
         ends = [*(step.start for step in path[1:]), upto]
         places = {

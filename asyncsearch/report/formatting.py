@@ -1,16 +1,25 @@
-"""Numbers and durations as people read them, in one place so that all outputs look alike."""
+"""Numbers, sizes and durations as people read and write them, in one place so that all outputs look alike."""
 
 from __future__ import annotations
 
 import functools
+import re
 import shlex
 import shutil
 import sys
 import time
 from collections.abc import Sequence
 
+from asyncsearch.errors import UsageError
+
 UNIT = "a unit is an epoch, or whatever you train between two reports"
-"""What people have to know of units where these are counted."""
+"""An explanation of units for the places where these are counted."""
+_BYTES = {"": 1, "B": 1} | {
+    f"{letter}{i}B": base ** (power + 1)
+    for i, base in (("", 1000), ("i", 1024))
+    for power, letter in enumerate("KMGTP")
+}
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 def number(value: float | None) -> str:
@@ -18,10 +27,20 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.5g}"
 
 
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a line for each row, with its cells aligned to the right."""
+def aligned(rows: Sequence[Sequence[str]], *, left: int = 0, fill: bool = False) -> list[str]:
+    """Return a line for each row, with its first ``left`` cells aligned to the left and the others to the right.
+
+    ``fill``: whether all lines are equally long.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    cells = [
+        [
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        for row in rows
+    ]
+    return ["  ".join(row) if fill else "  ".join(row).rstrip() for row in cells]
 
 
 def many(amount: int, noun: str) -> str:
@@ -67,3 +86,38 @@ def cut(text: str, width: int) -> str:
     """Return a text as one printable line of at most ``width`` characters."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= width else f"{line[: width - 3]}..."
+
+
+def size(amount: int) -> str:
+    """Return a number of bytes with three significant digits: "12.3 MB"."""
+    value, unit = float(amount), "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.3g} {unit}"
+
+
+def parse_size(text: str) -> int:
+    """Read a number of bytes: "10GB", "1.5 TB", "512MiB", "0".
+
+    Raises:
+        UsageError: it is not one.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", text.strip())
+    unit = match[2].upper().replace("I", "i") if match else "?"
+    if match is None or unit not in _BYTES:
+        raise UsageError(f"{text!r} is not a size: write it as '10GB', '500MB' or '1.5TiB'.")
+    return int(float(match[1]) * _BYTES[unit])
+
+
+def parse_age(text: str) -> float:
+    """Read a time in seconds: "30d", "12h", "2w".
+
+    Raises:
+        UsageError: it is not one.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([smhdw])", text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is not an age: write it as '30d', '12h' or '2w'.")
+    return float(match[1]) * _SECONDS[match[2]]

@@ -24,18 +24,18 @@ import abc
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from asyncsearch.errors import CheckpointError, InternalError, StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout
-from asyncsearch.store.head_file import HeadFile, SmallHeadFile
-from asyncsearch.store.logs.log_store import LogFile
+from asyncsearch.store.blocks import begun
 from asyncsearch.store.logs.reader import LogReader
 from asyncsearch.store.logs.writer import AppendedLogs, LogWriter
 from asyncsearch.store.manifest import PackedWith, Shards, StoredFile
+from asyncsearch.store.open_files import HeadFile, LogFile, Segment, SmallHeadFile
 from asyncsearch.store.passwords import without_password
 
 
@@ -45,29 +45,6 @@ class FileInfo(NamedTuple):
     size_bytes: int
     modified_s: float | None
     """Unix time by the file system's clock; None where the file system does not report it."""
-
-
-class Segment(Protocol):
-    """An open journal segment, written by this driver only."""
-
-    @property
-    def name(self) -> str:
-        """Name of the segment, ``000002.jsonl``."""
-        ...
-
-    def append(self, data: bytes) -> None:
-        """Write whole lines and return when they are durable. One thread calls it.
-
-        Raises:
-            StoreLockedError: another driver has taken the lock; nothing was written.
-            SegmentOverError: the segment takes no more; nothing was written. Continue in a new one.
-            StoreError: the write failed. The segment is now closed, since its end is unknown: continue in a new one.
-        """
-        ...
-
-    def close(self) -> None:
-        """Close the segment; further appends fail."""
-        ...
 
 
 class Store(abc.ABC):
@@ -129,7 +106,7 @@ class Store(abc.ABC):
         return ()
 
     def free_bytes(self) -> int | None:
-        """Return the free space where the store is prepared; None: its file system does not report it."""
+        """Return the free space where the store is prepared; None if its file system does not report it."""
         return None
 
     def entries(self) -> Sequence[str]:
@@ -334,7 +311,7 @@ class Store(abc.ABC):
         raise InternalError(f"{type(self).__name__} does not append to logs")
 
     def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None:
-        """Return what a file has from byte ``start`` to before ``end``, as a slice does; None: there is no such file.
+        """Return the bytes of a file from ``start`` to before ``end``, as a slice does; None if there is no such file.
 
         Args:
             name: of a file, as for ``read``.
@@ -348,7 +325,7 @@ class Store(abc.ABC):
         return None if data is None else data[start:end]
 
     def open_log(self) -> LogWriter | AppendedLogs:
-        """Return what writes the lines of all trials, for one driver at a time."""
+        """Return the writer of the lines of all trials, for one driver at a time."""
         return LogWriter(self) if type(self).append_log is Store.append_log else AppendedLogs(self)
 
     def append_log(self, name: str, lines: Sequence[str]) -> None:
@@ -360,8 +337,7 @@ class Store(abc.ABC):
 
     def read_log(self, name: str) -> Iterator[str]:
         """Yield the lines of a trial's log, ``trial-7``, without newlines; nothing if there is none."""
-        lines = LogReader(self, name).lines()
-        return chain(list(islice(lines, 1)), lines)  # what cannot be read is an error now, not later
+        return begun(LogReader(self, name).lines())
 
     def read_old_log(self, name: str, skip: int) -> Iterator[str]:
         """Yield the lines of a log but the first ``skip`` as earlier versions wrote it, a file or a folder for each."""

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,7 +119,7 @@ def sweep_away(path: Path, bin_: Path) -> None:
 
 
 class FileIdentity(NamedTuple):
-    """What tells an open file from another one that takes its place."""
+    """The identity of an open file, apart from another one that takes its place."""
 
     path: str
     device: int
@@ -161,3 +162,31 @@ def discard(path: Path, bin_: Path) -> None:
     except FileNotFoundError:
         return
     remove_tree(taken)  # what remains (an open file on NFS keeps its folder) is swept later
+
+
+def inside(root: Path, name: str, *, is_folder: bool = False) -> Path:
+    """Return the path of a file or folder below ``root``.
+
+    Args:
+        root: may be a link, or be reached over links.
+        name: what lies below it, with ``/``.
+        is_folder: whether the last part is a folder, which may not be a link; ``asyncsearch.files`` opens a file.
+
+    Raises:
+        NotAFileError: a folder on the way is a link.
+    """
+    *folders, last = name.split("/")
+    path = root
+    for part in [*folders, last] if is_folder else folders:
+        path = path / part
+        try:
+            is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+        except OSError:  # whoever uses the path learns why, and can say what for
+            break
+        if is_link:
+            raise NotAFileError(
+                f"{str(path)!r} is a link, and the store at {str(root)!r} follows none inside its folder: whoever may"
+                " write there could lead it to any file of yours. Remove the link, or move what it leads to in its"
+                " place; the whole store may be a link to a folder."
+            )
+    return root / name

@@ -27,7 +27,7 @@ OWN = (
     "head.json",
     "warm_start.json",
 )
-"""What the store of a study has at its top."""
+"""The names at the top of the store of a study."""
 MANIFEST = "manifest.json"
 FILES = "files"
 

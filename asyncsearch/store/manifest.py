@@ -6,25 +6,21 @@ them while it copies; one that gives out the committed folder itself reads each 
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
-import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from io import BufferedReader
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from asyncsearch.errors import CheckpointError
-from asyncsearch.files.contents import Content, content_of, is_of_the_writer, new_digest
+from asyncsearch.files.contents import Content, content_of
 from asyncsearch.files.plain import is_folder, open_to_read, read_file
-from asyncsearch.files.trees import Entry, walk
+from asyncsearch.files.trees import walk
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.layout import FILES, MANIFEST
 
@@ -32,8 +28,6 @@ _NOT_AS_COMMITTED = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, err
 """Errors of something that is missing, or lies in the place of a file."""
 _NOT_READABLE = (errno.EACCES, errno.EPERM)
 """Errors of a file that lies there and may not be read, beside a manifest that may."""
-MOST_NAME_BYTES = 1000
-"""The longest path in a checkpoint: what every store takes below its own path."""
 _CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{32})"}$')
 
 
@@ -47,7 +41,7 @@ class StoredFile(msgspec.Struct, frozen=True):
     """128 bits, in hexadecimal."""
 
     def difference(self, found: Content) -> str | None:
-        """Return how the found content differs from the committed one; None: not at all."""
+        """Return the difference of the found content from the committed one, in words; None if they are equal."""
         if found.size_bytes != self.size_bytes:
             return f"file {self.name!r} has {found.size_bytes} bytes, and had {self.size_bytes}"
         return None if found.blake2b == self.blake2b else f"the content of file {self.name!r} has changed"
@@ -59,7 +53,7 @@ class PackedWith(msgspec.Struct, frozen=True):
     lanes: int
     """How many trainings the last pack had at its beginning, this one included."""
     structure: str
-    """What of its values decides the structure of its model; those of one structure are alike."""
+    """The part of its values that decides the structure of its model; those of one structure are alike."""
     until: int
     """Resource up to which it was trained in packs; from there on alone."""
 
@@ -70,14 +64,14 @@ class Sharded(msgspec.Struct, frozen=True):
     world_size: int
     """Number of workers, each with one shard."""
     strategy: str
-    """What divided it, as ``fsdp2``."""
+    """The strategy that divided it, as ``fsdp2``."""
 
 
 class Shards(NamedTuple):
     """The files that other workers have added to a checkpoint before its commit."""
 
     place: str
-    """Where they are, as ``Store.shard_place`` gave it; empty: none were added, as all lie in the staged folder."""
+    """Where they are, as ``Store.shard_place`` gave it; empty if none were added, as all lie in the staged folder."""
     files: tuple[StoredFile, ...]
     sharded: Sharded
 
@@ -148,7 +142,7 @@ _MANIFEST = msgspec.json.Decoder(Manifest)
 
 
 def packed_with_in(data: bytes | None) -> PackedWith | None:
-    """Return what a manifest says of packs; None: nothing, or there is no manifest that can be read."""
+    """Return the entry on packs of a manifest; None if it has none, or cannot be read."""
     try:
         found = None if data is None else Manifest.decode(data).packed_with
     except ValueError:
@@ -157,19 +151,19 @@ def packed_with_in(data: bytes | None) -> PackedWith | None:
 
 
 def packed_with_beside(files: Path) -> PackedWith | None:
-    """Return what the manifest beside the fetched files of a checkpoint says of packs."""
+    """Return the entry on packs of the manifest beside the fetched files of a checkpoint."""
     found = manifest_beside(files)
     return None if found is None or isinstance(found.packed_with, UnsetType) else found.packed_with
 
 
 def shards_beside(files: Path) -> Shards | None:
-    """Return what the manifest beside the fetched files says of shards, to commit a copy; None: nothing."""
+    """Return the entry on shards of the manifest beside the fetched files, to commit a copy; None if it has none."""
     found = manifest_beside(files)
     return None if found is None or isinstance(found.sharded, UnsetType) else Shards("", (), found.sharded)
 
 
 def manifest_beside(files: Path) -> Manifest | None:
-    """Return the manifest beside the fetched files of a checkpoint; None: there is none that can be read."""
+    """Return the manifest beside the fetched files of a checkpoint; None if there is none that can be read."""
     if files.name != FILES:
         return None  # of a store of another kind, which keeps it elsewhere
     try:
@@ -207,103 +201,6 @@ def copy_files(manifest: Manifest, files: Path, place: Path, checkpoint: Checkpo
     return target
 
 
-def survey(
-    folder: Path,
-    sync_file: Callable[[int], None] | None = None,
-    sync_folder: Callable[[Path], None] | None = None,
-    known: Mapping[str, StoredFile] = MappingProxyType({}),
-) -> Manifest:
-    """Return the manifest of a folder that a worker has written.
-
-    Args:
-        folder: the staged folder.
-        sync_file: makes one file durable, given its descriptor.
-        sync_folder: makes the names in one folder durable.
-        known: files whose contents are durable and known already, by name.
-
-    Raises:
-        CheckpointError: something in the folder is neither a file nor a folder, or cannot be read.
-        OSError: the folder cannot be read.
-    """
-    names, folders = listed(folder)
-    files = []
-    for name in names:
-        if name in known:
-            files.append(known[name])
-            continue
-        with its_own_doing(folder):
-            file = open_to_read(folder / name)
-        with file:
-            files.append(StoredFile(name, os.fstat(file.fileno()).st_size, _digest(file)))
-            if sync_file is not None:
-                sync_file(file.fileno())
-    if sync_folder is not None:
-        for name in (*reversed(folders), ""):
-            sync_folder(folder / name)
-    return Manifest(files, folders)
-
-
-def listed(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the names of the files and of the folders in a folder that a worker has written, at any depth, in order.
-
-    Raises:
-        CheckpointError: something in the folder is neither a file nor a folder, or can be part of no checkpoint.
-        OSError: the disk cannot be read.
-    """
-    files: list[str] = []
-    folders: list[str] = []
-    with its_own_doing(folder):
-        for entry in walk(folder):
-            (folders if entry.is_folder else files).append(_taken(folder, entry))
-    return files, folders
-
-
-def _taken(folder: Path, entry: Entry) -> str:
-    """Return the name of something that a worker has written, if it may be part of a checkpoint."""
-    name = _text(folder, entry.name)
-    if not entry.is_folder and not entry.is_file:
-        raise CheckpointError(
-            f"{str(folder / name)!r} cannot be part of a checkpoint: it is a link, pipe, socket or device, and what it"
-            " leads to may change or vanish later. Let save() write plain files and folders."
-        )
-    if len(name.encode()) > MOST_NAME_BYTES:
-        raise CheckpointError(
-            f"A path in {str(folder)!r} has {len(name.encode()):,} bytes, and a checkpoint takes {MOST_NAME_BYTES:,}:"
-            f" {name[:60]!r}... Let save() nest fewer folders, or give shorter names."
-        )
-    if entry.is_file and entry.status.st_blocks * 512 < entry.status.st_size:
-        disk = os.fstatvfs(entry.at)
-        if entry.status.st_size > disk.f_blocks * disk.f_frsize:
-            raise CheckpointError(
-                f"{str(folder / name)!r} cannot be part of a checkpoint: it has {entry.status.st_size:,} bytes, nearly"
-                " all of them holes, and no disk could take it. Let save() write what is to be kept."
-            )
-    return name
-
-
-@contextlib.contextmanager
-def its_own_doing(folder: Path) -> Iterator[None]:
-    """Tell what a worker wrote and cannot be read from a disk that does not answer: only the latter may pass.
-
-    Args:
-        folder: what the worker wrote.
-
-    Raises:
-        CheckpointError: something in the folder cannot be read, however often it is tried.
-        OSError: the disk cannot be read, or the folder is gone.
-    """
-    try:
-        yield
-    except OSError as error:
-        if not is_of_the_writer(error) or not os.path.lexists(folder):
-            raise
-        what = f"{error.filename!r} in it" if error.filename else "it"
-        raise CheckpointError(
-            f"{str(folder)!r} cannot be a checkpoint: {what} cannot be read ({error.strerror}). Let save() write plain"
-            " files and folders that this user may read, and leave them there."
-        ) from error
-
-
 def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) -> None:
     """Compare a folder with its manifest: the contents of all files.
 
@@ -316,7 +213,7 @@ def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) -> None:
 
 
 def wrong_checkpoint(manifest: Manifest, checkpoint: CheckpointRef) -> str | None:
-    """Return in words that a manifest lies where that of another checkpoint belongs; None: it is the right one."""
+    """Return in words that a manifest lies where that of another checkpoint belongs; None if it is the right one."""
     if manifest.checkpoint in ("", str(checkpoint)):
         return None
     return f"the checkpoint {manifest.checkpoint} was put in its place"
@@ -367,17 +264,3 @@ def missing(checkpoint: CheckpointRef, url: str) -> CheckpointError:
 
 def _checksum(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).hexdigest().encode()
-
-
-def _digest(file: BufferedReader) -> str:
-    return hashlib.file_digest(file, new_digest).hexdigest()
-
-
-def _text(folder: Path, name: str) -> str:
-    try:
-        name.encode()
-    except UnicodeEncodeError as error:
-        raise CheckpointError(
-            f"A file name in {str(folder)!r} is not UTF-8: {os.fsencode(name)!r}. Let save() write names that are text."
-        ) from error
-    return name

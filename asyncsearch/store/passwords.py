@@ -8,7 +8,7 @@ from typing import Any
 
 _HIDDEN = "***"
 _KEY = re.compile(r"pass|secret|token|key|credential|auth|sas|connection_string", re.IGNORECASE)
-"""What names of options have in them that are for nobody else."""
+"""Parts of the names of options that are for nobody else."""
 _PASSWORD = re.compile(r"(?<=//)([^/:@]*):[^/]*@")
 
 

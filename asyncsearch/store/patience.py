@@ -11,11 +11,11 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
 from typing import Any
 
 from asyncsearch.errors import ContentAwayError, StoreAwayError, StoreError
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.blocks import begun
 
 TIMEOUT_S = 600.0
 """For who reads a study before its own setting is known."""
@@ -104,8 +104,8 @@ def impatient(files: Any) -> Any:
 
 
 def _begun(found: Any) -> Any:
-    """Return what a call returned; blocks of a file with the first one read, which is where it fails."""
-    return chain(list(islice(found, 1)), found) if isinstance(found, Iterator) else found
+    """Return the result of a call; blocks of a file with the first one read, which is where it fails."""
+    return begun(found) if isinstance(found, Iterator) else found
 
 
 @contextlib.contextmanager

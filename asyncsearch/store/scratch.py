@@ -31,7 +31,7 @@ _TRIES = 16
 
 
 class _Root:
-    """A folder of this process, and the descriptor that locks it; None: it is not locked."""
+    """A folder of this process, and the descriptor that locks it; None if it is not locked."""
 
     def __init__(self, path: Path, descriptor: int | None) -> None:
         self.path, self.descriptor = path, descriptor
@@ -203,7 +203,7 @@ def _new_root(place: str) -> _Root:
 
 
 def _hold(path: Path, flags: int = 0) -> int | None:
-    """Return a descriptor that locks a file; None: another one locks it, or the file is gone."""
+    """Return a descriptor that locks a file; None if another one locks it, or the file is gone."""
     import fcntl
 
     try:

@@ -1,1 +1,1 @@
-"""What users call: a study, its run, and its results."""
+"""The interface for users: a study, its run, and its results."""

@@ -42,7 +42,7 @@ def in_another_thread(
     """Call a function in another thread and return what it returns; wait for it whatever is raised in this one.
 
     Args:
-        meanwhile: called in this thread every ``every_s`` seconds while it waits; None: never.
+        meanwhile: called in this thread every ``every_s`` seconds while it waits; None means never.
     """
     done = Wakeup()
     results: list[T] = []

@@ -1,37 +1,43 @@
-"""What is known of one configuration, wherever it was trained; and a search of one trial for what is not."""
+"""The known reports of one configuration, wherever it was trained, and a search of one trial for those that lack."""
 
 from __future__ import annotations
 
 import logging
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
 from asyncsearch.actions import Branch, CreateTrial, DeleteCheckpoint
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import MetricNotReportedError, StoreError
+from asyncsearch.errors import MetricNotReportedError, SpaceError, StoreError, TrialsFailedError
 from asyncsearch.events import CheckpointCommitted, Imported
 from asyncsearch.files.trees import copy_tree
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
 from asyncsearch.journal.format import Record
+from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import Projection
 from asyncsearch.journal.writer import Journal
 from asyncsearch.plan.base_plan import PlanPath
+from asyncsearch.report.live.display import Display
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.fifo import FIFOState
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.shared.folder import NodeFacts, SharedFolder
 from asyncsearch.simulate.recorded_workload import ProposalsState
 from asyncsearch.space import Space
+from asyncsearch.space.parameter_values import plain
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.manifest import packed_with_beside, shards_beside
-from asyncsearch.trial import Metrics, Params
+from asyncsearch.study.kept.warm_start import WarmStart
+from asyncsearch.study.runnable import RunnableStudy
+from asyncsearch.trial import Metrics, Params, Trial
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +52,7 @@ class Evaluation(dict[str, float]):
 
 
 class KnownPath:
-    """What is known of the way of one configuration up to a resource."""
+    """The reports and checkpoints of one configuration up to a resource, as far as they are known."""
 
     def __init__(self, params: Params, path: PlanPath, resource: int) -> None:
         self.params = params
@@ -58,6 +64,14 @@ class KnownPath:
         """Up to the resource, on each path that leads the same way."""
         self._saved: dict[CheckpointRef, PlanPath] = {}
         """The checkpoints that there are up to the resource."""
+
+    def read(self, stores: Iterable[Store], shared: SharedFolder | None, evaluated: str) -> Evaluation | None:
+        """Take in the journals of stores and a shared folder, and return the metrics; see ``metrics``."""
+        for store in stores:
+            self.read_journal(read_records(store))
+        if shared is not None:
+            self.read_shared(shared)
+        return self.metrics(evaluated)
 
     def read_journal(self, records: Iterable[Record]) -> None:
         """Take in what a study's own journal says."""
@@ -154,17 +168,31 @@ class KnownPath:
         self._saved |= {CheckpointRef(node, at): path for at in checkpoints if at <= self.resource}
 
 
-def was_found(params: Params, records: Iterable[Record]) -> bool:
-    """Return whether a trial went on with these params and the weights of another one, as a journal says."""
-    return any(
-        isinstance(action, Branch) and action.params == params for record in records for action in record.actions
-    )
+def params_in(space: Space, params: Mapping[str, Any], store: Store) -> Params:
+    """Return params as a trial of a study holds them: of the space, or of one that took over the weights of another.
+
+    Raises:
+        SpaceError: they are neither.
+    """
+    given: Params
+    try:
+        found = space.plain(params)
+    except SpaceError:
+        given = plain(dict(params))
+        if not _has_params(store, given, Branch):
+            raise
+        return given
+    # A trial's own params name its functions as they were before an edit.
+    given = plain(dict(params)) if space.custom_functions else found
+    return given if given != found and _has_params(store, given, CreateTrial) else found
 
 
-def was_proposed(params: Params, records: Iterable[Record]) -> bool:
-    """Return whether a trial was created with exactly these params, as a journal says."""
+def _has_params(store: Store, params: Params, kind: type[Branch | CreateTrial]) -> bool:
+    """Return whether the journal of a study has an action of a kind with exactly these params."""
     return any(
-        isinstance(action, CreateTrial) and action.params == params for record in records for action in record.actions
+        isinstance(action, kind) and action.params == params
+        for record in read_records(store)
+        for action in record.actions
     )
 
 
@@ -222,3 +250,45 @@ class TrainUpTo(Scheduler):
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
         return [RungForecast(0, self.resource, num_trials)]
+
+
+def train_single(study: RunnableStudy, known: KnownPath, end: int | None, home: Store, display: Display) -> Trial:
+    """Train one configuration as far as it is asked for, beginning with what its study knows; return its trial.
+
+    Args:
+        study: whose trainable, workers and shared folder it has.
+        known: the configuration, and what is known of it.
+        end: resource at which a trial of the study is complete; None means when its function returns.
+        home: the store of the search, inside that of the study.
+        display: shows it.
+
+    Raises:
+        TrialsFailedError: it failed.
+    """
+    single = _search_of(study, known, end, home)
+    if study.definition.shared is None:
+        home.prepare()
+        with home.lock():
+            state, last = single.open(display)
+            if not state.trials:
+                known.begin(home, state, last, study.store)
+    try:
+        gang = study.definition.gang
+        return single.run(1, 1 if gang is None else gang.size, None, display).state.trials[0]
+    except TrialsFailedError as error:
+        raise TrialsFailedError(f"It could not be trained to {known.resource}: {error}") from None
+
+
+def _search_of(study: RunnableStudy, known: KnownPath, end: int | None, home: Store) -> RunnableStudy:
+    config = study.definition.config
+    definition = msgspec.structs.replace(
+        study.definition,
+        searcher=SingleProposal(known.params),
+        scheduler=TrainUpTo(known.resource, end or known.resource),
+        # share=True: its nodes depend on its values alone. In a shared folder the study itself keeps the quota.
+        config=msgspec.structs.replace(config, share=True) if study.definition.shared is None else config,
+        quota_bytes=None,
+    )
+    return msgspec.structs.replace(
+        study, store=home, definition=definition, warm=WarmStart(), resume=True, default=None
+    )

@@ -13,7 +13,7 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.scarcity import require_descriptors
 from asyncsearch.report.formatting import many
-from asyncsearch.report.live.progress import announced
+from asyncsearch.report.live.display import announced
 from asyncsearch.rpc.forks import require_no_fork_with_grpc
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.shared.pack_times import TimesInProcess
@@ -35,14 +35,14 @@ class SharedPlace(msgspec.Struct, frozen=True):
 
     share: WorkerShare
     found: Preflight
-    """What the cluster has, for all studies."""
+    """The workers of the cluster, for all studies."""
     backend: str | Launcher
     """Of the cluster, or the launcher that the study brought along."""
     times: TimesInProcess
     """How fast packs of its studies train."""
 
     def check(self, launcher: Launcher) -> Preflight:
-        """Return what a launcher of this study finds."""
+        """Return the findings of a launcher of this study."""
         mine = msgspec.structs.replace(self.found, parallelism=self.share.most)
         return msgspec.structs.replace(launcher.check_again(mine), cpu_threads=self.found.cpu_threads)
 
@@ -54,7 +54,7 @@ class FoundWorkers(msgspec.Struct, frozen=True):
     definition: StudyDefinition
     """Of the study that they train for."""
     devices: tuple[str, ...] | None = None
-    """The devices of this machine that they divide among themselves; None: they see those of their machine."""
+    """The devices of this machine that they divide among themselves; None if they see those of their machine."""
     is_share: bool = False
     """Whether other studies have workers of the same cluster."""
 
@@ -76,7 +76,7 @@ class FoundWorkers(msgspec.Struct, frozen=True):
             store: of the study.
             worker: which one.
             epoch: number of the launch.
-            endpoint: where the driver's server listens; None: the worker is in this process.
+            endpoint: where the driver's server listens; None if the worker is in this process.
         """
         what, devices = self.definition, self.definition.devices or 1.0
         return WorkerConfig(
@@ -110,8 +110,8 @@ def find_workers(
     Args:
         launcher: launches them.
         definition: of the study.
-        num_trials: how many trials it will have; None: it is not known.
-        parallelism: how many workers were asked for; None: all that there are.
+        num_trials: how many trials it will have; None if it is not known.
+        parallelism: how many workers were asked for; None means all that there are.
         place: the study's place on a cluster that it shares, where ``parallelism`` does not count.
         is_shown: whether to say that there is something to wait for.
 

@@ -1,4 +1,4 @@
-"""What a run of a study would train and take, before it runs."""
+"""The training and the time that a run of a study would take, before it runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from asyncsearch.arguments import positive, workers_of
 from asyncsearch.launch import choose
 from asyncsearch.report.formatting import many
-from asyncsearch.report.live.progress import announced
+from asyncsearch.report.live.display import announced
 from asyncsearch.report.what_if.expected import cost_of, expected
 from asyncsearch.report.what_if.packs import packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of, workers_note
@@ -77,7 +77,7 @@ def preview_run(
 
 
 def _workers_here(study: RunnableStudy) -> int | None:
-    """Return how many workers a run would have that leaves it to the cluster; None: it is not known."""
+    """Return how many workers a run would have that leaves it to the cluster; None if it is not known."""
     launcher = choose(study.backend)
     known = launcher.workers_now()
     return None if known is None else with_devices(launcher, study.definition.devices, known, None)[0]

@@ -38,8 +38,9 @@ from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.kept_functions import read_earlier
 from asyncsearch.study.kept.kept_study import KeptStudy
 from asyncsearch.study.kept.leftovers import swept
-from asyncsearch.study.results import ReadState
-from asyncsearch.study.run import Search, run_search
+from asyncsearch.study.read_study import ReadState
+from asyncsearch.study.run import run_search
+from asyncsearch.study.run_parts import Search
 from asyncsearch.trainable import Pickled, WithFunctions
 
 CORRECT = "Correct it and run the script again, with resume=True and a larger num_trials, or in another store="
@@ -53,7 +54,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
     could_pack: bool = False
     """Whether it might have asked for ``pack=``, and did not."""
     default: DefaultFolder | None = None
-    """Gives the store for good, when it is taken; None: it was named, or is taken already."""
+    """Gives the store for good, when it is taken; None if it was named, or is taken already."""
 
     def run(
         self,
@@ -179,7 +180,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
         return FolderMembership(folder, self.store.shown)
 
     def _pack_times(self, place: SharedPlace | None) -> list[PackTimes]:
-        """Return where studies of this code keep how fast packs train: the cluster, and the folder that they share."""
+        """Return the places of the times of packs of this code: the cluster, and the folder that studies share."""
         what = self.definition
         code = code_key(self.code.name, self.code.parts, what.config.defaults)
         if not code or what.packing is None or not what.packing.is_measured:
@@ -202,7 +203,7 @@ def _require_journal(store: Store) -> None:
 
 
 def too_few(given: str, total: int, there: int, argument: str) -> str:
-    """Return what a total below the number of trials that a study has leads to, and what to write for more."""
+    """Return a sentence on a total below the number of trials that a study has, with the total for more."""
     return (
         f"{given} is fewer than the {there} trials that the study has: it is the total, so no new trial begins. "
         f"For {total} more write {argument}{there + total}."

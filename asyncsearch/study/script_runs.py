@@ -14,7 +14,7 @@ class ScriptRun:
     """The run to which a script has come."""
 
     study: Any = None
-    """The ``Study`` that it would run, whose module imports this one; None: it has run nothing."""
+    """The ``Study`` that it would run, whose module imports this one; None if it has run nothing."""
     num_trials: int | None = None
     parallelism: int | None = None
 

@@ -14,9 +14,9 @@ from asyncsearch.arguments import positive, seconds_of, text_of, workers_of, yes
 from asyncsearch.checked_calls import answering, grouped
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
-from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
+from asyncsearch.errors import AsyncSearchError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
-from asyncsearch.journal.opening import read_records, read_study_file, replay
+from asyncsearch.journal.opening import read_study_file, replay
 from asyncsearch.launch import require_backend
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
@@ -38,20 +38,18 @@ from asyncsearch.sizing.gangs import Gang
 from asyncsearch.sizing.pack_strategies import PackStrategy
 from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space
-from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.opening import resumable
 from asyncsearch.store.patience import TIMEOUT_S, waiting
-from asyncsearch.store.restoring import resumable
-from asyncsearch.study.asked.ablation_check import require_ablated, sent_with_functions
 from asyncsearch.study.asked.devices_option import devices_for
 from asyncsearch.study.asked.gang_option import gang_for
 from asyncsearch.study.asked.metric_names import missing_mode
 from asyncsearch.study.asked.options import GROUPS, Checkpoints, Sharing, WorkerOptions, require_groups
 from asyncsearch.study.asked.packing_option import could_pack, pack_by_of, packing_of, require_choices
 from asyncsearch.study.asked.requirements import can_evaluate, can_save, require_pausable, require_sequences
-from asyncsearch.study.asked.trainable_checks import require_trainable
-from asyncsearch.study.evaluate import Evaluation, KnownPath, was_found, was_proposed
+from asyncsearch.study.asked.trainable_checks import require_ablated, require_trainable, sent_with_functions
+from asyncsearch.study.evaluate import Evaluation, KnownPath, params_in, train_single
 from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.definition import Code, StudyDefinition, read_plan
 from asyncsearch.study.kept.warm_start import begin_searcher, kept, warm_start_of
@@ -59,9 +57,7 @@ from asyncsearch.study.preview_run import preview_run
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.script_runs import note_run
-from asyncsearch.study.single_search import train_single
 from asyncsearch.trainable import Trainable, WithFunctions
-from asyncsearch.trial import Params
 
 _log = logging.getLogger(__name__)
 _FIRST = "Study(train, space={'lr': loguniform(1e-4, 1e-1)}, metric='accuracy', mode='max')"
@@ -130,27 +126,27 @@ class Study(Results):
             warm_start: earlier studies of the same space and metric, or their stores. A searcher that learns starts
                 with the results of their trials, any other with their best configurations; see docs/searchers.md.
             version: your name for this version of code and data. Studies with the same version, seed and trainable
-                train a common beginning once; see docs/sharing.md. Empty: nothing is shared with other studies.
+                train a common beginning once; see docs/sharing.md. Without one nothing is shared with others.
             share: train the common beginning of trials once; False: each trial trains all of its units itself, except
                 that ``PBT`` copies weights.
             backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
                 ``"inline"``, or a ``Launcher``.
-            save_every: interval, in units of resource, at which running trials are saved; None: only when they pause
-                or end.
+            save_every: interval, in units of resource, at which running trials are saved; None means only when they
+                pause or end.
             max_failures: how often a failed trial is retried.
             sharing: the folder that studies of one version share, default values of parameters, and a quota in bytes.
             pack: how many alike trials a worker may train together; ``"auto"``: as many as train fastest, which the
-                first packs measure; None: each alone. Needs a ``Trainer`` with ``train_pack``. Results agree with those
-                of trials that train alone within a tolerance, not to the bit.
+                first packs measure; None means each alone. Needs a ``Trainer`` with ``train_pack``. Results agree with
+                those of trials that train alone within a tolerance, not to the bit.
             pack_opt: how those trials are chosen: ``"plan"`` (of one structure, in the order of the search),
                 ``"nearest"`` (nearest hyper-parameters), ``"batch_size"`` (the same one) or ``"random"``; or a function
                 of a ``PackChoice`` that returns some of its ``others``; see docs/packing.md.
             workers_per_trial: how many workers train one trial together, data-parallel; or a ``Gang``, with which
-                trials go on with fewer while a lost worker is replaced. None: one. See docs/gangs.md.
+                trials go on with fewer while a lost worker is replaced. None means one. See docs/gangs.md.
             autoscale: lets trials have more workers than that where some are free, as long as they gain enough; see
-                docs/autoscaling.md. None: never.
+                docs/autoscaling.md. None means never.
             devices_per_trial: how many GPUs the workers of a trial see; a fraction such as 0.5: two trials share one,
-                each with its part of the memory. None: what their machine shows. See docs/devices.md.
+                each with its part of the memory. None means what their machine shows. See docs/devices.md.
             workers: timeouts of trials and leases, and the start and end of worker processes.
             checkpoints: which checkpoints are kept, and how long a store that cannot be used is waited for.
 
@@ -246,7 +242,7 @@ class Study(Results):
         Args:
             store: its folder or URL, or the rescue file that a run wrote when its folder was removed; that is written
                 back to where the folder was.
-            backend: as in ``Study``; None: that of the study.
+            backend: as in ``Study``; None means that of the study.
 
         Raises:
             StudyNotFoundError: the store holds no study.
@@ -284,7 +280,7 @@ class Study(Results):
 
     @property
     def store(self) -> Store:
-        """What holds everything that the study writes; of a study without a named store, from its first run on."""
+        """The place of everything that the study writes; of a study without a named store, from its first run on."""
         return self._place if self._runnable is None else self._runnable.store
 
     @property
@@ -304,12 +300,12 @@ class Study(Results):
 
     @property
     def gang(self) -> Gang | None:
-        """How many workers train a trial together; None: one, or the study was only opened."""
+        """How many workers train a trial together; None means one, or the study was only opened."""
         return None if self._runnable is None else self._runnable.definition.gang
 
     @property
     def packing(self) -> Packing | None:
-        """How workers get several trials together; None: each trains alone, or the study was only opened."""
+        """How workers get several trials together; None if each trains alone, or the study was only opened."""
         return None if self._runnable is None else self._runnable.definition.packing
 
     @property
@@ -331,9 +327,9 @@ class Study(Results):
         """Search until ``num_trials`` trials exist and none of them has anything left to train.
 
         Args:
-            num_trials: total number of trials, those of earlier runs included; None: until the searcher has no more
-                proposals.
-            parallelism: number of workers; None: one for each slot of the cluster.
+            num_trials: total number of trials, those of earlier runs included; None means until the searcher has no
+                more proposals.
+            parallelism: number of workers; None means one for each slot of the cluster.
             timeout: seconds, or a ``timedelta``, after which the run ends and keeps its results.
             display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
             logs: whether to show the lines that trials print.
@@ -373,15 +369,15 @@ class Study(Results):
 
         Args:
             num_trials: as in ``run``, but at most as many as the searcher proposes, which is also the default.
-            parallelism: number of workers; None: as many as ``run`` would have, as far as that is known before it.
+            parallelism: number of workers; None means as many as ``run`` would have, as far as that is known before it.
             seconds_per_unit: time of one unit of training, if you know it.
-            like: an earlier study, or its store, from which to take the measured time; None: this study, if it has
+            like: an earlier study, or its store, from which to take the measured time; None means this study, if it has
                 run.
-            pack: how many alike trials a worker trains together, or ``"auto"``; 1: each alone; None: as the study.
+            pack: how many alike trials a worker trains together, or ``"auto"``; 1: each alone; None means as the study.
             pack_speedup: how many times as much packs train in the same time, as of ``TrainingModel``, e.g.
-                ``{8: 5.0}``; None: as measured in that study.
+                ``{8: 5.0}``; None means as measured in that study.
             gang_speedup: with ``autoscale=``, how many times as fast k workers train a trial, e.g.
-                ``{2: 1.9, 4: 3.4}``; None: as measured in that study, else by the least efficiency.
+                ``{2: 1.9, 4: 3.4}``; None means as measured in that study, else by the least efficiency.
 
         Raises:
             UsageError: a number is out of range, ``num_trials`` is missing for an endless searcher, nothing was
@@ -418,7 +414,7 @@ class Study(Results):
         if end is not None and resource > end:
             raise UsageError(f"resource={resource} is beyond max_resource={end} of this study. Use resource <= {end}.")
         display = open_display("none")
-        given = dict(params) if self._runnable is None else self._plain(params)
+        given = dict(params) if self._runnable is None else params_in(self.space, params, self.store)
         if self._runnable is not None:
             self._runnable.take_store(display)
         root = self.config.root
@@ -441,28 +437,13 @@ class Study(Results):
         warn_of_former_name("Study.eval", "Study.evaluate", last="0.3")
         return self.evaluate(params, resource)
 
-    def _plain(self, params: Mapping[str, Any]) -> Params:
-        """Return params as a trial holds them: of the space, or of a trial that took over the weights of another."""
-        given: Params
-        try:
-            found = self.space.plain(params)
-        except SpaceError:
-            given = plain(dict(params))
-            if not was_found(given, read_records(self.store)):
-                raise
-            return given
-        # A trial's own params name its functions as they were before an edit.
-        given = plain(dict(params)) if self.space.custom_functions else found
-        return given if given != found and was_proposed(given, read_records(self.store)) else found
-
     def _known(self, known_path: KnownPath, home: Store) -> Evaluation | None:
-        for store in (self.store, home):
-            known_path.read_journal(read_records(store))
+        shared = None
         if self.shared is not None:
             takes_packed = self._runnable is not None and self._runnable.definition.takes_packed
-            known_path.read_shared(SharedFolder(self.shared, takes_packed=takes_packed))
+            shared = SharedFolder(self.shared, takes_packed=takes_packed)
         can_evaluate = self.config.can_evaluate and self._runnable is not None
-        return known_path.metrics(self.config.metric if can_evaluate else "")
+        return known_path.read((self.store, home), shared, self.config.metric if can_evaluate else "")
 
     def _max_resource(self) -> int | None:
         study = self._runnable
@@ -559,7 +540,7 @@ def require_end(study: Study, num_trials: int | None) -> None:
 
 
 def proposals_of(study: Study) -> int | None:
-    """Return the number of proposals of a study's searcher; None: without end.
+    """Return the number of proposals of a study's searcher; None means without end.
 
     Raises:
         UsageError: it was opened to read its results only.

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def place_in(store: Store) -> Store:
-    """Return where the folders of a study's trials are stored."""
+    """Return the store of the folders of a study's trials."""
     return store.child(FOLDER)
 
 
@@ -85,7 +85,7 @@ def _required(stored: CheckpointRef | None, trial: Trial) -> CheckpointRef:
 
 
 def spared(state: StudyState, keep: int | None) -> set[TrialId]:
-    """Return the finished trials that are not among the ``keep`` best of these; None: all are. Pure."""
+    """Return the finished trials that are not among the ``keep`` best of these; None means all are. Pure."""
     finished = [trial for trial in state.trials if trial.state.is_finished]
     finished.sort(key=lambda trial: _rank(state, trial))
     return set() if keep is None else {trial.id for trial in finished[keep:]}

@@ -15,7 +15,7 @@ from asyncsearch.checking.processes import SCRIPT_PREFIX
 from asyncsearch.errors import AsyncSearchError, UsageError
 from asyncsearch.files.plain import read_text
 from asyncsearch.files.working_folder import working_folder
-from asyncsearch.report.live.progress import announced
+from asyncsearch.report.live.display import announced
 from asyncsearch.study.script_runs import ScriptRun, read_only
 from asyncsearch.study.study import Study
 

@@ -26,8 +26,9 @@ from asyncsearch.ids import CheckpointRef, NodeKey, WorkerId
 from asyncsearch.journal.opening import read_records, replay
 from asyncsearch.rpc.messages import Hello, StoreOutage
 from asyncsearch.schedulers import FIFO
-from asyncsearch.store.base_store import Segment, Store
+from asyncsearch.store.base_store import Store
 from asyncsearch.store.local.store import LocalStore
+from asyncsearch.store.open_files import Segment
 from asyncsearch.trial import TrialState
 from tests.driver.test_loop import Harness, call
 from tests.engine.tools import make_state

@@ -19,7 +19,7 @@ from asyncsearch.engine.sizing.packs import _OVERTAKEN, _WINDOW
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Outcome, Reported, RunRequested, TrainingEnded, WorkerAttached
 from asyncsearch.ids import Lease, TrialId, WorkerId
-from asyncsearch.report.live.status import status_of
+from asyncsearch.report.live.status_of import status_of
 from asyncsearch.schedulers import ASHA, FIFO, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFOState

@@ -17,8 +17,8 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.events import Outcome, Reported, RunRequested, TrainingEnded, WorkerAttached
 from asyncsearch.ids import Lease, TrialId, WorkerId
-from asyncsearch.report.live.status import status_of
-from asyncsearch.report.live.table import title
+from asyncsearch.report.live.lines import title
+from asyncsearch.report.live.status_of import status_of
 from asyncsearch.runner.failures import exception_text
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from asyncsearch.store.hdfs import files as hdfs_files
-from asyncsearch.store.hdfs import publishing
+from asyncsearch.store.hdfs import segment
 from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.hdfs.segment import HdfsSegment
@@ -71,7 +71,7 @@ def die() -> None:
 
 def die_at(order: DyingOrder) -> None:
     """Let this process die inside the append that makes so many records."""
-    publishing.SHORTEST_S = math.inf
+    segment.SHORTEST_S = math.inf
     append, left = HdfsSegment.append, order.records + 1  # a segment begins with a line about itself
 
     def counted(self: HdfsSegment, data: bytes) -> None:

@@ -17,8 +17,8 @@ from asyncsearch.journal.format import Record
 from asyncsearch.journal.head import encode_head, head_of
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store import LocalStore, Store
-from asyncsearch.store.head_file import HEAD_FILE
-from asyncsearch.store.split_lines import split_lines
+from asyncsearch.store.blocks import split_lines
+from asyncsearch.store.open_files import HEAD_FILE
 from tests.faults.damages import Read, copy_of, damage_journal, make, read, require_same_or_refused
 from tests.faults.shares import IS_ALL, counted, seeds
 

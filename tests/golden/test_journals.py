@@ -19,7 +19,7 @@ from asyncsearch.events import PackMeasured
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import FORMAT, Header, SegmentReader, encode_header, encode_record
 from asyncsearch.journal.head import seal, unseal
-from asyncsearch.report.pack_sentences import of_pack
+from asyncsearch.report.together_words import of_pack
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate import Delays, Faults, Loss

@@ -391,5 +391,5 @@ def test_members_that_can_be_packed_are_not_refused_and_stay_as_they_are(kind: s
 def test_the_former_name_of_what_must_match_warns_and_counts() -> None:
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.warns(DeprecationWarning, match="must_match="):
+    with pytest.warns(DeprecationWarning, match="Write must_match instead"):
         assert Member(model, optimizer, must_equal={"scale": 2}).must_match == {"scale": 2}

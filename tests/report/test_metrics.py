@@ -20,7 +20,7 @@ from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import last_metrics
 from asyncsearch.report.live.html import html
-from asyncsearch.report.live.status import MOST_COLUMNS, status_of
+from asyncsearch.report.live.status_of import MOST_COLUMNS, status_of
 from asyncsearch.report.live.table import table
 from asyncsearch.schedulers import ASHA, FIFO, PBT
 from asyncsearch.searchers import GridSearch

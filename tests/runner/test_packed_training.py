@@ -572,3 +572,17 @@ def test_each_lane_finds_the_generators_as_it_left_them(measured: tuple[int, ...
     packed = Pack(tmp_path, *({} for _ in range(4))).run_of(Drawing, *measured)
     random.setstate(before)
     assert [packed.values(lane) for lane in range(4)] == alone
+
+
+class Former(Sum):
+    """Tells by class methods how it was trained."""
+
+    @classmethod
+    def pack_in_turn(cls) -> str:
+        return "Net.train_step is its own"
+
+
+def test_a_trainer_may_tell_its_outcome_by_the_former_methods(tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match="Write sequential instead"):
+        pack = Pack(tmp_path, {}, {}).run_of(Former)
+    assert [told.sequential for told in pack.told] == ["Net.train_step is its own"]

@@ -16,7 +16,8 @@ from asyncsearch.errors import StoreLockedError, StudyNotFoundError, UsageError
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.journal.format import SegmentReader
-from asyncsearch.report.cleaning_lines import parse_age, parse_size, size, totals
+from asyncsearch.report.cleaning_lines import totals
+from asyncsearch.report.formatting import parse_age, parse_size, size
 from asyncsearch.shared.cleaning import Cleaning, Item, Limits, clean
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store import LocalStore, Store

@@ -21,7 +21,7 @@ import msgspec
 
 from asyncsearch import ASHA, Checkpoints, GridSearch, Study, choice
 from asyncsearch.store import register_store
-from asyncsearch.store.hdfs import publishing
+from asyncsearch.store.hdfs import segment
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.trainable import TrialContext
@@ -58,7 +58,7 @@ class Order(msgspec.Struct, kw_only=True):
 def watch(order: Order) -> None:
     """Note what is durable, and end or stop in the append that the order names."""
     if order.kill_at or order.stays_open:
-        publishing.SHORTEST_S = math.inf  # on a slow machine its first segment would be closed before that append
+        segment.SHORTEST_S = math.inf  # on a slow machine its first segment would be closed before that append
     append, witness, count = OpenFile.append, os.open(order.witness, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 0
 
     def watched_append(self: OpenFile, data: bytes) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from asyncsearch import ASHA, Checkpoints, GridSearch, Study, choice
 from asyncsearch.store.base_store import Store
@@ -38,16 +35,15 @@ def search(store: str | Store, **options: Any) -> Study:
     )
 
 
+def files_of(store: FsspecStore) -> list[str]:
+    """Return the names of all files of a store."""
+    return sorted(store._remote.find(""))
+
+
 def kept(url: str) -> dict[str, bytes]:
     """Return the content of each file below a URL."""
     store = FsspecStore(url)
     return {name: store._remote.read(name) or b"" for name in store._remote.find("")}
-
-
-def stage_inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let stores stage and fetch inside a test's own folder."""
-    (folder / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
 
 
 def require_gone_on_with(url: str, *secrets: str) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,8 +18,8 @@ from asyncsearch.store.far.remote import Remote
 from asyncsearch.testing.store_checkpoints import NODE, load, save
 from asyncsearch.testing.stores import StoreTests
 from tests.store.azure_server import ACCOUNT, CONTAINER, KEY, azure_server, is_installed
-from tests.store.clocks import HOUR_S, take_over
-from tests.store.object_search import require_gone_on_with, search, stage_inside
+from tests.store.clocks import require_no_take_over
+from tests.store.object_search import require_gone_on_with, search
 
 CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
 ODD = 'a\'; echo "b" ?x=1#y%20 ü@z'
@@ -46,9 +44,8 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def reached(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stage and fetch inside the test's own folder."""
-    stage_inside(tmp_path, monkeypatch)
+def reached(server: str, staged_inside: None) -> None:
+    """Let a server answer, and stage inside the test\'s own folder."""
 
 
 def new() -> str:
@@ -160,12 +157,4 @@ def test_an_error_of_the_server_is_one_line_for_people() -> None:
 
 
 def test_a_driver_with_a_clock_an_hour_ahead_takes_no_living_ones_study() -> None:
-    store = open_store(new())
-    store.prepare()
-    with store.lock():
-        segment = store.open_segment()
-        assert f"process {os.getpid()} on" in take_over(store.url, HOUR_S)
-        segment.append(b"a\n")
-        segment.close()
-        assert list(open_store(store.url).read_segment(segment.name)) == [b"a\n"]
-    assert take_over(store.url, HOUR_S) == "taken"
+    require_no_take_over(new())

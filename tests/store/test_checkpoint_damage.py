@@ -96,7 +96,7 @@ def test_damage_is_named(store: LocalStore, how: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE, errno.EACCES, errno.EMFILE])
-@pytest.mark.parametrize("reads", ["disk_checkpoints.read_file", "manifest.os.stat"])
+@pytest.mark.parametrize("reads", ["local.checkpoints.read_file", "disk.os.stat"])
 def test_what_a_disk_does_wrong_when_a_checkpoint_is_read_is_no_damage(
     store: LocalStore, reads: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

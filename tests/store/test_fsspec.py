@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
 import threading
 import uuid
 import weakref
@@ -25,17 +24,9 @@ from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.far.remote import Remote
 from asyncsearch.testing.store_checkpoints import NODE, REF, load, save
 from asyncsearch.testing.stores import StoreTests
+from tests.store.object_search import files_of
 
-
-def files_of(store: FsspecStore) -> list[str]:
-    return sorted(store._remote.find(""))
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stage and fetch inside the test's own folder."""
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+pytestmark = pytest.mark.usefixtures("staged_inside")
 
 
 @pytest.fixture
@@ -82,12 +73,9 @@ class TestParsing(StoreTests):
         return FsspecStore(f"parsing://host/{uuid.uuid4().hex}/a;b?c#d%20e")
 
 
-@pytest.fixture(params=["memory", "file"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> FsspecStore:
-    url = f"memory://{uuid.uuid4().hex}" if request.param == "memory" else f"file://{tmp_path}/store"
-    store = FsspecStore(url, lock_lease_s=60)
-    store.prepare()
-    return store
+@pytest.fixture
+def store(fsspec_store: FsspecStore) -> FsspecStore:
+    return fsspec_store
 
 
 def test_pickle_holds_url_and_options_only(memory: FsspecStore) -> None:

@@ -9,10 +9,8 @@ import pickle
 import queue
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +21,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.writer import Journal
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.hdfs import bounded, files, publishing, segment
+from asyncsearch.store.hdfs import bounded, files, segment
 from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.hdfs.store import HdfsStore
@@ -31,15 +29,8 @@ from asyncsearch.store.logs.reader import LogReader
 from asyncsearch.testing.stores import StoreTests
 from tests.store.hdfs_cluster import REPOSITORY, hdfs
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("staged_inside")]
 ODD = 'a\'; echo "b" ?x=1#y%20 ü'
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stage and fetch inside the test's own folder."""
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
 
 
 class TestHdfs(StoreTests):
@@ -136,7 +127,7 @@ class TakenOver:
 def test_a_segment_is_closed_by_and_by_so_that_others_can_read_it(
     store: HdfsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "SHORTEST_S", 0.2)
+    monkeypatch.setattr(segment, "SHORTEST_S", 0.2)
     with store.lock():
         written = store.open_segment()
         written.append(b"a\n")

@@ -11,9 +11,7 @@ import pytest
 
 from asyncsearch.errors import StoreError
 from asyncsearch.store.hdfs.addresses import address_of, hadoop_settings, parse
-from asyncsearch.store.hdfs.hadoop_files import _guards
 from asyncsearch.store.hdfs.hdfs_errors import explain
-from asyncsearch.store.webhdfs.files import WebHdfsFiles
 
 TEAM = {
     "dfs.ha.namenodes.team": "one,two",
@@ -145,15 +143,6 @@ def test_a_damaged_file_of_hadoop_is_named(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_answers_of_hdfs_become_sentences_without_a_stack(answer: str, words: str) -> None:
     assert explain(RuntimeError(answer))[0] in (words, f"RuntimeError: {words}")
-
-
-def test_the_locks_of_files_are_forgotten_with_those_who_hold_them() -> None:
-    files, others = (WebHdfsFiles("webhdfs://localhost:1/x", "http://localhost:1") for _ in range(2))
-    before = len(_guards)
-    lock = files.guard("logs/a")
-    assert others.guard("logs/a") is lock
-    assert others.guard("logs/b") is not lock
-    assert len(_guards) == before + 1, "one of logs/a"
 
 
 @pytest.mark.parametrize(

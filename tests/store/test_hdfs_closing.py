@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from asyncsearch.store.hdfs import bounded, closing
+from asyncsearch.store.hdfs import bounded
+from asyncsearch.store.hdfs.open_file import close_at_once
 
 
 class Writer:
@@ -35,7 +36,7 @@ def writer() -> Iterator[Writer]:
 
 
 def test_a_file_that_the_namenode_has_closed_is_not_waited_for(writer: Writer) -> None:
-    closing.close(writer.close, writer.finish_at_third)
+    close_at_once(writer.close, writer.finish_at_third)
     assert writer.asked == 3
     assert not writer.told.is_set()
 
@@ -45,9 +46,9 @@ def test_what_the_writer_says_counts_where_the_namenode_cannot_be_asked(writer: 
         writer.told.set()
         raise RuntimeError("the NameNode does not answer")
 
-    closing.close(writer.close, refuse)
+    close_at_once(writer.close, refuse)
     with pytest.raises(ValueError, match="broken off"):
-        closing.close(lambda: failing(writer), refuse)
+        close_at_once(lambda: failing(writer), refuse)
 
 
 def failing(writer: Writer) -> None:
@@ -58,7 +59,7 @@ def failing(writer: Writer) -> None:
 def test_a_file_that_nobody_closes_is_an_error_in_time(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "ANSWER_S", 0.1)
     with pytest.raises(TimeoutError, match="timed out"):
-        closing.close(writer.close, lambda: False)
+        close_at_once(writer.close, lambda: False)
 
 
 def test_a_process_ends_after_its_calls_have_come_back() -> None:

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,18 @@ import msgspec
 import pytest
 
 from asyncsearch.errors import StoreError, StoreLockedError
-from asyncsearch.store import open_store
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.far.fsspec_store import FsspecStore
-from asyncsearch.store.hdfs import publishing
+from asyncsearch.store.hdfs import segment as hdfs_segment
 from asyncsearch.store.locks.lease_lock import LockRecord, machine
-from tests.store.clocks import HOUR_S, take_over
+from tests.store.clocks import require_no_take_over
 from tests.store.hdfs_cluster import hdfs
+from tests.store.object_search import files_of
 
 
-@pytest.fixture(params=["memory", "file"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> FsspecStore:
-    url = f"memory://{uuid.uuid4().hex}" if request.param == "memory" else f"file://{tmp_path}/store"
-    store = FsspecStore(url, lock_lease_s=60)
-    store.prepare()
-    return store
-
-
-def files_of(store: FsspecStore) -> list[str]:
-    return sorted(store._remote.find(""))
+@pytest.fixture
+def store(fsspec_store: FsspecStore) -> FsspecStore:
+    return fsspec_store
 
 
 def put_lock(store: FsspecStore, **changes: Any) -> None:
@@ -195,14 +187,5 @@ def test_lock_is_kept_by_refreshing(tmp_path: Path) -> None:
 def test_on_hdfs_a_driver_with_a_clock_ahead_takes_no_living_ones_study(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(publishing, "SHORTEST_S", math.inf)  # on a slow machine its segment would be over
-    store = open_store(hdfs().new())
-    store.prepare()
-    with store.lock():
-        segment = store.open_segment()
-        segment.append(b"a\n")
-        assert f"process {os.getpid()} on" in take_over(store.url, HOUR_S)
-        segment.append(b"b\n")
-        segment.close()
-        assert list(open_store(store.url).read_segment(segment.name)) == [b"a\n", b"b\n"]
-    assert take_over(store.url, HOUR_S) == "taken"
+    monkeypatch.setattr(hdfs_segment, "SHORTEST_S", math.inf)  # on a slow machine its segment would be over
+    require_no_take_over(hdfs().new())

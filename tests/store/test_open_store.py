@@ -104,13 +104,13 @@ def test_a_store_of_objects_says_which_extra_is_missing(
 
 
 def test_hdfs_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncsearch.store.find_spec", lambda name: None)
+    monkeypatch.setattr("asyncsearch.store.opening.find_spec", lambda name: None)
     with pytest.raises(StoreError, match=r"asyncsearch\[hdfs\].*all workers"):
         open_store("hdfs:///studies/digits")
 
 
 def test_a_registered_scheme_is_opened_by_its_factory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("asyncsearch.store._factories", {})
+    monkeypatch.setattr("asyncsearch.store.opening._factories", {})
     register_store("Team", lambda url: LocalStore(tmp_path / url.removeprefix("team://")))
     assert open_store("team://digits").url == str(tmp_path / "digits")
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +13,8 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.far.remote import Remote
 from asyncsearch.testing.stores import StoreTests
-from tests.store.clocks import HOUR_S, take_over
-from tests.store.object_search import require_gone_on_with, search, stage_inside
+from tests.store.clocks import require_no_take_over
+from tests.store.object_search import require_gone_on_with, search
 from tests.store.s3_server import BUCKET, KEY_ID, SECRET, s3_server
 
 ODD = 'a\'; echo "b" ?x=1#y%20 ü'
@@ -36,9 +34,8 @@ def server() -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(autouse=True)
-def reached(server: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stage and fetch inside the test's own folder."""
-    stage_inside(tmp_path, monkeypatch)
+def reached(server: dict[str, str], staged_inside: None) -> None:
+    """Let a server answer, and stage inside the test's own folder."""
 
 
 def new() -> str:
@@ -86,12 +83,4 @@ def test_of_two_clients_one_creates_a_file() -> None:
 
 
 def test_a_driver_with_a_clock_an_hour_ahead_takes_no_living_ones_study() -> None:
-    store = open_store(new())
-    store.prepare()
-    with store.lock():
-        segment = store.open_segment()
-        assert f"process {os.getpid()} on" in take_over(store.url, HOUR_S)
-        segment.append(b"a\n")
-        segment.close()
-        assert list(open_store(store.url).read_segment(segment.name)) == [b"a\n"]
-    assert take_over(store.url, HOUR_S) == "taken"
+    require_no_take_over(new())

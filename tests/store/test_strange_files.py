@@ -25,8 +25,8 @@ from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import LocalStore
 from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.locks.flock import is_held
+from asyncsearch.store.opening import resumable
 from asyncsearch.store.rescue import is_rescue
-from asyncsearch.store.restoring import resumable
 from asyncsearch.testing.store_checkpoints import NODE, REF, load, save
 from tests.faults.damages import STRANGE, make
 from tests.faults.own_files import deep

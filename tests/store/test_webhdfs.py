@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -25,17 +23,13 @@ TEAM = {
 }
 
 
+pytestmark = pytest.mark.usefixtures("staged_inside")
+
+
 def new() -> str:
     pytest.importorskip("hdfs")
     place = hdfs().new().removeprefix(hdfs().url)
     return f"webhdfs://{hdfs().gateway}{place}"
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stage and fetch inside the test's own folder."""
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
 
 
 @pytest.mark.cluster
@@ -120,6 +114,6 @@ def test_a_pickled_store_holds_no_connection() -> None:
 
 
 def test_hdfscli_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncsearch.store.find_spec", lambda name: None)
+    monkeypatch.setattr("asyncsearch.store.opening.find_spec", lambda name: None)
     with pytest.raises(StoreError, match=r"asyncsearch\[webhdfs\]"):
         open_store("webhdfs://first:9870/x")

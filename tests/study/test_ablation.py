@@ -10,7 +10,7 @@ import pytest
 
 from asyncsearch import ASHA, FIFO, Ablation, StandaloneTrial, Study
 from asyncsearch.ablation.left_out import Ablated
-from asyncsearch.checking.ablated_variants import try_variants
+from asyncsearch.checking.steps import try_variants
 from asyncsearch.checking.training_runs import Task
 from asyncsearch.errors import UsageError
 from asyncsearch.trial import TrialState

@@ -18,7 +18,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.launch.base_launcher import ConfigFor, Launcher, OnWorkerEnded, Preflight
 from asyncsearch.rpc.server import SearchServer
 from asyncsearch.store import open_store
-from asyncsearch.study.run import _Run
+from asyncsearch.study.run_parts import RunParts
 
 PATIENCE_S = 300.0
 
@@ -77,11 +77,11 @@ def test_workers_are_launched_before_the_server_starts_and_journalled(
 ) -> None:
     launcher = Workerless()
 
-    def wait_for_launch(run: _Run, *_: Any) -> None:
+    def wait_for_launch(run: RunParts, *_: Any) -> None:
         assert launcher.launched.wait(PATIENCE_S), "the launch waits for the server"
         raise ClusterError("enough was seen")
 
-    monkeypatch.setattr(_Run, "_listen", wait_for_launch)
+    monkeypatch.setattr(RunParts, "_listen", wait_for_launch)
     with pytest.raises(ClusterError, match="enough was seen"):
         study(tmp_path / "s", launcher).run(1, parallelism=1, display="none")
     recorded = [action for record in launcher.journal_at_launch for action in record.actions]
@@ -97,12 +97,12 @@ def test_the_server_takes_no_time_before_the_first_launch_is_submitted(
         def await_submission(self, timeout_s: float) -> None:
             steps.append(("submitted", self.launched.is_set()))
 
-    def listen(run: _Run, *_: Any) -> None:
+    def listen(run: RunParts, *_: Any) -> None:
         steps.append(("listening", True))
         raise ClusterError("enough was seen")
 
-    monkeypatch.setattr("asyncsearch.study.run._LAUNCHED_S", PATIENCE_S)
-    monkeypatch.setattr(_Run, "_listen", listen)
+    monkeypatch.setattr("asyncsearch.study.run_parts._LAUNCHED_S", PATIENCE_S)
+    monkeypatch.setattr(RunParts, "_listen", listen)
     with pytest.raises(ClusterError, match="enough was seen"):
         study(tmp_path / "s", Slow()).run(1, parallelism=1, display="none")
     assert steps == [("submitted", True), ("listening", True)]
@@ -117,12 +117,12 @@ def test_a_launch_that_is_never_submitted_does_not_delay_the_server(
 
     listening = threading.Event()
 
-    def listen(run: _Run, *_: Any) -> None:
+    def listen(run: RunParts, *_: Any) -> None:
         listening.set()
         raise ClusterError("enough was seen")
 
-    monkeypatch.setattr("asyncsearch.study.run._LAUNCHED_S", 0.001)
-    monkeypatch.setattr(_Run, "_listen", listen)
+    monkeypatch.setattr("asyncsearch.study.run_parts._LAUNCHED_S", 0.001)
+    monkeypatch.setattr(RunParts, "_listen", listen)
     with pytest.raises(ClusterError, match="enough was seen"):
         study(tmp_path / "s", Stuck()).run(1, parallelism=1, display="none")
 

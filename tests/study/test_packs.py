@@ -17,8 +17,9 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import PackMeasured
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.journal.opening import read_records
+from asyncsearch.report.live.lines import packing_line
 from asyncsearch.report.live.status import StudyStatus
-from asyncsearch.report.live.table import packing_line, table
+from asyncsearch.report.live.table import table
 from asyncsearch.shared.folder import NodeFacts, SharedFolder
 from asyncsearch.store import LocalStore
 from asyncsearch.trial import TrialState

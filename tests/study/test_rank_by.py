@@ -10,8 +10,8 @@ import pytest
 from asyncsearch import ASHA, FIFO, Checkpoints, Study, choice
 from asyncsearch.cli import main
 from asyncsearch.errors import UsageError
-from asyncsearch.report.live.status import status_of
-from asyncsearch.report.live.table import best_line, early_line, incumbent_line
+from asyncsearch.report.live.lines import best_line, early_line, incumbent_line
+from asyncsearch.report.live.status_of import status_of
 from asyncsearch.study.results import open_results
 from tests.engine.tools import packed_state, record
 

@@ -331,7 +331,7 @@ def test_a_viewed_study_shows_what_came_since_and_reads_only_then(
         looks.append(store)
         return read_state(store, file)
 
-    monkeypatch.setattr("asyncsearch.study.results.read_state", counted)
+    monkeypatch.setattr("asyncsearch.study.read_study.read_state", counted)
     for one in (made, opened):
         assert len(one.history("trial-2")) == 1
         assert one.best_trial == min(one.trials, key=lambda trial: trial.value or 0.0)

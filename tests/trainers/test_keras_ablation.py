@@ -15,7 +15,7 @@ datasets = pytest.importorskip("sklearn.datasets")
 
 from asyncsearch import FIFO, Ablation, KerasTrainer, StandaloneTrial, Study  # noqa: E402  # after the checks above
 from asyncsearch.ablation.left_out import Ablated  # noqa: E402
-from asyncsearch.checking.ablated_variants import try_variants  # noqa: E402
+from asyncsearch.checking.steps import try_variants  # noqa: E402
 from asyncsearch.checking.training_runs import Task  # noqa: E402
 from asyncsearch.errors import UsageError  # noqa: E402
 

@@ -16,6 +16,7 @@ keras: Any = pytest.importorskip("keras")
 from keras.src.backend.common.stateless_scope import in_stateless_scope  # noqa: E402
 
 from asyncsearch import FIFO, PackOutcome, Study, uniform  # noqa: E402  # needs tensorflow
+from asyncsearch.errors import UsageError  # noqa: E402
 from asyncsearch.trainers.keras.packs.stacks import StackedMembers  # noqa: E402
 from asyncsearch.trainers.packs import known_classes  # noqa: E402
 from tests.faults.shares import IS_ALL  # noqa: E402
@@ -141,7 +142,7 @@ def whole_loss(y: Any, predicted: Any) -> Any:
     [
         (Unlike, "they are unlike: their layers, or settings of these, differ"),
         (Clipped, "SGD has clipnorm=0.1: leave it out"),
-        (Unstackable, 'at test_keras_packs.py, line 135, `raise ValueError("no stack")`'),
+        (Unstackable, 'at test_keras_packs.py, line 136, `raise ValueError("no stack")`'),
     ],
 )
 def test_members_that_cannot_be_stacked_train_in_turn_as_alone_and_say_why(
@@ -273,6 +274,15 @@ def test_what_no_pack_can_do_trains_one_after_another_and_names_the_line(
     assert words in kind.train_pack(packed).refused
     assert [words in line for line in said()] == [True]
     assert [one.steps for one in packed] == [3, 3]
+
+
+def test_a_batch_size_that_one_trainer_cannot_have_is_its_own_error() -> None:
+    wrong = [{"number": 1, "batch_size": 10_000}]
+    packed = [trainer(Net, *each) for each in (*numbered(1), wrong, *numbered(1))]
+    assert Net.train_pack(packed) == PackOutcome()
+    found = Net.evaluate_pack(packed)
+    assert [isinstance(one, UsageError) for one in found] == [False, True, False]
+    assert [one.steps for one in packed] == [3, 0, 3]
 
 
 def test_the_same_pack_gives_the_same_bits() -> None:

@@ -1,1 +1,1 @@
-"""What an ablation study has found: the effect of each component, as a table and as a picture."""
+"""The findings of an ablation study: the effect of each component, as a table and as a picture."""

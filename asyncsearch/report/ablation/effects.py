@@ -24,10 +24,10 @@ _RESOLUTION = 1e-6
 
 
 class Effect(NamedTuple):
-    """What leaving something out does to the metric."""
+    """The effect on the metric of leaving something out."""
 
     ablated: str
-    """What is left out, in words."""
+    """The omitted component, in words."""
     seeds: int
     """How many pairs of a variant and a base of one seed were compared."""
     base: float
@@ -37,12 +37,12 @@ class Effect(NamedTuple):
     difference: float
     """Mean of variant less base."""
     low: float | None = None
-    """Lower end of the interval of the difference, for a confidence of 95 %; None: fewer than two pairs, or equal
+    """Lower end of the interval of the difference, for a confidence of 95 %; None with fewer than two pairs, or equal
     differences, whose spread is not known."""
     high: float | None = None
     p: float | None = None
     """Probability of such a difference by chance, with Holm's correction for all variants: by the paired t-test, or by
-    the sign test where the differences are equal. None: fewer than two pairs."""
+    the sign test where the differences are equal. None with fewer than two pairs."""
     units: int = 0
     """The fewest units after which a pair was compared."""
     failed: int = 0
@@ -112,7 +112,7 @@ def _effect(
 
 
 def _pair(base: Sequence[tuple[int, float]], variant: Sequence[tuple[int, float]]) -> tuple[int, float, float] | None:
-    """Return the resource at which two trials can be compared, and their values there; None: at none yet."""
+    """Return the resource at which two trials can be compared, and their values there; None if at none yet."""
     if not base or not variant:
         return None
     at = min(base[-1][0], variant[-1][0])

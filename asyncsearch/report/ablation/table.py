@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from asyncsearch.errors import UsageError
 from asyncsearch.report.ablation.effects import CONFIDENCE, Effect
 from asyncsearch.report.dataframe import dataframe
-from asyncsearch.report.formatting import cut, many, number
+from asyncsearch.report.formatting import aligned, cut, many, number
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.plots.charts import BLUE, ORANGE, Plot, load_altair, titled
 from asyncsearch.sequences.svg import FAINT
@@ -44,15 +44,7 @@ class AblationTable:
         return len(self.effects)
 
     def __str__(self) -> str:
-        cells = [self._headings(), *map(self._cells, self.effects)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if not place else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in cells
-        ]
+        lines = aligned([self._headings(), *map(self._cells, self.effects)], left=1)
         return "\n".join([self._head(), *lines, *self._notes()])
 
     __repr__ = __str__

@@ -1,1 +1,1 @@
-"""What people see while a search runs."""
+"""Output for people while a search runs."""

@@ -6,12 +6,9 @@ import html
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from asyncsearch.errors import UsageError
-from asyncsearch.report.live.cluster_table import StudyRow, cluster_table
-from asyncsearch.report.live.display import notebook_shell, on_terminal, say
+from asyncsearch.report.live.display import CellOutput, on_terminal, over, say, shell_of
+from asyncsearch.report.live.table import StudyRow, cluster_table
 from asyncsearch.report.plain_text import printable
-
-DISPLAYS = ("auto", "notebook", "plain", "none")
 
 
 class Shown(Protocol):
@@ -77,11 +74,7 @@ def cluster_display(kind: str) -> ClusterDisplay:
     Raises:
         UsageError: there is no such kind, or this is no notebook.
     """
-    shell = notebook_shell()
-    if kind not in DISPLAYS:
-        raise UsageError(f"display={kind!r} is unknown here. Use one of {', '.join(map(repr, DISPLAYS))}.")
-    if kind == "notebook" and shell is None:
-        raise UsageError("display='notebook' needs a Jupyter kernel, and this process is none. Use display='auto'.")
+    shell = shell_of(kind)
     if kind == "none":
         return ClusterDisplay()
     if kind != "plain" and shell is not None:
@@ -96,8 +89,7 @@ class _OnTerminal:
         self._height = 0
 
     def __call__(self, notes: str, table: str) -> None:
-        up = f"\x1b[{self._height}A\x1b[J" if self._height else ""
-        say(up + "\n".join(part for part in (notes, table) if part))
+        say(over(self._height) + "\n".join(part for part in (notes, table) if part))
         self._height = len(table.splitlines())
 
 
@@ -105,13 +97,8 @@ class _InNotebook:
     """Updates one output of the cell; notes come below it."""
 
     def __init__(self, show: Callable[..., Any]) -> None:
-        self._show = show
-        self._handle: Any = None
+        self._output = CellOutput(show)
 
     def __call__(self, notes: str, table: str) -> None:
-        data = {"text/plain": table, "text/html": f"<pre>{html.escape(table)}</pre>"}
-        if self._handle is None:
-            self._handle = self._show(data, raw=True, display_id=True)
-        else:
-            self._handle.update(data, raw=True)
+        self._output.update(f"<pre>{html.escape(table)}</pre>", table)
         say(notes)

@@ -1,4 +1,4 @@
-"""What people see while a search runs: a live table in a notebook, quiet lines elsewhere.
+"""The display of a running search: a live table in a notebook, quiet lines elsewhere.
 
 Rule: called from the main thread only, so that a notebook puts all output into the cell that runs.
 There are no widgets and, except on a terminal, no escape sequences, so the output is the same in JupyterLab, VS Code,
@@ -13,15 +13,17 @@ import logging
 import os
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from asyncsearch.errors import UsageError
 from asyncsearch.report.live.html import html
+from asyncsearch.report.live.lines import short_line
 from asyncsearch.report.live.log_printer import LinePrinter
 from asyncsearch.report.live.status import StudyStatus
-from asyncsearch.report.live.table import short_line, table
+from asyncsearch.report.live.table import table
 from asyncsearch.report.plain_text import printable
 from asyncsearch.rpc.messages import LogLine
 
@@ -31,20 +33,22 @@ KINDS = ("auto", "notebook", "plain", "none")
 _TERMINAL_EVERY_S = 5.0
 _FILE_EVERY_S = 15.0
 _NOTEBOOK_LINES = 5_000
+AFTER_S = 0.5
+"""Time after which a step is announced: what is over sooner needs no words."""
 
 
 class Display(abc.ABC):
     """Shows one run."""
 
     _lines: LinePrinter | None = None
-    """Chooses among the lines that trials print; None: none are shown."""
+    """Chooses among the lines that trials print; None if none are shown."""
     _status: StudyStatus | None = None
-    """As last updated; None: before, and once it is closed."""
+    """As last updated; None before, and once it is closed."""
 
     is_shown = True
     """Whether the user is to be told what is being done."""
     cell: object = None
-    """The run of a notebook's cell that has the study's table among its outputs; None: there is none."""
+    """The run of a notebook's cell that has the study's table among its outputs; None if there is none."""
 
     def begin(self, sentence: str) -> None:
         """Show what begins."""
@@ -85,11 +89,7 @@ def open_display(kind: str = "auto", *, logs: bool = False) -> Display:
     Raises:
         UsageError: there is no such kind, or this is no notebook.
     """
-    if kind not in KINDS:
-        raise UsageError(f"display={kind!r} is unknown. Use one of {', '.join(map(repr, KINDS))}.")
-    ipython = notebook_shell()
-    if kind == "notebook" and ipython is None:
-        raise UsageError("display='notebook' needs a Jupyter kernel, and this process is none. Use display='auto'.")
+    ipython = shell_of(kind)
     if kind == "none":
         return Quiet()
     if ipython is not None and kind in ("auto", "notebook"):
@@ -97,6 +97,20 @@ def open_display(kind: str = "auto", *, logs: bool = False) -> Display:
     if kind == "auto" and on_terminal():
         return Terminal(logs=logs)
     return Plain(logs=logs)
+
+
+def shell_of(kind: str) -> Any:
+    """Return IPython for a kind of display, if this process is a Jupyter kernel, else None.
+
+    Raises:
+        UsageError: there is no such kind, or this is no notebook.
+    """
+    if kind not in KINDS:
+        raise UsageError(f"display={kind!r} is unknown. Use one of {', '.join(map(repr, KINDS))}.")
+    ipython = notebook_shell()
+    if kind == "notebook" and ipython is None:
+        raise UsageError("display='notebook' needs a Jupyter kernel, and this process is none. Use display='auto'.")
+    return ipython
 
 
 class Quiet(Display):
@@ -157,7 +171,7 @@ class Terminal(Display):
 
     def close(self) -> None:
         if self._status is not None:
-            say(f"{self._up()}{table(self._status)}")
+            say(f"{over(self._height)}{table(self._status)}")
         self._status, self._height = None, 0
 
     def _print(self, text: str) -> None:
@@ -165,12 +179,8 @@ class Terminal(Display):
         width, height = self._size()
         status = table(self._status) if self._status is not None and self._status.trials else ""
         rows = [row[: width - 1] for row in status.splitlines()][: height - 1]
-        up, self._height = self._up(), len(rows)
+        up, self._height = over(self._height), len(rows)
         say(up + "\n".join(part for part in (text, "\n".join(rows)) if part))
-
-    def _up(self) -> str:
-        """Return the escape sequence that moves to the start of the table, and clears from there."""
-        return f"\x1b[{self._height}A\x1b[J" if self._height else ""
 
 
 class Notebook(Display):
@@ -178,8 +188,7 @@ class Notebook(Display):
 
     def __init__(self, show: Callable[..., Any], *, logs: bool, clock: Callable[[], float] = time.monotonic) -> None:
         """Show through IPython's ``display``, or a function like it."""
-        self._show = show
-        self._handle: Any = None
+        self._output = CellOutput(show)
         self._shown = ""
         self._lines = LinePrinter(clock, most=_NOTEBOOK_LINES) if logs else None
 
@@ -189,18 +198,36 @@ class Notebook(Display):
         if page == self._shown:
             return
         self._shown = page
-        data = {"text/html": page, "text/plain": table(status)}
-        if self._handle is None:
-            self._handle = self._show(data, raw=True, display_id=True)
+        if self._output.update(page, table(status)):
             self.cell = running_cell()
-        else:
-            self._handle.update(data, raw=True)
 
     def begin(self, sentence: str) -> None:
         """The table says it."""
 
     def close(self) -> None:
         """The table stays as it was last updated."""
+
+
+class CellOutput:
+    """One output of a notebook's cell, updated in place."""
+
+    def __init__(self, show: Callable[..., Any]) -> None:
+        self._show = show
+        self._handle: Any = None
+
+    def update(self, page: str, text: str) -> bool:
+        """Show a page of HTML, and a text where there is none; return whether it is the first one."""
+        data = {"text/html": page, "text/plain": text}
+        if self._handle is None:
+            self._handle = self._show(data, raw=True, display_id=True)
+            return True
+        self._handle.update(data, raw=True)
+        return False
+
+
+def over(height: int) -> str:
+    """Return the escape sequence that moves up by some lines of a terminal, and clears from there."""
+    return f"\x1b[{height}A\x1b[J" if height else ""
 
 
 def say(text: str) -> None:
@@ -227,7 +254,7 @@ def in_notebook() -> bool:
 
 
 def running_cell() -> object:
-    """Return what tells the cell that runs from all others, and from its own earlier runs; None: this is no kernel."""
+    """Return the identity of the run of the present cell, unlike its earlier runs; None if this is no kernel."""
     ipython = notebook_shell()
     if ipython is None:
         return None
@@ -247,3 +274,25 @@ def notebook_shell() -> Any:
     shell = ipython.get_ipython() if ipython is not None else None
     is_kernel = any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
     return ipython if is_kernel else None
+
+
+@contextlib.contextmanager
+def announced(sentence: str, after_s: float = AFTER_S) -> Iterator[None]:
+    """Print a sentence if what is done inside the ``with`` takes longer than ``after_s``.
+
+    It goes to the standard error, so that a command's output stays what it is, and in a notebook to the cell.
+    """
+    timer = threading.Timer(after_s, _announce, (sentence,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _announce(sentence: str) -> None:
+    out = sys.stdout if in_notebook() else sys.stderr
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or there is none
+        out.write(f"{sentence}\n")
+        out.flush()

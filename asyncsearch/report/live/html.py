@@ -6,8 +6,9 @@ Rule: all text goes through ``escape``: names, parameters and errors are the use
 from __future__ import annotations
 
 from asyncsearch.report.formatting import cut
+from asyncsearch.report.live.lines import continue_command, facts, title, unshown_line
 from asyncsearch.report.live.status import StudyStatus, TrialRow
-from asyncsearch.report.live.table import cells, continue_command, facts, headings, title, unshown_line
+from asyncsearch.report.live.table import cells, headings
 from asyncsearch.sequences.svg import escape
 from asyncsearch.trial import TrialState
 

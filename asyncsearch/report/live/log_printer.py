@@ -19,7 +19,7 @@ class LinePrinter:
     """Shows a limited number of lines per second, the newest ones, and counts the others."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, most: int | None = None) -> None:
-        """Show ``most`` lines in all; None: no limit."""
+        """Show ``most`` lines in all; None means no limit."""
         self._clock = clock
         self._left = most
         self._width = _LEAST_WIDTH

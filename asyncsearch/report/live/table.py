@@ -1,25 +1,25 @@
-"""A study as plain text: at most 100 columns, only characters and newlines, so it can be logged and mailed."""
+"""A study, or the studies of a cluster, as a table of plain text of at most 100 columns, to be logged and mailed."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from asyncsearch.ablation.left_out import PARAMETER, Ablated
-from asyncsearch.report.formatting import UNIT, command, cut, duration, many, moment, number, share
+from asyncsearch.report.formatting import aligned, cut, many, number
+from asyncsearch.report.live.lines import WIDTH, best_line, continue_command, facts, title, unshown_line
 from asyncsearch.report.live.status import StudyStatus, TrialRow
 from asyncsearch.sequences.flat_params import params
 from asyncsearch.trial import Params, TrialState
 
-WIDTH = 100
-_LONGEST_FACT = 400
 _UNITS, _LONGEST_UNITS = 2, 40
 """The column of units, and the characters that it may take."""
 _LONGEST_OTHER = 12
 """Characters of the column of another metric."""
-_SMALL_UNIT_S = 1.0
-_SMALL_STUDY = 4
-"""Trials a worker below which packing has little to save."""
+_HEADINGS = ("study", "workers", "trials", "best")
+_LONGEST_NAME = 30
 
 
 def table(status: StudyStatus) -> str:
@@ -33,207 +33,6 @@ def table(status: StudyStatus) -> str:
         lines += ["", *grid(status.value_heading, status.rows, status.marked, status.words, status.others)]
         lines += [f"  {unshown_line(status)}"] if status.unshown else []
     return "\n".join(lines)
-
-
-def title(status: StudyStatus) -> str:
-    """Return the name of the study and, if no run is in progress, how and when the last one ended."""
-    name = cut(status.name, WIDTH - 40)
-    if status.workers_wanted or not status.trials:
-        return name
-    if status.driver_died_s is not None:
-        return f"{name}: {driver_died_words(status.driver_died_s)}"
-    if status.elapsed_s is None:
-        return f"{name}: {_ended_earlier(status)}"
-    time = duration(status.elapsed_s)
-    each = f", {status.workers_each} to a trial" if status.workers_each > 1 else ""
-    workers = f" on {many(status.workers_had, 'worker')}{_place(status)}{each}" if status.workers_had else ""
-    how = "not finished, ended after" if status.is_unfinished else "finished in"
-    how = f"{_who_failed(status)}, ended after" if status.is_failed else how
-    why = f", as {status.ended_by}" if status.ended_by else ""
-    return f"{name}: {how} {time}{workers}{why}"
-
-
-def driver_died_words(last_s: float) -> str:
-    """Return what is known of a driver that no longer lives, whose last record was written at ``last_s``."""
-    return f"not finished, its driver ended without closing it; its last record is of {moment(last_s)}"
-
-
-def _ended_earlier(status: StudyStatus) -> str:
-    """Return "finished on 2026-11-22 at 14:07, after 0:01:12", as far as the journal has it."""
-    when = f" on {moment(status.ended_s)}" if status.ended_s is not None else ""
-    runs = f" in {status.runs} runs" if status.runs > 1 else ""
-    time = f", after {duration(status.total_s)}{runs}" if status.total_s is not None else ""
-    if status.is_unfinished or status.is_failed:
-        how = _who_failed(status) if status.is_failed else "not finished"
-        return f"{how}, ended{when}{time}" if when else how
-    return f"finished{when}{time}{'; nothing was left to train' if status.is_idle else ''}"
-
-
-def _who_failed(status: StudyStatus) -> str:
-    return f"{status.who_failed or 'every trial'} failed"
-
-
-def short_line(status: StudyStatus) -> str:
-    """Return one line for a log: time, trials, best."""
-    time = "" if status.elapsed_s is None else duration(status.elapsed_s)
-    parts = [time, missing_line(status), status.counts_line(), best_line(status), failures_line(status)]
-    return cut(" | ".join(filter(None, parts)), 200)
-
-
-def facts(status: StudyStatus) -> list[str]:
-    """Return the facts besides the trials, one on each line."""
-    lines = [
-        status.scheduler,
-        status.counts_line(),
-        best_line(status),
-        incumbent_line(status),
-        unrecorded_line(status),
-        early_line(status),
-        training_line(status),
-        packing_line(status),
-        workers_line(status),
-        gangs_line(status),
-        failures_line(status),
-        status.unread,
-        f"stopping: {status.stopping}" if status.stopping else "",
-        f"in {status.store}" if status.store else "",
-        repeated_line(status),
-        continue_line(status),
-    ]
-    return [cut(line, _LONGEST_FACT) for line in lines if line]
-
-
-def best_line(status: StudyStatus) -> str:
-    """Return "best accuracy 0.98 after 27 units: trial-7"."""
-    if status.is_ablation and status.best is not None:
-        return "" if status.workers_wanted else "what each component is worth: study.ablation()"
-    if (best := status.best) is None:
-        nan = f": {many(status.nonfinite, 'trial')} reported NaN or infinity" if status.nonfinite else ""
-        return f"no {'finite ' if nan else ''}{status.metric} yet{nan}"
-    words = ' (rank_by="best")' if status.rank_by == "best" else ""
-    return f"best {status.metric} {number(best.value)} after {many(best.resource, 'unit')}: {best.name}{words}"
-
-
-def early_line(status: StudyStatus) -> str:
-    """Return how a search trains its best trial to the end, if this one has not; else empty."""
-    can_finish = status.scheduler.startswith("ASHA(") and "finish_best" not in status.scheduler
-    if status.best is None or not (status.is_finished and status.is_best_early and can_finish):
-        return ""
-    name = status.best.name
-    return f"{name}, the best, was stopped early: ASHA(..., finish_best=True) trains the best trial to the end"
-
-
-def incumbent_line(status: StudyStatus) -> str:
-    """Return the best value that any trial ever had; empty if it is the best last value."""
-    seen = None if status.is_ablation else status.incumbent
-    if seen is None or status.rank_by == "best" or (status.best is not None and status.best.value == seen.value):
-        return ""
-    when = f"{number(seen.value)} after {many(seen.resource, 'unit')} by {seen.name}"
-    return (
-        f"best {status.metric} ever reported: {when} (the line above is of last values, which have checkpoints; "
-        'Study(rank_by="best") ranks by this one)'
-    )
-
-
-def unrecorded_line(status: StudyStatus) -> str:
-    """Return how many trials returned a value that is not recorded, and what to change; empty: none did."""
-    if not status.unrecorded:
-        return ""
-    return f"{many(status.unrecorded, 'trial')} returned a value beside the reports, the last {status.last_unrecorded}"
-
-
-def training_line(status: StudyStatus) -> str:
-    """Return the units that were trained, and how much less that is than training every trial to the end."""
-    line = f"{many(status.trained, 'unit')} of training"
-    if status.saved is not None and status.full is not None:
-        line += f", {share(status.saved)} less than training all to the end ({status.full:,})"
-    return f"{line}; {UNIT}" if status.trained else line
-
-
-def packing_line(status: StudyStatus) -> str:
-    """Return what packing did, or at the end of a search of small trials without it what it could do; else empty."""
-    workers, time = max(1, status.workers_had), status.total_s or status.elapsed_s
-    if status.packed or not (status.could_pack and status.is_finished and status.trained and time):
-        return status.packed
-    unit_s = time * workers / status.trained
-    if unit_s > _SMALL_UNIT_S or status.trials < _SMALL_STUDY * workers:
-        return ""
-    return (
-        f'its trials are small, {unit_s:.2g} s a unit: Study(pack="auto") trains alike ones together where that is '
-        "faster; their values then differ by rounding"
-    )
-
-
-def workers_line(status: StudyStatus) -> str:
-    """Return how many workers there are, and the time since the run began; empty between runs."""
-    if not status.workers_wanted:
-        return ""
-    time = "" if status.elapsed_s is None else f" after {duration(status.elapsed_s)}"
-    each = f", {status.workers_each} to a trial," if status.workers_each > 1 else ""
-    larger = f", {', '.join(status.enlarged)}," if status.enlarged else ""
-    return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}{_place(status)}{each}{larger}{time}"
-
-
-def gangs_line(status: StudyStatus) -> str:
-    """Return "together: trial-7 on worker-0, worker-2"; empty where each trial has one worker, and between runs."""
-    return f"together: {'; '.join(status.gangs)}" if status.gangs and status.workers_wanted else ""
-
-
-def missing_line(status: StudyStatus) -> str:
-    """Return "1 of 2 workers" while some of those that the run wants are missing, else an empty text."""
-    if status.workers_alive >= status.workers_wanted:
-        return ""
-    return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}"
-
-
-def _place(status: StudyStatus) -> str:
-    return f" ({status.place})" if status.place else ""
-
-
-def repeated_line(status: StudyStatus) -> str:
-    """Return how to lose less by an interrupt, if a trial is going to repeat more than one unit; else empty."""
-    if status.repeated <= 1:
-        return ""
-    return (
-        f"a trial goes on from its last checkpoint, which repeats up to {many(status.repeated, 'unit')}: "
-        "with trial.epochs(state=...) or a save of your own, Study(save_every=1) saves running trials after each unit"
-    )
-
-
-def continue_line(status: StudyStatus) -> str:
-    """Return what is kept of a search that is not finished, and how to continue it; empty of any other."""
-    if not status.is_unfinished:
-        return ""
-    if status.failures and not status.trained:
-        return "no unit was trained; once the code is corrected, run the script again. The code as it was is run by:"
-    return "all reports and checkpoints are kept; to go on, run the cell again, or the script with resume=True, or:"
-
-
-def continue_command(status: StudyStatus) -> str:
-    """Return the command that continues a search."""
-    return command("resume", status.store or "STORE")
-
-
-def failures_line(status: StudyStatus) -> str:
-    """Return why the last attempt that failed did; empty if none did.
-
-    Attempts are counted only where trials were retried: else each is a failed trial, and those are counted above.
-    """
-    if not status.failures:
-        return ""
-    last = f"{status.last_failure}; `asyncsearch explain` has its traceback" if status.last_failure else ""
-    if status.failures == status.counts.get(TrialState.FAILED, 0):
-        return f"last failure: {last}" if last else ""
-    count = f"{many(status.failures, 'attempt')} of {many(status.failing, 'trial')} failed"
-    return f"{count}, the last one {last}" if last else count
-
-
-def unshown_line(status: StudyStatus) -> str:
-    """Return where the metrics are for which there is no column; empty: each has one."""
-    if not status.unshown:
-        return ""
-    others = "metric is" if status.unshown == 1 else "metrics are"
-    return f"{status.unshown:,} more {others} in study.trials_dataframe() and `asyncsearch trials --format csv`"
 
 
 def headings(metric: str, others: Sequence[str] = ()) -> tuple[str, ...]:
@@ -275,10 +74,45 @@ def grid(
     rows = [headings(metric, others), *(cells(row, words, others) for row in trials)]
     longest = {_UNITS: _LONGEST_UNITS} | dict.fromkeys(range(_UNITS + 2, _UNITS + 2 + len(others)), _LONGEST_OTHER)
     short = [[cut(cell, longest.get(column, 20)) for column, cell in enumerate(row[:-1])] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*short, strict=True)]
     lines = []
-    for first, row in zip(short, rows, strict=True):
-        mark = "*" if row[0] == best else " "
-        start = "  ".join([mark, *(cell.ljust(width) for cell, width in zip(first, widths, strict=True))])
+    for first, row in zip(aligned(short, left=len(rows[0]), fill=True), rows, strict=True):
+        start = f"{'*' if row[0] == best else ' '}  {first}"
         lines.append(f"{start}  {cut(row[-1], max(10, WIDTH - len(start) - 2))}".rstrip())
     return lines
+
+
+class StudyRow(msgspec.Struct, frozen=True):
+    """A study as the table shows it."""
+
+    name: str
+    held: int
+    """How many workers it holds."""
+    share: int
+    """How many it may have."""
+    status: StudyStatus | None = None
+    """As last known; None if nothing is known yet."""
+    is_running: bool = True
+
+
+def cluster_table(rows: Sequence[StudyRow], workers: int) -> str:
+    """Return the studies of a cluster of so many workers, a line each of at most 100 characters."""
+    used = sum(row.held for row in rows)
+    lines = [f"{used} of {many(workers, 'worker')}, {len(rows)} {'study' if len(rows) == 1 else 'studies'}"]
+    lines += [f"  {line}"[:WIDTH] for line in aligned([_HEADINGS, *map(_cells, rows)], left=len(_HEADINGS))]
+    return "\n".join(lines)
+
+
+def _cells(row: StudyRow) -> tuple[str, ...]:
+    status = row.status
+    gangs = f", {status.workers_each} to a trial" if status is not None and status.workers_each > 1 else ""
+    if status is not None and status.enlarged:
+        gangs += f", {status.enlarged[0]}{' and others' if len(status.enlarged) > 1 else ''}"
+    workers = f"{row.held} of {row.share}{gangs}" if row.is_running else "ended"
+    return cut(row.name, _LONGEST_NAME), workers, _trials(status), best_line(status) if status is not None else ""
+
+
+def _trials(status: StudyStatus | None) -> str:
+    if status is None:
+        return "-"
+    of = f" of {status.num_trials:,}" if status.num_trials is not None else ""
+    return f"{status.trials:,}{of}"

@@ -206,7 +206,7 @@ def _curves(alt: Any, study: PlottedStudy, points: list[PlottedPoint]) -> Any:
 
 
 def _best(study: PlottedStudy, points: list[PlottedPoint]) -> TrialId | None:
-    """Return the best trial that reported; None: none did, or the trials are variants of an ablation study."""
+    """Return the best trial that reported; None if none did, or the trials are variants of an ablation study."""
     if any(PARAMETER in trial.params for trial in study.trials[:1]):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What each worker trained from when to when, by the driver's clock. Pure.
+"""The trainings of each worker, with their times by the driver's clock. Pure.
 
 A lane of a lease is a span. It ends with its training, with the loss of its worker, or with its driver.
 """
@@ -46,7 +46,7 @@ _ENDS = {
     Outcome.STOPPED: SpanEnd.INTERRUPTED,
     Outcome.FAILED: SpanEnd.FAILED,
 }
-"""What an outcome is called; a training that was told to stop is ``STOPPED`` only if that was for its trials' good."""
+"""The name of an outcome; a training that was told to stop is ``STOPPED`` only if that was for its trials' good."""
 
 
 class WorkerSpan(msgspec.Struct):
@@ -66,7 +66,7 @@ class WorkerSpan(msgspec.Struct):
     """Resource that it is known to have reached."""
     end: SpanEnd = SpanEnd.RUNNING
     reason: str = ""
-    """Why it ended, or what became of its first trial, in words; empty: unknown."""
+    """Why it ended, or what became of its first trial, in words; empty if unknown."""
     position: int = 0
     """Its place among the lanes of its lease that trained at the same time, from 0."""
     positions: int = 1
@@ -81,7 +81,7 @@ class Presence(msgspec.Struct):
     start_s: float
     end_s: float
     loss: str = ""
-    """Why it was lost, in words; empty: it was not."""
+    """Why it was lost, in words; empty if it was not."""
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -151,7 +151,7 @@ def joint_timeline(found: Mapping[str, WorkerTimeline]) -> tuple[WorkerTimeline,
 
 
 def worker_timeline(records: Iterable[Record], *, is_over: bool = False) -> WorkerTimeline:
-    """Return what the workers of a study did, up to its last record; ``is_over``: no driver has the study open."""
+    """Return the trainings of the workers of a study; ``is_over``: whether no driver has the study open."""
     reader = _Reader()
     for record in records:
         reader.add(record)

@@ -27,7 +27,7 @@ class TreeReader:
         self._nodes: dict[NodeKey, TreeNode] = {}
         self._paths: dict[TrialId, TrialPath] = {}
         self._imported: dict[NodeKey, Imported] = {}
-        """What was taken over in nodes that no trial has entered yet."""
+        """The intervals taken over in nodes that no trial has entered yet."""
         self._projection = Projection()
 
     def add(self, record: Record) -> None:

@@ -79,7 +79,7 @@ def varying(tree: TreeView) -> set[str]:
 def values(params: Mapping[str, Any], start: int, stop: int, only: Collection[str] | None = None) -> str:
     """Return "lr=0.1 -> 0.01 batch_size=32": the values of the first unit of an interval and, if they differ, the last.
 
-    ``only``: the names to include; None: all.
+    ``only``: the names to include; None means all.
     """
     try:
         first, last = (dict(flat(present(params, time))) for time in (start, max(start, stop - 1)))

@@ -29,7 +29,7 @@ _OVER = {state.words for state in TrialState if state.is_finished}
 
 
 class Tree:
-    """What is trained, and for which trials: notebooks show it, ``print`` prints it, ``save`` writes the picture."""
+    """The stages, and the trials of each: notebooks show them, ``print`` prints them, ``save`` writes the picture."""
 
     def __init__(self, stages: TreeView, name: str, metric: str, mode: str, best: TrialId | None = None) -> None:
         self.stages = stages
@@ -78,7 +78,7 @@ def tree(
 ) -> Tree:
     """Return the stage tree of a journal; ``words`` gives what people call a state.
 
-    ``is_running``: whether a run is in progress. ``best``: the best trial; None: the one with the best last value.
+    ``is_running``: whether a run is in progress. ``best``: the best trial; None means the one with the best last value.
 
     Raises:
         NoTrialsError: there is no trial yet.
@@ -140,7 +140,7 @@ def _line(node: TreeNode, only: set[str]) -> str:
 
 
 def _readers(node: TreeNode) -> str:
-    """Return who reads a node, and who reads it further than the others: "trial-0, trial-1, from 6 trial-0"."""
+    """Return the readers of a node, and those that read it further than others: "trial-0, trial-1, from 6 trial-0"."""
     parts: list[str] = []
     seen: tuple[int, tuple[TrialId, ...]] | None = None
     for interval in node.intervals:

@@ -14,7 +14,7 @@ MOST_NAMED = 6
 
 
 class Kind(enum.Enum):
-    """Who has trained an interval, or will."""
+    """The trainer of an interval, past or future."""
 
     TRAINED = "trained, for one trial"
     SHARED = "trained once, for several trials"

@@ -1,1 +1,1 @@
-"""What a search would cost, and what it would have cost on other clusters."""
+"""The cost of a search, before it runs and on other clusters."""

@@ -28,7 +28,7 @@ from asyncsearch.store.base_store import Store
 
 _MOST_TRIALS = 10_000
 _MOST_REPORTS = 200_000
-"""What is simulated within a few seconds. Of a larger search a part is simulated, with as many trials per worker."""
+"""The size that is simulated within a few seconds; of a larger search a part is, with as many trials per worker."""
 _MOST_BRANCHES = 20_000
 _LEAST_TRIALS = 100
 """A part with fewer trials represents no search."""
@@ -38,18 +38,18 @@ _NO_DELAYS = Delays()
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What training costs on one worker."""
+    """The cost of training on one worker."""
 
     unit_s: float
     """Seconds of a unit of training."""
     delays: Delays = _NO_DELAYS
     """Seconds of everything else: launches, starts, commits."""
     source: str = ""
-    """Name of the study in which it was measured; empty: the user gave it."""
+    """Name of the study in which it was measured; empty if the user gave it."""
     pack_speedup: Mapping[str, Mapping[int, float]] = {}
-    """How much packs gain, by structure, as measured there; empty: nothing was."""
+    """How much packs gain, by structure, as measured there; empty if nothing was."""
     gang_speedup: Mapping[int, float] = {}
-    """Workers of a trial -> how many times as fast as the fewest they train it, as measured; empty: nothing was."""
+    """Workers of a trial -> how many times as fast as the fewest they train it, as measured; empty if nothing was."""
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -66,14 +66,14 @@ class Expected(msgspec.Struct, frozen=True):
     shared: int = 0
     """Units that trials would train in addition if they did not share what their sequences have in common."""
     part: tuple[int, int] | None = None
-    """(trials, workers) of the simulated part that was scaled up; None: the whole search was simulated."""
+    """(trials, workers) of the simulated part that was scaled up; None if the whole search was simulated."""
 
 
 def measured(store: Store, pack_speedup: Speedups | None = None) -> Cost | None:
-    """Return the cost of training by a study's journal; None: the store holds no study, or one without reports.
+    """Return the cost of training by a study's journal; None if the store holds no study, or one without reports.
 
-    It is that of trials that train alone. ``pack_speedup``: by what that is reckoned from times of packs; None: by what
-    was measured there.
+    It is that of trials that train alone. ``pack_speedup``: by what that is reckoned from times of packs; None means by
+    the gains measured there.
     """
     file = read_study_file(store)
     if file is None:
@@ -86,13 +86,13 @@ def measured(store: Store, pack_speedup: Speedups | None = None) -> Cost | None:
 
 
 def cost_of(store: Store, seconds_per_unit: object, like: Any, pack_speedup: Speedups | None = None) -> Cost | None:
-    """Return the cost of a unit as the user describes it; None: it is not known.
+    """Return the cost of a unit as the user describes it; None if it is not known.
 
     Args:
         store: of the study, whose journal has it if the study has run.
-        seconds_per_unit: as the user gave it; None: read it from a journal.
-        like: the study or store to read it from; None: the study itself.
-        pack_speedup: how much packs gain there; None: as measured.
+        seconds_per_unit: as the user gave it; None means read it from a journal.
+        like: the study or store to read it from; None means the study itself.
+        pack_speedup: how much packs gain there; None means as measured.
 
     Raises:
         UsageError: not a duration, not a study, or a study without measurements.
@@ -129,15 +129,15 @@ def expected(
     packs: Packs | None = None,
     scaling: Scaling | None = None,
 ) -> Expected | None:
-    """Simulate a search, or a part of a large one; None: no part represents it, or its trials end by themselves.
+    """Simulate a search, or a part of a large one; None if no part represents it, or its trials end by themselves.
 
     Args:
-        cost: of training; None: a unit takes one second.
-        config: of the study; None: trials share nothing.
+        cost: of training; with None a unit takes one second.
+        config: of the study; with None trials share nothing.
         space: of the study, if trials share training, are packed, or the scheduler changes proposals.
         searcher: of the study, if trials share training or the scheduler changes proposals.
-        packs: how many train together, and what that gains; None: each alone.
-        scaling: when trials have more workers than others; None: never.
+        packs: how many train together, and what that gains; None means each alone.
+        scaling: when trials have more workers than others; None means never.
     """
     lines = scheduler.forecast(num_trials)
     ends = [line.to_resource for line in lines if line.to_resource is not None]

@@ -16,11 +16,11 @@ class Packs(msgspec.Struct, frozen=True):
     """Packs of a simulated search."""
 
     packing: Packing | None
-    """How the search packs; None: each trial trains alone."""
+    """How the search packs; None if each trial trains alone."""
     speedup: Speedups
-    """How much packs gain, as of ``TrainingModel``; empty: nothing."""
+    """How much packs gain, as of ``TrainingModel``; empty means nothing."""
     source: str = ""
-    """Where that is from, in words; empty: nothing is known of it."""
+    """Where that is from, in words; empty if nothing is known of it."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -32,7 +32,7 @@ class Packs(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """How many train together, and by what that is reckoned; empty: each trains alone."""
+        """How many train together, and by what that is reckoned; empty if each trains alone."""
         if self.packing is None:
             return ""
         count = "as many as train fastest" if self.packing.is_measured else f"up to {self.packing.limit:,}"
@@ -46,7 +46,7 @@ class Packs(msgspec.Struct, frozen=True):
 
 
 def packing_asked(own: Packing | None, pack: int | str | None, names: Sequence[str] | None = None) -> Packing | None:
-    """Return how a search packs of which ``pack`` is asked; None: as the study does, 1: not at all.
+    """Return how a search packs of which ``pack`` is asked; None means as the study does, 1: not at all.
 
     ``names``: of the hyper-parameters that tell which trials are alike.
 

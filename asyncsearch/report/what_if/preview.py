@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from asyncsearch.errors import ResourceError
-from asyncsearch.report.formatting import UNIT, columns, duration, many, share
+from asyncsearch.report.formatting import UNIT, aligned, duration, many, share
 from asyncsearch.report.what_if.expected import Cost, Expected
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 
@@ -17,7 +17,7 @@ _NO_SHORTER = ", and more workers do not shorten it"
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What an ideal search trains; ``str()`` of it is for people."""
+    """The training of an ideal search; ``str()`` of it is for people."""
 
     scheduler: str
     num_trials: int
@@ -26,28 +26,28 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     """Sentences for the user about the scheduler, the searcher and the trials that exist."""
     assumption: str = ""
-    """Why the number of workers is what it is; empty: the user named it."""
+    """Why the number of workers is what it is; empty if the user named it."""
     total: int | None = None
-    """Units of training of all trials together; None: unknown, trials end when their function returns."""
+    """Units of training of all trials together; None if unknown, trials end when their function returns."""
     full: int | None = None
-    """Units of training every trial to the end; None: there is no ``max_resource``."""
+    """Units of training every trial to the end; None if there is no ``max_resource``."""
     longest: int | None = None
     """Units of the longest trial: no number of workers makes the search shorter than that."""
     cost: Cost | None = None
-    """The cost of a unit; None: unknown."""
+    """The cost of a unit; None if unknown."""
     expected: Expected | None = None
-    """A simulation on ``parallelism`` workers; None: the search is too large, even in parts."""
+    """A simulation on ``parallelism`` workers; None if the search is too large, even in parts."""
     alone: Expected | None = None
-    """The same if each trial trains alone and none gets more workers than others; None: it is so, what packs gain is
+    """The same if each trial trains alone and none gets more workers than others; None if it is so, what packs gain is
     not known, or it was not simulated."""
     packed: str = ""
-    """How many trials train together, and by what that is reckoned, in words; empty: each trains alone."""
+    """How many trials train together, and by what that is reckoned, in words; empty if each trains alone."""
     scaled: str = ""
-    """What more workers gain for a trial of the last rung, in words; empty: all trials have as many."""
+    """The gain of more workers for a trial of the last rung, in words; empty if all trials have as many."""
 
     @property
     def saved(self) -> float | None:
-        """The share of time packs or more workers save, from 0 to 1, negative where they cost it; None: unknown."""
+        """The share of time packs or more workers save, from 0 to 1, negative where they cost it; None if unknown."""
         if self.alone is None or self.expected is None or not self.alone.wall_s:
             return None
         return 1 - self.expected.wall_s / self.alone.wall_s
@@ -83,7 +83,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         brackets = ["bracket", *(f"{rung.bracket:,}" for rung in self.rungs)]
         if len(set(brackets[1:])) > 1:
             rows = [(bracket, *row) for bracket, row in zip(brackets, rows, strict=True)]
-        return [f"  {line}" for line in columns(rows)]
+        return [f"  {line}" for line in aligned(rows)]
 
     def _sums(self) -> list[str]:
         if self.total is None or self.longest is None:
@@ -174,10 +174,10 @@ def preview(
     warnings: Sequence[str] | None = None,
     assumption: str = "",
 ) -> Preview:
-    """Return what a search of ``num_trials`` trials would train if every rung promoted exactly its share.
+    """Return the training of a search of ``num_trials`` trials if every rung promoted exactly its share.
 
-    ``warnings``: sentences to show; None: the warnings of the scheduler. ``assumption``: why there are so many workers.
-    ``alone``, ``packed`` and ``scaled`` are as of ``Preview``.
+    ``warnings``: sentences to show; None means the warnings of the scheduler. ``assumption``: why there are so many
+    workers. ``alone``, ``packed`` and ``scaled`` are as of ``Preview``.
 
     Raises:
         ResourceError: the search cannot work at all.
@@ -208,8 +208,8 @@ def warnings_of(
     """Return a scheduler's warnings about a search with the number of trials that it will really have.
 
     Args:
-        num_trials: as requested; None: as many as the searcher proposes.
-        proposals: how many the searcher has; None: no limit, or unknown.
+        num_trials: as requested; None means as many as the searcher proposes.
+        proposals: how many the searcher has; None means no limit, or unknown.
         is_begun: whether the search has begun; then it continues however few proposals there are.
 
     Raises:
@@ -227,7 +227,7 @@ def warnings_of(
 
 
 def workers_note(workers: int | None) -> str:
-    """Return a sentence about the number of workers that nobody has named; None: it is not known either."""
+    """Return a sentence about the number of workers that nobody has named; None if it is not known either."""
     if workers is None:
         return (
             "How many workers the run will have is not known before it starts, so these figures are for 1: write e.g. "

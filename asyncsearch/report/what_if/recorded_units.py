@@ -1,4 +1,4 @@
-"""What a unit of each trial takes alone, by the times in a journal. Pure.
+"""The time of a unit of each trial alone, by the times in a journal. Pure.
 
 The lanes of a pack report one after another when all have trained a unit, so the time between two such rounds is that
 of all lanes. What one of them takes alone follows from how much a pack gains, which is given, or was measured: by the
@@ -66,15 +66,15 @@ class _Round(msgspec.Struct):
 
 
 class _Lease(msgspec.Struct):
-    """What a worker trained under one lease."""
+    """The training of a worker under one lease."""
 
     began_s: float
     size: int = 1
     """How many workers trained it together."""
     measured: tuple[int, ...] = ()
-    """How many lanes were timed together in its first unit, group after group; empty: none were."""
+    """How many lanes were timed together in its first unit, group after group; empty if none were."""
     together: int | None = None
-    """How many lanes train together at most, as its first unit has shown; None: all."""
+    """How many lanes train together at most, as its first unit has shown; None means all."""
     rounds: list[_Round] = []
 
     def measure(self, seconds: Sequence[PackSeconds]) -> None:
@@ -108,17 +108,17 @@ class RecordedUnits(msgspec.Struct, frozen=True):
     setup_s: float
     """Seconds from an assignment to the beginning of its first unit."""
     pack_speedup: dict[str, dict[int, float]]
-    """How much packs gain, by structure, as measured; empty: nothing was."""
+    """How much packs gain, by structure, as measured; empty if nothing was."""
     most_lanes: int
     """How many trained together at most."""
     gang_speedup: dict[int, float]
-    """Workers of a trial -> how many times as fast as the fewest they trained it; empty: all had as many."""
+    """Workers of a trial -> how many times as fast as the fewest they trained it; empty if all had as many."""
 
 
 def recorded_units(
     records: Sequence[Record], given: Speedups | None = None, group: Grouping = group_of
 ) -> RecordedUnits:
-    """Return what units took; ``given``: how much packs gain, None: as measured, and nothing where that was not."""
+    """Return the times of units; ``given``: how much packs gain, None means as measured, else nothing."""
     leases, measured = _leases(records, group)
     known, gangs = measured or _observed(leases), _gang_curve(leases)
     training = TrainingModel(pack_speedup=known if given is None else given)
@@ -185,7 +185,7 @@ def _units_alone(training: TrainingModel, lease: _Lease, one: _Round, *, is_firs
 
 
 def _leases(records: Iterable[Record], group: Grouping) -> tuple[list[_Lease], dict[str, dict[int, float]]]:
-    """Return what workers trained, and the curves that first units of packs have shown, by structure."""
+    """Return the trainings of workers, and the curves that first units of packs have shown, by structure."""
     projection = Projection()
     leases: dict[int, _Lease] = {}
     packs: dict[str, KnownPacks] = defaultdict(KnownPacks)
@@ -233,7 +233,7 @@ def _gang_curve(leases: Sequence[_Lease]) -> dict[int, float]:
 
 
 def _speedup(sizes: Mapping[int, float], size: int, curve: Mapping[int, float]) -> float | None:
-    """Return how many times as fast a trial trained as on the fewest; None: it trained on no others that show it."""
+    """Return how many times as fast a trial trained as on the fewest; None if it trained on no others that show it."""
     fewer = min((other for other in sizes if other in curve), default=None)
     return None if fewer is None else curve[fewer] * sizes[fewer] / sizes[size]
 

@@ -38,7 +38,7 @@ class Scaling(msgspec.Struct, frozen=True):
         return max(kept, default=base)
 
     def words(self, rungs: Sequence[RungForecast], workers: int) -> str:
-        """Return what more workers gain in the last rung."""
+        """Return the gain of more workers in the last rung, in words."""
         most, base = self.most(workers), self.gang.size
         last = rungs[-1]
         if last.to_resource is None or most == base:
@@ -52,12 +52,12 @@ class Scaling(msgspec.Struct, frozen=True):
 def scaling_of(
     gang: Gang | None, workers: int, given: Mapping[int, float] | None, measured: Mapping[int, float], where: str
 ) -> Scaling | None:
-    """Return how a search scales; None: all of its trials have as many workers.
+    """Return how a search scales; None if all of its trials have as many workers.
 
     Args:
         gang: of the study.
         workers: of the search.
-        given: by the user, workers -> how many times as fast; None: nothing was.
+        given: by the user, workers -> how many times as fast; None if nothing was.
         measured: the same, as measured.
         where: the call in which it can be given.
 

@@ -18,7 +18,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import RunRequested
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
-from asyncsearch.report.formatting import columns, duration, number
+from asyncsearch.report.formatting import aligned, duration, number
 from asyncsearch.report.what_if.packs import Packs, packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.report.what_if.recorded_units import Speedups
@@ -66,7 +66,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     guessed: float
     """Share of reports, from 0 to 1, beyond a trial's real training, for which its last value was taken."""
     alone_s: float | None = None
-    """Seconds of the same search if each trial trained alone; None: it does, or what packs gain is not known."""
+    """Seconds of the same search if each trial trained alone; None if it does, or what packs gain is not known."""
 
     @property
     def worker_s(self) -> float:
@@ -75,7 +75,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def saved(self) -> float | None:
-        """The share of time that packing saves, from 0 to 1, negative where it costs time; None: not known."""
+        """The share of time that packing saves, from 0 to 1, negative where it costs time; None if not known."""
         return None if not self.alone_s else 1 - self.wall_s / self.alone_s
 
 
@@ -84,16 +84,16 @@ class WhatIf(msgspec.Struct, frozen=True):
 
     cases: tuple[Case, ...]
     recorded: tuple[int, float] | None
-    """Workers and seconds of the study itself; None: it did not end in one run."""
+    """Workers and seconds of the study itself; None if it did not end in one run."""
     packed: str = ""
-    """How many trials train together, and by what that is reckoned, in words; empty: each trains alone."""
+    """How many trials train together, and by what that is reckoned, in words; empty if each trains alone."""
 
     def __str__(self) -> str:
         head = ("workers", "time", "speed-up", "worker time", "busy", "best", "guessed")
         rows = [head, *(self._row(case) for case in self.cases)]
         if any(case.alone_s is not None for case in self.cases):
             rows = [(*row, *more) for row, more in zip(rows, self._without_packs(), strict=True)]
-        lines = columns(rows)
+        lines = aligned(rows)
         if self.packed:
             lines.append(self.packed)
         if self.recorded is not None:
@@ -142,10 +142,10 @@ def what_if(
         workers: the numbers of workers.
         scheduler: instead of the study's own.
         chance: stragglers and lost work to add.
-        pack: how many alike trials a worker trains together, or ``"auto"``, as of a ``Study``; 1: each alone; None: as
-            in the study.
-        pack_speedup: how many times as much packs train in the same time, as of ``TrainingModel``; None: as measured in
-            the study.
+        pack: how many alike trials a worker trains together, or ``"auto"``, as of a ``Study``; 1: each alone; None
+            means as in the study.
+        pack_speedup: how many times as much packs train in the same time, as of ``TrainingModel``; None means as
+            measured in the study.
 
     Raises:
         UsageError: the study has no reports yet, was opened for reading only, has a scheduler that makes new
@@ -239,7 +239,7 @@ def _time(seconds: float) -> str:
 
 
 def _recorded_run(records: Iterable[Record]) -> tuple[int, float] | None:
-    """Return workers and seconds of a study that ended in one run; None: it did not."""
+    """Return workers and seconds of a study that ended in one run; None if it did not."""
     began: list[tuple[int, float]] = []
     took = None
     for record in records:

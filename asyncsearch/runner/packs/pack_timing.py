@@ -17,6 +17,7 @@ from asyncsearch.events import PackSeconds
 from asyncsearch.runner.device import device_name
 from asyncsearch.runner.packs.pack_memory import PackMemoryProbe
 from asyncsearch.runner.protocol import PackFindings
+from asyncsearch.sentences import warn_of_former_name
 from asyncsearch.sizing.pack_probe import WARM_UP, fastest, is_worth_timing, most_that_fit
 from asyncsearch.trainable import PackOutcome, Trainer
 from asyncsearch.trainers.turns import train_or_fail
@@ -155,9 +156,19 @@ class PackTiming:
         if len(group) == 1:
             train_or_fail(group[0])
         elif group:
-            outcome = self._class.train_pack(group) or PackOutcome()
+            outcome = self._class.train_pack(group) or _former_outcome(self._class)
             self._outcome = outcome._replace(sequential=self._outcome.sequential or outcome.sequential)
             self._history.most_trained = max(len(group), self._history.most_trained)
+
+
+def _former_outcome(kind: type[Trainer]) -> PackOutcome:
+    """Return the outcome that a trainer tells by class methods, as it did before 0.2."""
+    refused, sequential = (getattr(kind, name, str)() for name in ("pack_refusal", "pack_in_turn"))
+    if refused:
+        warn_of_former_name("Trainer.pack_refusal", "PackOutcome.refused", last="0.3")
+    if sequential:
+        warn_of_former_name("Trainer.pack_in_turn", "PackOutcome.sequential", last="0.3")
+    return PackOutcome(refused, sequential)
 
 
 def _groups(trainers: Sequence[Trainer], count: int) -> Iterator[Sequence[Trainer]]:

@@ -13,9 +13,10 @@ from typing import Protocol
 
 from asyncsearch.errors import StoreError
 from asyncsearch.store import layout
-from asyncsearch.store.far.store import FarFiles, FarStore
+from asyncsearch.store.blocks import split_lines, texts_of
+from asyncsearch.store.far.files import FarFiles
+from asyncsearch.store.far.store import FarStore
 from asyncsearch.store.locks.lease_lock import LeaseLock
-from asyncsearch.store.split_lines import split_lines
 
 
 class AppendingFiles(FarFiles, Protocol):
@@ -25,8 +26,6 @@ class AppendingFiles(FarFiles, Protocol):
     def can_append(self) -> bool: ...
     def put(self, name: str, data: bytes) -> None: ...
     def append(self, name: str, data: bytes) -> None: ...
-    def blocks(self, name: str) -> Iterator[bytes]: ...
-    def read_part(self, name: str, start: int, end: int | None) -> bytes | None: ...
 
 
 class AppendedSegment:
@@ -88,7 +87,7 @@ class AppendedLog:
 
 
 class AppendingStore(FarStore):
-    """What such stores have in common."""
+    """A store on such a file system."""
 
     _remote: AppendingFiles
 
@@ -106,21 +105,12 @@ class AppendingStore(FarStore):
         return self._lines(f"journal/{name}")
 
     def open_segment(self) -> AppendedSegment:
-        if self._lock is not None:
-            self._lock.check()
         appends = self._can_append()
-        number = max(layout.segment_numbers(self._remote.list("journal")), default=0) + 1
-        while not self._remote.create(
-            f"journal/{layout.segment_name(number)}" + ("" if appends else "/000000000"), b""
-        ):
-            number += 1
-        return AppendedSegment(self._remote, layout.segment_name(number), appends, self._lock)
+        first = "" if appends else "/000000000"
+        name, _ = self._begin_segment(lambda path: self._remote.create(path + first, b"") or None)
+        return AppendedSegment(self._remote, name, appends, self._lock)
 
     # Logs
-
-    @property
-    def log_interval_s(self) -> float:
-        return 5.0
 
     @property
     def log_open_s(self) -> float:
@@ -133,13 +123,9 @@ class AppendingStore(FarStore):
     def begin_log(self, name: str) -> AppendedLog | None:
         return AppendedLog(self._remote, name) if self._remote.create(layout.check_name(name), b"") else None
 
-    def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None:
-        return self._remote.read_part(layout.check_name(name), start, end)
-
     def _old_log(self, name: str) -> Iterator[str]:
         path = layout.log_file(name)
-        lines = self._lines(path) if path.removeprefix("logs/") in self._remote.list("logs") else iter(())
-        return (line.decode(errors="replace").removesuffix("\n") for line in lines)
+        return texts_of(self._lines(path) if path.removeprefix("logs/") in self._remote.list("logs") else ())
 
     def _can_append(self) -> bool:
         if self._appends is None:

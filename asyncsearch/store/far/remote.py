@@ -11,42 +11,40 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from asyncsearch.errors import NotAFileError, StoreError
-from asyncsearch.files.contents import Content, content_of, new_digest
+from asyncsearch.files.contents import Content, content_of
 from asyncsearch.files.trees import remove_tree
 from asyncsearch.store.base_store import FileInfo
+from asyncsearch.store.blocks import BLOCK_BYTES, save_blocks
 from asyncsearch.store.disk import next_step
-from asyncsearch.store.far.odd_characters import quoted, unquoted
+from asyncsearch.store.far.protocols import (
+    APPENDING,
+    EXCLUSIVE,
+    OF_OBJECTS,
+    WITH_PIPES,
+    file_system,
+    in_a_line,
+    modified_s,
+    quoted,
+    unquoted,
+)
 from asyncsearch.store.local.files import files_in
 from asyncsearch.store.passwords import without_password, without_password_of
 
 T = TypeVar("T")
-
-_APPENDING = {"file", "local", "sftp", "ssh"}
-"""Protocols whose append costs only the added bytes. Some object stores copy the whole object at each append."""
 
 _CHECK = "Check the address, the credentials and the connection, then try again"
 _WITHOUT_KEYS = (
     "The study keeps no passwords and keys: give them in the environment, as AWS_SECRET_ACCESS_KEY or"
     " FSSPEC_SFTP_PASSWORD; or go on from the script that names them, Study(..., resume=True)"
 )
-
-_AZURE = {"az", "abfs", "abfss"}
-_OF_OBJECTS = {"s3", "s3a", "gs", "gcs", *_AZURE}
-"""Protocols of object stores; others are one if they cannot rename."""
-
-_EXCLUSIVE = {"file", "local", "memory", *_OF_OBJECTS}
-_MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "modification_time", "modificationTime", "created")
-
-_WITH_PIPES = {"file", "local", "sftp", "ssh", "smb"}
 
 _guards: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 _guards_guard = threading.Lock()
@@ -84,7 +82,7 @@ class Remote:
     @property
     def _is_tree(self) -> bool:
         # Google's can move objects too, but an object appears complete where it is written.
-        is_of_objects = self.url.partition("://")[0].lower() in _OF_OBJECTS
+        is_of_objects = self.url.partition("://")[0].lower() in OF_OBJECTS
         return not is_of_objects and type(self._fs).mv is not fsspec.AbstractFileSystem.mv
 
     @property
@@ -95,18 +93,18 @@ class Remote:
     @property
     def is_exclusive(self) -> bool:
         """Whether ``create`` lets exactly one of several machines succeed."""
-        return self.url.partition("://")[0].lower() in _EXCLUSIVE
+        return self.url.partition("://")[0].lower() in EXCLUSIVE
 
     @property
     def _has_pipes(self) -> bool:
         """Whether pipes may lie in the place of files."""
-        return self.url.partition("://")[0].lower() in _WITH_PIPES
+        return self.url.partition("://")[0].lower() in WITH_PIPES
 
     @property
     def can_append(self) -> bool:
         """Whether this kind of file system should be able to append cheaply; try it before relying on it."""
         protocol = self._fs.protocol
-        return bool(_APPENDING & ({protocol} if isinstance(protocol, str) else set(protocol)))
+        return bool(APPENDING & ({protocol} if isinstance(protocol, str) else set(protocol)))
 
     @contextlib.contextmanager
     def explained(self, doing: str, name: str) -> Iterator[None]:
@@ -116,7 +114,7 @@ class Remote:
         except StoreError:
             raise
         except Exception as error:  # each file system has its own exceptions
-            what = _in_a_line(error)
+            what = in_a_line(error)
             step = next_step(error, _WITHOUT_KEYS if self.lacks_keys else _CHECK)
             words = f"{without_password_of(self.url, what)}. {step}."
             raise StoreError(f"Cannot {doing} at {f'{self.shown}/{name}'.rstrip('/')!r}: {words}") from error
@@ -166,7 +164,7 @@ class Remote:
         return None
 
     def read_part(self, name: str, start: int, end: int | None) -> bytes | None:
-        """Return what a file has from byte ``start`` to before ``end``, as a slice does; None: there is none."""
+        """Return the bytes of a file from ``start`` to before ``end``, as a slice does; None if there is none."""
         path = self._path(name)
         with self.explained("read", name):
             try:
@@ -180,7 +178,7 @@ class Remote:
         with self.explained("read", name):
             self._require_plain(name)
             with self._fs.open(self._path(name), "rb") as file:
-                while block := file.read(1 << 20):
+                while block := file.read(BLOCK_BYTES):
                     yield block
 
     def put(self, name: str, data: bytes) -> None:
@@ -238,7 +236,7 @@ class Remote:
         return content
 
     def download(self, name: str, local: Path) -> Content | None:
-        """Copy a file from here to a local one, and return what was copied; None: there is no such file.
+        """Copy a file from here to a local one, and return what was copied; None if there is no such file.
 
         The content is hashed while it is copied, in one pass. A file system with a faster copy of its own, as object
         stores have, uses that, and the local file is read back.
@@ -249,8 +247,8 @@ class Remote:
                 if self._has_own_copy:
                     self._fs.get_file(self._path(name), str(local))
                     return content_of(local)
-                with self._fs.open(self._path(name), "rb") as source, open(local, "wb") as target:
-                    return _copy(source, target)
+                with self._fs.open(self._path(name), "rb") as source:
+                    return save_blocks(iter(lambda: source.read(BLOCK_BYTES), b""), local)
             except FileNotFoundError:
                 return None
 
@@ -322,7 +320,7 @@ class Remote:
                 return {}
         inside = {self._bare(name).removeprefix(path + "/"): info for name, info in found.items()}
         return {
-            name: FileInfo(int(info["size"] or 0), _modified(info))
+            name: FileInfo(int(info["size"] or 0), modified_s(info))
             for name, info in inside.items()
             if not name.startswith(path)
         }
@@ -346,45 +344,3 @@ class Remote:
                 raise
         self._fs.rm_file(target)
         self._fs.mv(source, target)
-
-
-def file_system(protocol: str) -> type[Any]:
-    """Return fsspec's class for URLs of a protocol, or what stands in for it here.
-
-    Raises:
-        ImportError, ValueError, AttributeError: a package for it is missing.
-    """
-    if protocol.lower() in _AZURE:
-        from asyncsearch.store.far.azure import AzureBlobs
-
-        return AzureBlobs
-    found: type[Any] = fsspec.get_filesystem_class(protocol)
-    return found
-
-
-def _in_a_line(error: Exception) -> str:
-    first, _, _ = str(error).strip().partition("\n")  # Azure's also quotes the answer, with its XML
-    return f"{type(error).__name__}: {first.rstrip('.')}" if first else type(error).__name__
-
-
-def _copy(source: BinaryIO, target: BinaryIO) -> Content:
-    size_bytes, digest = 0, new_digest()
-    while block := source.read(1 << 20):
-        digest.update(block)
-        size_bytes += target.write(block)
-    return Content(size_bytes, digest.hexdigest())
-
-
-def _modified(info: Mapping[str, Any]) -> float | None:
-    for key in _MODIFIED:
-        value = info.get(key)
-        if isinstance(value, str):
-            try:
-                value = datetime.fromisoformat(value)
-            except ValueError:
-                continue
-        if isinstance(value, datetime):
-            return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-        if isinstance(value, (int, float)) and value > 0:
-            return value / 1000 if value > 1e11 else float(value)  # Hadoop counts milliseconds
-    return None

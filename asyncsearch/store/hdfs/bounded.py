@@ -36,7 +36,7 @@ class Call:
         self.done = threading.Event()
 
     def result_within(self, limit_s: float) -> Any:
-        """Return what the function returns, or raise what it raises.
+        """Return the function's result, or raise its error.
 
         Raises:
             TimeoutError: it does not end in time.

@@ -1,31 +1,27 @@
-"""Files below an ``hdfs://`` URL: what a store does with them, with StoreErrors as errors.
+"""Files below an ``hdfs://`` URL, through hdfs-native, with StoreErrors as errors.
 
-A file is written under another name and renamed, so that a reader sees all of it or none. A file that is open for
-writing cannot be read: hdfs-native takes it for an empty one. Therefore the length that the NameNode gives is compared
-with what is read.
+A file that is open for writing cannot be read: hdfs-native takes it for an empty one. Therefore the length that the
+NameNode gives is compared with the bytes that are read.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from asyncsearch.errors import BeingWrittenError, CheckpointError, StoreError
-from asyncsearch.files.contents import Content, new_digest
+from asyncsearch.files.contents import Content
 from asyncsearch.files.plain import open_to_read
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.hdfs.addresses import Address, address_of, hadoop_settings
 from asyncsearch.store.hdfs.bounded import Bounded, call
 from asyncsearch.store.hdfs.client import client_of
-from asyncsearch.store.hdfs.hadoop_files import HadoopFiles
-from asyncsearch.store.hdfs.open_file import OpenFile
-from asyncsearch.store.hdfs.reading import read_ahead
+from asyncsearch.store.hdfs.hadoop_files import HadoopFiles, HadoopStatus
+from asyncsearch.store.hdfs.open_file import OpenFile, read_ahead
 
 _RECOVERY_S = 120.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
@@ -60,45 +56,8 @@ class HdfsFiles(HadoopFiles):
         """The client of this process; each call of it ends within a time."""
         return Bounded(client_of(self.address).inner)
 
-    def is_file(self, name: str) -> bool:
-        """Return whether there is a file of this name."""
-        with self.explained("look at", name):
-            try:
-                return not self.client.get_file_info(self.path(name)).isdir
-            except FileNotFoundError:
-                return False
-
-    def is_folder(self, name: str) -> bool:
-        """Return whether there is a folder of this name."""
-        with self.explained("look at", name):
-            try:
-                return bool(self.client.get_file_info(self.path(name)).isdir)
-            except FileNotFoundError:
-                return False
-
-    def size(self, name: str) -> int | None:
-        """Return the length of a file that the NameNode knows, or None if there is none."""
-        with self.explained("look at", name):
-            try:
-                return int(self.client.get_file_info(self.path(name)).length)
-            except FileNotFoundError:
-                return None
-
-    def read(self, name: str) -> bytes | None:
-        """Return the content of a file, or None if there is none."""
-        with self.explained("read", name):
-            try:
-                return bytes(Bounded(self.client.read(self.path(name))).read(-1))
-            except FileNotFoundError:
-                return None
-
-    def blocks(self, name: str) -> Iterator[bytes]:
-        """Yield what can be read of a file, in blocks; see ``size`` for what there should be."""
-        with self.explained("read", name):
-            yield from read_ahead(self.client.read(self.path(name)))
-
     def read_part(self, name: str, start: int, end: int | None) -> bytes | None:
-        """Return what a file has from byte ``start`` to before ``end``, as a slice does; None: there is none.
+        """Return the bytes of a file from ``start`` to before ``end``, as a slice does; None if there is none.
 
         Raises:
             BeingWrittenError: it is open for writing, or its writer has died.
@@ -117,25 +76,6 @@ class HdfsFiles(HadoopFiles):
                 f"{f'{self.shown}/{name}'!r} is being written, or its driver has died: HDFS shows it once it is closed."
             )
         return b""
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file atomically: a reader sees the old content or the new."""
-        with self.explained("write", name):
-            self._move(self._temporary(data), name, overwrite=True)
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Write a file that does not exist yet; return False if it does. Only one of several writers succeeds.
-
-        It is whole as soon as it has its name: a process that is killed in between leaves no lock without a holder.
-        """
-        with self.explained("create", name):
-            if self._exists(self.path(name)):
-                return False
-            temporary = self._temporary(data)
-            if self._move(temporary, name, overwrite=False):
-                return True
-            self.client.delete(temporary, False)
-            return False
 
     def open_new(self, name: str) -> OpenFile | None:
         """Begin a file that does not exist yet, to be written on; return None if it does."""
@@ -169,7 +109,7 @@ class HdfsFiles(HadoopFiles):
             self._is_closed(name)
 
     def upload(self, local: Path, name: str) -> Content:
-        """Copy a local file here, hashed meanwhile, and return what was copied."""
+        """Copy a local file here, hashed meanwhile, and return its content."""
         if ":" in name:
             raise CheckpointError(
                 f"The file {name.rpartition('/')[2]!r} of a checkpoint cannot be on HDFS, which takes no ':' in names."
@@ -177,50 +117,6 @@ class HdfsFiles(HadoopFiles):
             )
         with self.explained("upload", name), open_to_read(local) as source:
             return self._created(self.path(name), overwrite=True).copy_and_close(source)
-
-    def download(self, name: str, local: Path) -> Content | None:
-        """Copy a file from here to a local one, hashed meanwhile, and return what was copied; None: there is none."""
-        size_bytes, digest = 0, new_digest()
-        with self.explained("download", name):
-            try:
-                source = self.client.read(self.path(name))
-            except FileNotFoundError:
-                return None
-            with open(local, "wb") as target:
-                for block in read_ahead(source):
-                    digest.update(block)
-                    size_bytes += target.write(block)
-        return Content(size_bytes, digest.hexdigest())
-
-    def guard(self, name: str) -> threading.Lock:
-        """Return the lock of a file in this process, the same one for every store that has the file."""
-        return self._guard(self.address.url, name)
-
-    def remove(self, name: str) -> None:
-        """Remove a file; no error if there is none."""
-        with self.explained("remove", name), contextlib.suppress(FileNotFoundError):
-            self.client.delete(self.path(name), False)
-
-    def remove_tree(self, folder: str) -> None:
-        """Remove a folder with all that is in it; no error if there is none."""
-        with self.explained("remove", folder), contextlib.suppress(FileNotFoundError):
-            self.client.delete(self.path(folder), True)
-
-    def remove_if_empty(self, folder: str) -> None:
-        """Remove an empty folder."""
-        with contextlib.suppress(Exception):  # it is not empty, or gone
-            if not self._entries(self.path(folder), False):
-                self.client.delete(self.path(folder), False)
-
-    def list(self, folder: str) -> list[str]:
-        """Return the sorted names directly in a folder."""
-        path = self.path(folder)
-        with self.explained("list", folder):
-            try:
-                found = [str(entry.path) for entry in self._entries(path, False)]
-            except FileNotFoundError:
-                return []
-        return sorted(entry.rpartition("/")[2] for entry in found if entry != path)
 
     def find(self, folder: str) -> dict[str, FileInfo]:
         """Return the files below a folder, at any depth, by their names inside it."""
@@ -232,47 +128,44 @@ class HdfsFiles(HadoopFiles):
                 return {}
         start = f"{path.rstrip('/')}/"
         return {
-            entry.path.removeprefix(start): FileInfo(int(entry.length), entry.modification_time / 1000)
-            for entry in found
-            if entry.path.startswith(start)
+            entry.path.removeprefix(start): _status_of(entry).info for entry in found if entry.path.startswith(start)
         }
+
+    # Calls of the client
+
+    def _status(self, path: str) -> HadoopStatus:
+        return _status_of(self.client.get_file_info(path))
+
+    def _content(self, path: str) -> bytes:
+        return bytes(Bounded(self.client.read(path)).read(-1))
+
+    def _blocks(self, path: str) -> Iterator[bytes]:
+        return read_ahead(self.client.read(path))
+
+    def _write_new(self, path: str, data: bytes) -> None:
+        self._created(path).write_and_close(data)
+
+    def _rename(self, source: str, target: str, *, overwrite: bool) -> None:
+        try:
+            self.client.rename(source, target, overwrite)
+        except (FileExistsError, FileNotFoundError):
+            # After a failover hdfs-native repeats a call that was carried out already: then the source is gone.
+            if self._exists(source):
+                raise
+
+    def _make_folder(self, path: str) -> None:
+        self.client.mkdirs(path, 0o755, True)
+
+    def _delete(self, path: str, *, recursive: bool = False) -> None:
+        self.client.delete(path, recursive)
+
+    def _children(self, path: str) -> dict[str, HadoopStatus]:
+        found = self._entries(path, False)  # a file is its own only entry
+        return {entry.path.rpartition("/")[2]: _status_of(entry) for entry in found if entry.path != path}
 
     def _entries(self, path: str, is_recursive: bool) -> Sequence[Any]:
         client = client_of(self.address).inner
         return call(lambda: list(client.list_status(path, is_recursive)))
-
-    def _temporary(self, data: bytes) -> str:
-        """Write a file under a name of its own, and return its path."""
-        path = self.path(f"tmp/file-{uuid.uuid4().hex}")
-        self._created(path).write_and_close(data)
-        return path
-
-    def _move(self, source: str, name: str, *, overwrite: bool) -> bool:
-        """Give a file its name; return False if another one has it.
-
-        After a failover hdfs-native repeats a call that was carried out already: then the source is gone.
-        """
-        target = self.path(name)
-        for is_last in (False, True):
-            try:
-                self.client.rename(source, target, overwrite)
-                return True
-            except FileExistsError:
-                return not self._exists(source)
-            except FileNotFoundError:
-                if not self._exists(source):
-                    return True
-                if is_last:
-                    raise
-                self.client.mkdirs(target.rpartition("/")[0] or "/", 0o755, True)
-        raise AssertionError("the last try returns or raises")
-
-    def _exists(self, path: str) -> bool:
-        try:
-            self.client.get_file_info(path)
-        except FileNotFoundError:
-            return False
-        return True
 
     def _is_closed(self, name: str) -> bool:
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
@@ -291,6 +184,10 @@ class HdfsFiles(HadoopFiles):
         if self.client.read(path).file_length() < size_bytes:
             return False
         return bool(self.client.recover_lease(path))
+
+
+def _status_of(entry: Any) -> HadoopStatus:
+    return HadoopStatus(bool(entry.isdir), int(entry.length), entry.modification_time)
 
 
 def _options(overwrite: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""What HDFS answers, in words: hdfs-native passes on Java's exceptions with their stack traces. Pure."""
+"""Answers of HDFS in words: hdfs-native passes on Java's exceptions with their stack traces. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _STACK = re.compile(r"(?:\\n|\n).*|\"\)$", re.DOTALL)
 
 _AWAY = "See whether the NameNode and the DataNodes run"
 NO_CONTENT = "no DataNode has the file's content now"
-"""What a file whose blocks are away, or lost, means."""
+"""The meaning of a file whose blocks are away, or lost."""
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         "SafeMode",
@@ -64,14 +64,14 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ("early eof", "the NameNode or a DataNode has closed the connection", _AWAY),
     ("unexpected end of file", "the NameNode or a DataNode has closed the connection", _AWAY),
 )
-"""What an answer contains -> what it means -> what to do."""
+"""Part of an answer -> its meaning -> the next step."""
 _PASSING = re.compile(
     "safe mode|no NameNode of the cluster is active|take a new file now|answer|transfer|closed the conn"
 )
 
 
 def explain(error: BaseException) -> tuple[str, str]:
-    """Return what an error means, and the next step, each as the part of a sentence; no stack trace is in them."""
+    """Return the meaning of an error and the next step, each as the part of a sentence without a stack trace."""
     text = plain(error)  # Java's stack traces contain the names of other errors
     meaning, step = next(((meaning, step) for sign, meaning, step in _KNOWN if sign in text), ("", ""))
     if meaning:
@@ -85,7 +85,7 @@ def passes(meaning: str) -> bool:
 
 
 def plain(error: BaseException) -> str:
-    """Return what an error says, without Java's stack trace and package names."""
+    """Return the text of an error, without Java's stack trace and package names."""
     text = str(error)
     found = _RPC.fullmatch(text) or _OTHER.fullmatch(text)
     name, words = (found[1], found[2]) if found else (type(error).__name__, text)

@@ -18,7 +18,7 @@ _NAME = re.compile(r"(\d{12})-(\d{12,})")
 
 
 class LogFiles(Protocol):
-    """What is needed of a file system."""
+    """The part of a file system that is needed."""
 
     @property
     def shown(self) -> str: ...
@@ -46,7 +46,7 @@ def parse(names: Sequence[str]) -> list[LogPiece]:
 
 
 def longest_at(pieces: Sequence[LogPiece], at: int) -> LogPiece | None:
-    """Return the piece that holds byte ``at`` and reaches furthest; None: the log ends there."""
+    """Return the piece that holds byte ``at`` and reaches furthest; None if the log ends there."""
     return max((piece for piece in pieces if piece.start <= at < piece.end), key=lambda piece: piece.end, default=None)
 
 

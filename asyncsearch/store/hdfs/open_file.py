@@ -1,17 +1,21 @@
-"""A file that is open for writing on HDFS."""
+"""One file of HDFS, open for writing or for reading, by calls that end within a time."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import logging
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from asyncsearch.files.contents import Content, new_digest
-from asyncsearch.store.hdfs import bounded, closing
+from asyncsearch.files.contents import Content, ContentCounter
+from asyncsearch.store.blocks import BLOCK_BYTES
+from asyncsearch.store.hdfs import bounded
 from asyncsearch.store.hdfs.bounded import Bounded, call
 from asyncsearch.store.hdfs.client import note_closed, note_open
 
-_BLOCK = 1 << 20
+_log = logging.getLogger(__name__)
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 
 
 class OpenFile:
@@ -49,23 +53,23 @@ class OpenFile:
         self.close()
 
     def copy_and_close(self, source: BinaryIO) -> Content:
-        """Write what is left of a local file; each block is hashed while it is written. Return what was written."""
-        digest = new_digest()
+        """Write the rest of a local file, each block of which is hashed while it is written; return its content."""
+        counter = ContentCounter()
         try:
-            while block := source.read(_BLOCK):
+            while block := source.read(BLOCK_BYTES):
                 writing = bounded.begin(self._raw.write, block)
-                digest.update(block)
+                counter.add(block)
                 writing.result_within(bounded.ANSWER_S)
-                self._size_bytes += len(block)
         except BaseException:
             self.give_up()
             raise
+        self._size_bytes += counter.content.size_bytes
         self.close()
-        return Content(self._size_bytes, digest.hexdigest())
+        return counter.content
 
     def close(self) -> None:
         """Let the NameNode know that the file is complete."""
-        closing.close(self._close_writer, lambda: self._size_bytes > 0 and self._finish(self._size_bytes))
+        close_at_once(self._close_writer, lambda: self._size_bytes > 0 and self._finish(self._size_bytes))
 
     def give_up(self) -> None:
         """Close what can be closed of it; the content is unknown."""
@@ -77,3 +81,57 @@ class OpenFile:
             self._raw.close()
         finally:
             note_closed(self._raw)
+
+
+def close_at_once(writer_close: Callable[[], None], finish: Callable[[], bool]) -> None:
+    """Close a file without hdfs-native's wait; return when the NameNode has closed it.
+
+    A NameNode refuses to close a file until a DataNode has reported the last block, which comes some milliseconds after
+    the writer's own request. hdfs-native then waits for 0.5, 1, 2 s before it asks again. So, while it waits, the
+    NameNode is asked here whether all of the file can be read, and then closes it by its call for leases that were
+    left; hdfs-native's next request, in its thread, finds the file closed, which is no error.
+
+    Args:
+        writer_close: closes it, sooner or later.
+        finish: closes it at the NameNode if all of it is there; returns whether it did.
+
+    Raises:
+        TimeoutError: it was not closed within ``bounded.ANSWER_S``.
+    """
+    closing = bounded.begin(writer_close)
+    deadline = time.monotonic() + bounded.ANSWER_S
+    pause_s = _FIRST_PAUSE_S
+    while not closing.done.wait(pause_s) and time.monotonic() < deadline:
+        try:
+            if finish():
+                return
+        except Exception as error:  # whether it is closed is then for the first call to say
+            _log.debug("Cannot finish a file: %s", error)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    closing.result_within(0.0)
+
+
+def read_ahead(reader: Any) -> Iterator[bytes]:
+    """Yield the part of a file that can be read, in blocks of 1 MiB and more; the next one is already on its way.
+
+    Args:
+        reader: of hdfs-native. It sends the whole file in one stream; its ``read`` asks a DataNode anew each time.
+
+    Raises:
+        TimeoutError: a block has not come within ``bounded.ANSWER_S``.
+    """
+    chunks = reader.read_range_stream(0, reader.file_length())
+    due = bounded.begin(_block, chunks)
+    while block := due.result_within(bounded.ANSWER_S):
+        due = bounded.begin(_block, chunks)
+        yield block
+
+
+def _block(chunks: Iterator[bytes]) -> bytes:
+    found, size_bytes = [], 0
+    for chunk in chunks:
+        found.append(chunk)
+        size_bytes += len(chunk)
+        if size_bytes >= BLOCK_BYTES:
+            break
+    return b"".join(found)

@@ -1,8 +1,11 @@
-"""A segment of the journal on HDFS: one open file, made durable by ``hsync`` at each append.
+"""The files that a driver on HDFS holds open, its segments of the journal and of the logs, with a sync at each append.
 
 The NameNode's lease on the open file keeps other drivers out: a driver that takes the study over has the leases of all
 segments recovered, so that this one cannot append any more, even if it was stopped in the middle of an append and goes
 on later. No clock is involved.
+
+HDFS shows a file to others once it is closed. So a segment is closed after a twentieth of the time of the search, and
+the driver goes on in the next; each takes its place at the NameNode, and a search of ten hours has some hundred.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ import threading
 from collections.abc import Sequence
 
 from asyncsearch.errors import SegmentOverError, StoreError, StoreLockedError
-from asyncsearch.store.hdfs import publishing
 from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.locks.lease_lock import LeaseLock
@@ -21,6 +23,17 @@ from asyncsearch.store.locks.lease_lock import LeaseLock
 _log = logging.getLogger(__name__)
 _open: dict[tuple[str, str], HdfsSegment] = {}
 """The segments that this process has open, by cluster and path."""
+
+
+SHORTEST_S = 5.0
+_SHARE = 0.05
+MOST_BYTES = 16 << 20
+"""A segment is kept in memory until it is closed, for who reads it in the driver's own process."""
+
+
+def open_time_s(elapsed_s: float) -> float:
+    """Return the time for which the next segment stays open, where the journal was first opened so long ago."""
+    return max(SHORTEST_S, _SHARE * elapsed_s)
 
 
 class HdfsSegment:
@@ -33,8 +46,8 @@ class HdfsSegment:
             files: of the store.
             name: of the segment.
             file: the file.
-            lock: of the driver; None: it holds none, as in a test.
-            open_s: seconds after which it is closed so that others can read it; infinite: it is not.
+            lock: of the driver; None if it holds none, as in a test.
+            open_s: seconds after which it is closed so that others can read it; infinite if it is not.
         """
         self._files, self._name, self._file, self._lock = files, name, file, lock
         self._path = f"journal/{name}"
@@ -53,7 +66,7 @@ class HdfsSegment:
         return self._name
 
     def lines(self) -> Sequence[bytes]:
-        """Return what was appended and is durable."""
+        """Return the lines that were appended and are durable."""
         return list(self._appended)
 
     def append(self, data: bytes) -> None:
@@ -76,7 +89,7 @@ class HdfsSegment:
                 raise
             self._appended.append(data)
             self._size_bytes += len(data)
-            if self._size_bytes >= publishing.MOST_BYTES:
+            if self._size_bytes >= MOST_BYTES:
                 self._is_over = True
                 self._timer.cancel()
                 self._timer = self._start(0.0)
@@ -117,7 +130,7 @@ class HdfsSegment:
             self.close()
         except StoreError as error:
             _log.info("Journal segment %s cannot be read by others yet: %s", self._name, error)
-            self._timer = self._start(publishing.SHORTEST_S)
+            self._timer = self._start(SHORTEST_S)
 
     def _start(self, delay_s: float) -> threading.Timer:
         timer = threading.Timer(delay_s, self._publish)
@@ -136,6 +149,26 @@ class HdfsSegment:
             raise lost from error
         except StoreError:  # the first error says why
             pass
+
+
+class HdfsLog:
+    """A file that grows by one ``hsync`` an append; see ``LogFile``."""
+
+    def __init__(self, files: HdfsFiles, name: str, file: OpenFile) -> None:
+        """Take over an empty file."""
+        self._files, self._name, self._file = files, name, file
+
+    def append(self, data: bytes) -> None:
+        with self._files.explained("append to", self._name):
+            self._file.append(data)
+
+    def finish(self, data: bytes) -> None:
+        with self._files.explained("close", self._name):
+            self._file.write_and_close(data)
+
+    def give_up(self) -> None:
+        self._file.give_up()
+        self._files.begin_to_close(self._name)
 
 
 def open_here(files: HdfsFiles, name: str) -> HdfsSegment | None:

@@ -4,7 +4,7 @@ Besides the guarantees of asyncsearch.store.far.store:
 
 * A small file is replaced atomically, and of several processes that create one, exactly one succeeds.
 * The journal is one open file of its driver, synced at each append; it is closed every now and then, so that others can
-  read it, and goes on in the next (see ``publishing``). A driver that takes a study over has HDFS close what former
+  read it, and goes on in the next (see ``segment``). A driver that takes a study over has HDFS close what former
   drivers left open before it reads anything, which also keeps out a former driver that still runs. What is read is
   compared with the length that the NameNode gives: less is an error, never a shorter journal.
 * Who does not hold the lock reads the closed segments, and learns that the last one is being written.
@@ -27,13 +27,12 @@ from asyncsearch.files.contents import Content
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.blocks import split_lines, texts_of
 from asyncsearch.store.far.store import FarStore
-from asyncsearch.store.hdfs import log_pieces, publishing
+from asyncsearch.store.hdfs import log_pieces
 from asyncsearch.store.hdfs.addresses import Address, parse
 from asyncsearch.store.hdfs.files import HdfsFiles
-from asyncsearch.store.hdfs.log import HdfsLog
-from asyncsearch.store.hdfs.segment import HdfsSegment, close_all, open_here
-from asyncsearch.store.split_lines import split_lines
+from asyncsearch.store.hdfs.segment import HdfsLog, HdfsSegment, close_all, open_here, open_time_s
 
 _UPLOADS = 8
 """Files of a checkpoint that are copied at a time: for a small one HDFS mostly waits."""
@@ -46,7 +45,7 @@ class HdfsStore(FarStore):
 
     Args:
         url: such as ``hdfs://namenode:8020/studies/digits``, or ``hdfs:///studies/digits``.
-        address: the cluster; None: as the URL says, Spark's Hadoop configuration or HADOOP_CONF_DIR.
+        address: the cluster; None means as the URL says, Spark's Hadoop configuration or HADOOP_CONF_DIR.
         lock_lease_s: seconds without a refresh after which a driver on another machine loses its lock.
         gone_after_s: seconds after which a checkpoint whose content no DataNode has counts as damaged, while HDFS takes
             other files.
@@ -114,12 +113,7 @@ class HdfsStore(FarStore):
         )
 
     def open_segment(self) -> HdfsSegment:
-        if self._lock is not None:
-            self._lock.check()
-        number = max(layout.segment_numbers(self._remote.list("journal")), default=0) + 1
-        while (file := self._remote.open_new(f"journal/{layout.segment_name(number)}")) is None:
-            number += 1
-        name = layout.segment_name(number)
+        name, file = self._begin_segment(self._remote.open_new)
         if self._lock is not None:
             # A driver that takes the study over closes the segments that it finds. One that comes after that must not
             # be written: this driver may have been stopped for long between the last look at the lock and here.
@@ -133,7 +127,7 @@ class HdfsStore(FarStore):
         now = time.monotonic()
         if self._begun_s is None:
             self._begun_s = now
-        open_s = math.inf if self._lock is None else publishing.pause_s(now - self._begun_s)
+        open_s = math.inf if self._lock is None else open_time_s(now - self._begun_s)
         return HdfsSegment(self._remote, name, file, self._lock, open_s)
 
     # Checkpoints
@@ -166,10 +160,6 @@ class HdfsStore(FarStore):
     # Logs
 
     @property
-    def log_interval_s(self) -> float:
-        return 5.0
-
-    @property
     def log_open_s(self) -> float:
         return 10.0
 
@@ -181,12 +171,8 @@ class HdfsStore(FarStore):
         file = self._remote.open_new(layout.check_name(name))
         return None if file is None else HdfsLog(self._remote, name, file)
 
-    def read_part(self, name: str, start: int, end: int | None = None) -> bytes | None:
-        return self._remote.read_part(layout.check_name(name), start, end)
-
     def _old_log(self, name: str) -> Iterator[str]:
-        blocks = log_pieces.blocks(self._remote, layout.log_file(name))
-        return (line.decode(errors="replace").removesuffix("\n") for line in split_lines(blocks))
+        return texts_of(split_lines(log_pieces.blocks(self._remote, layout.log_file(name))))
 
 
 class Absences:

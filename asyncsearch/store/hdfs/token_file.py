@@ -82,7 +82,7 @@ def named(data: bytes, addresses: Iterable[str], resolve: Callable[[str], str]) 
 
 
 def for_http(data: bytes) -> str | None:
-    """Return the first token of HDFS as WebHDFS takes it in a URL; None: there is none."""
+    """Return the first token of HDFS as WebHDFS takes it in a URL; None if there is none."""
     for token in parse(data):
         if token.kind == _OF_HDFS:
             return base64.urlsafe_b64encode(b"".join(map(_sized, token[1:]))).decode().rstrip("=")

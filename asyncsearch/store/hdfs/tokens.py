@@ -24,14 +24,14 @@ _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+")
 
 
 class _Tokens:
-    """What this process has; one for all its stores."""
+    """The tokens of this process, for all its stores."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._addresses: set[str] = set()
         """Of the NameNodes that this process connects to, as URLs and settings name them."""
         self._file: Path | None = None
-        """Of this process alone; None: the one that it came with."""
+        """Of this process alone; None means the one that it came with."""
         self._former: str | None = None
 
     def use(self, data: bytes) -> None:
@@ -100,7 +100,7 @@ def drop() -> None:
 
 
 def for_http() -> str | None:
-    """Return the token for WebHDFS; None: this process has none.
+    """Return the token for WebHDFS; None if this process has none.
 
     Raises:
         StoreError: the file of tokens is damaged.

@@ -33,9 +33,8 @@ from asyncsearch.store.manifest import (
     holds_more,
     missing,
     require_damage,
-    survey,
 )
-from asyncsearch.store.shards import gone, require_shards, written_twice
+from asyncsearch.store.staged_files import gone, require_shards, survey, written_twice
 
 _log = logging.getLogger(__name__)
 

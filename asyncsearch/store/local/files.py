@@ -14,8 +14,7 @@ from asyncsearch.files.trees import remove_tree, walk
 from asyncsearch.files.working_folder import absolute
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import FileInfo, Store
-from asyncsearch.store.disk import explained, make_folders, sync_folder, write_new
-from asyncsearch.store.no_follow import inside
+from asyncsearch.store.disk import explained, inside, make_folders, sync_folder, write_new
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -133,7 +132,7 @@ def lines_of(path: Path) -> Iterator[bytes]:
 
 
 def files_in(folder: Path) -> dict[str, FileInfo]:
-    """Return what is in a folder and no folder itself, without the folders in it that may not be read."""
+    """Return the files in a folder, at any depth, without the folders in it that may not be read."""
     try:
         found = [entry for entry in walk(folder, follow=True, failed=lambda name, error: None) if not entry.is_folder]
         return {entry.name: FileInfo(entry.status.st_size, entry.status.st_mtime) for entry in found}

@@ -1,4 +1,4 @@
-"""The open journal segment of a store on a disk: a file that must still be the one in the folder."""
+"""The files that a driver holds open on a disk: a journal segment must still be the one in the folder."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 from pathlib import Path
 
 from asyncsearch.errors import StoreError, StoreLockedError, StoreLostError
+from asyncsearch.files.plain import open_file
 from asyncsearch.store import layout
 from asyncsearch.store.disk import FileIdentity, explained, make_folders, sync_data, sync_folder, write_all
 from asyncsearch.store.local.files import names_in
 from asyncsearch.store.locks import flock
+from asyncsearch.store.open_files import HEAD_FILE
 from asyncsearch.store.rescue import Rescue
 
 
@@ -88,3 +90,65 @@ def open_local_segment(root: Path, folder: Path) -> LocalSegment:
                 break
         sync_folder(folder)
     return LocalSegment(path, descriptor, Rescue(root), flock.held(root / "lock"))
+
+
+class LocalHeadFile:
+    """A head on a local disk, overwritten in place: one that a crash of the machine leaves behind claims less."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / HEAD_FILE
+        self._descriptor: int | None = None
+
+    def note(self, data: bytes) -> None:
+        try:
+            if self._descriptor is None:
+                self._descriptor = self._open()
+            os.pwrite(self._descriptor, data, 0)
+            if not os.fstat(self._descriptor).st_nlink:  # removed: a head without a name tells nobody
+                self._release()
+                self._descriptor = self._open()
+                os.pwrite(self._descriptor, data, 0)
+        except OSError:
+            self._release()
+            with explained("write", self._path):
+                raise
+
+    def close(self) -> None:
+        if self._descriptor is None:
+            return
+        try:
+            with explained("write", self._path):
+                os.fsync(self._descriptor)
+        finally:
+            self._release()
+
+    def _open(self) -> int:
+        return open_file(self._path, os.O_WRONLY | os.O_CREAT)
+
+    def _release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class LocalLog:
+    """A file that grows by one write and one sync an append; see ``LogFile``."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        """Take over a new file."""
+        self._path, self._descriptor = path, descriptor
+
+    def append(self, data: bytes) -> None:
+        with explained("write a log", self._path):
+            write_all(self._descriptor, data)
+            sync_data(self._descriptor)
+
+    def finish(self, data: bytes) -> None:
+        self.append(data)
+        self.give_up()
+
+    def give_up(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)

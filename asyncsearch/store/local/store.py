@@ -8,7 +8,6 @@ On NFS, names that another machine has just created may be invisible for seconds
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
@@ -21,13 +20,12 @@ from asyncsearch.errors import StoreError
 from asyncsearch.files.plain import open_file, read_file
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.disk import explained, make_folders, sync_data, sync_folder, write_all, write_new
-from asyncsearch.store.head_file import LocalHeadFile
+from asyncsearch.store.blocks import texts_of
+from asyncsearch.store.disk import explained, inside, make_folders, sync_folder, write_new
 from asyncsearch.store.local.checkpoints import DiskCheckpoints
 from asyncsearch.store.local.files import exists, lines_of, names_in
-from asyncsearch.store.local.segment import LocalSegment, open_local_segment
+from asyncsearch.store.local.segment import LocalHeadFile, LocalLog, LocalSegment, open_local_segment
 from asyncsearch.store.locks import flock
-from asyncsearch.store.no_follow import inside
 from asyncsearch.store.rescue import rescue_files
 
 
@@ -123,8 +121,7 @@ class LocalStore(DiskCheckpoints):
 
     def _old_log(self, name: str) -> Iterator[str]:
         path = inside(self._root, layout.log_file(name))
-        lines = lines_of(path) if exists(path) else iter(())
-        return (line.decode(errors="replace").removesuffix("\n") for line in lines)
+        return texts_of(lines_of(path) if exists(path) else ())
 
 
 def _require_writable(folder: Path) -> None:
@@ -137,26 +134,3 @@ def _require_writable(folder: Path) -> None:
 
 def _is_read_only(folder: Path) -> bool:
     return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
-
-
-class LocalLog:
-    """A file that grows by one write and one sync an append; see ``LogFile``."""
-
-    def __init__(self, path: Path, descriptor: int) -> None:
-        """Take over a new file."""
-        self._path, self._descriptor = path, descriptor
-
-    def append(self, data: bytes) -> None:
-        with explained("write a log", self._path):
-            write_all(self._descriptor, data)
-            sync_data(self._descriptor)
-
-    def finish(self, data: bytes) -> None:
-        self.append(data)
-        self.give_up()
-
-    def give_up(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)

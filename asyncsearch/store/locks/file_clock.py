@@ -14,7 +14,7 @@ from typing import NamedTuple
 from asyncsearch.store.base_store import FileInfo
 
 PROBE = "probe-"
-"""How the names of probes begin."""
+"""The beginning of the names of probes."""
 
 
 class _Probe(NamedTuple):
@@ -50,7 +50,7 @@ class FileClock:
         self._last: _Probe | None = None
 
     def now_s(self) -> float | None:
-        """Return the Unix time that a file written now would have, or less; None: the file system does not tell.
+        """Return the Unix time that a file written now would have, or less; None if the file system does not tell.
 
         Raises:
             StoreError: nothing can be written there.

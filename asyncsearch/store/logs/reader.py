@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from asyncsearch.errors import BeingWrittenError
 from asyncsearch.store import layout
 from asyncsearch.store.logs import segment_format as form
-from asyncsearch.store.logs.log_store import LogStore
-from asyncsearch.store.logs.windows import END_BYTES, Windows
+from asyncsearch.store.open_files import LogStore
 
 _ENDS_AT_ONCE = 8
 _CUT_OFF = "... what came here was cut off when its driver ended ..."
@@ -24,7 +23,7 @@ class _Open:
 
     def __init__(self) -> None:
         self.driver = ""
-        """Who writes it; empty: not known yet."""
+        """The driver that writes it; empty until it is known."""
         self.at = self.body = 0
         """Where the next block begins, and where the lines of the last one did."""
 
@@ -48,9 +47,9 @@ class LogReader:
         self._last: dict[str, int] = {}
         """Driver -> number of its last block that was read: one that was written again counts once."""
         self._torn: tuple[str, list[str]] | None = None
-        """Who had written a part half, and its whole lines."""
+        """A driver that had written a part half, and its whole lines."""
         self.unread = ""
-        """What was written and cannot be read yet, in words; empty: nothing."""
+        """The part that was written and cannot be read yet, in words; empty if there is none."""
 
     def lines(self) -> Iterator[str]:
         """Yield the lines without their newlines, or those that have come since the last call.
@@ -94,7 +93,7 @@ class LogReader:
         return {number: end for number, end in zip(numbers, found, strict=True) if end is not None}
 
     def _pick(self, number: int, windows: Windows, index: form.LogIndex) -> Iterator[str]:
-        """Yield what a closed segment has of the trial."""
+        """Yield the trial's lines in a closed segment."""
         yield from self._torn_of_another(index.driver)
         parts = [part for part in index.parts(self._name) if part.number > self._last.get(index.driver, 0)]
         for part, data in zip(parts, windows.parts(parts), strict=True):
@@ -106,7 +105,7 @@ class LogReader:
         self._over.add(number)
 
     def _walk(self, number: int, windows: Windows, is_over: bool) -> Iterator[str]:
-        """Yield what the blocks of a segment have of the trial, from where the last call ended.
+        """Yield the trial's lines in the blocks of a segment, from the end of the last call.
 
         Args:
             is_over: whether nothing more comes: a crash may have cut off its last block.
@@ -146,7 +145,7 @@ class LogReader:
             self._over.add(number)
 
     def _torn_of_another(self, driver: str) -> Iterator[str]:
-        """Yield what a driver before this one had written half; one that lived on has written it again, as a whole."""
+        """Yield the lines that a driver before this one had written half; one that lived on has written them again."""
         torn, self._torn = self._torn, None
         if torn is not None and torn[0] != driver:
             yield from torn[1]
@@ -182,3 +181,88 @@ def _text(line: bytes) -> str | None:
         return line.decode() if _SHAPED.fullmatch(line) else None
     except UnicodeDecodeError:
         return None
+
+
+END_BYTES = 64 << 10
+"""Length of the end that is read first of a segment; a shorter one is read as a whole."""
+_NEAR, _FAR = 64 << 10, 512 << 10
+"""Length of a window on this machine and elsewhere."""
+_NEAR_GAP, _FAR_GAP = 4 << 10, 256 << 10
+"""Longest gap between parts that are read together: elsewhere it takes less time to read it than to ask again."""
+_MOST_BYTES = 4 << 20
+
+
+class Windows:
+    """The bytes of one segment."""
+
+    def __init__(self, store: LogStore, path: str, end: bytes | None = None) -> None:
+        """Begin; ``end`` is what was read of its last bytes; None if nothing was."""
+        self._store, self._path = store, path
+        self._end = end or b""
+        self._start = 0
+        self._held = self._end if end is not None and len(end) < END_BYTES else b""
+        self._window_bytes, self._gap_bytes = (_FAR, _FAR_GAP) if store.is_far else (_NEAR, _NEAR_GAP)
+
+    def index(self) -> form.LogIndex | None:
+        """Return the index; None if the segment is open, or damaged."""
+        start = form.decode_end(self._end)
+        if start is None:
+            return None
+        at = self._end.rfind(b"\n# ") + 1
+        for text in (self._end[at : -form.END_BYTES] if at else b"", b""):
+            line = text or (self._store.read_part(self._path, start) or b"")[: -form.END_BYTES]
+            if isinstance(found := form.decode_line(line, start), form.LogIndex):
+                return found
+        return None
+
+    def get(self, start: int, end: int, *, is_exact: bool = False) -> bytes:
+        """Return the bytes from ``start`` to before ``end``, or to the end of the segment.
+
+        ``is_exact``: what is behind them will not be asked for.
+        """
+        if start < self._start or end > self._start + len(self._held):
+            until = end if is_exact else max(end, start + self._window_bytes)
+            self._held = self._store.read_part(self._path, start, until) or b""
+            self._start = start
+        return self._held[start - self._start : end - self._start]
+
+    def line(self, start: int) -> bytes:
+        """Return the line that begins at a byte, with its newline; empty if it has none yet."""
+        size_bytes = 256
+        while True:
+            found = self.get(start, start + size_bytes)
+            line, newline, _ = found.partition(b"\n")
+            if newline:
+                return line + newline
+            if len(found) < size_bytes:
+                return b""
+            size_bytes *= 4
+
+    def next_line_of_ours(self, start: int) -> int:
+        """Return the beginning of the next line of a block, or of the index, behind ``start``; -1 if there is none."""
+        while found := self.get(start, start + self._window_bytes):
+            at = form.next_mark(found)
+            if at < 0 and len(found) < self._window_bytes:
+                return -1
+            start += at if at > 0 else len(found) - 3  # the mark may begin in these
+            if at > 0:
+                line = self.line(start)
+                if line and form.decode_line(line, start) is not None:
+                    return start
+        return -1
+
+    def parts(self, parts: Sequence[form.LogPart]) -> Iterator[bytes]:
+        """Yield the bytes of parts that are in order; those near each other are read together."""
+        group: list[form.LogPart] = []
+        for part in parts:
+            if group and (part.start - group[-1].end > self._gap_bytes or part.end - group[0].start > _MOST_BYTES):
+                yield from self._together(group)
+                group = []
+            group.append(part)
+        yield from self._together(group)
+
+    def _together(self, group: Sequence[form.LogPart]) -> Iterator[bytes]:
+        if group:
+            self.get(group[0].start, group[-1].end, is_exact=True)
+        for part in group:
+            yield self.get(part.start, part.end, is_exact=True)

@@ -51,7 +51,7 @@ class LogPart(NamedTuple):
 
 
 class LogBlock(NamedTuple):
-    """What the first line of a block says."""
+    """The first line of a block."""
 
     number: int
     parts: Mapping[str, LogPart]
@@ -81,7 +81,7 @@ def encode_head(driver: str) -> bytes:
 
 
 def decode_head(data: bytes) -> str | None:
-    """Return the driver that wrote a segment; None: it does not begin as one."""
+    """Return the driver that wrote a segment; None if it does not begin as one."""
     found = _HEAD.match(data)
     return None if found is None else found[1].decode()
 
@@ -104,7 +104,7 @@ def encode_block(number: int, lines: Mapping[str, bytes]) -> tuple[bytes, dict[s
 
 
 def decode_line(line: bytes, start: int) -> LogBlock | LogIndex | None:
-    """Return what a line says that begins at byte ``start`` of a segment and ends by a newline; None: it is damaged."""
+    """Return the block or index of a line that begins at byte ``start`` of a segment; None if it is damaged."""
     mark, _, rest = line.partition(b" ")
     text, _, crc = rest.rstrip(b"\n").rpartition(b" ")
     if mark not in (_BLOCK, _INDEX) or crc.decode(errors="replace") != crc_of(text):
@@ -128,13 +128,13 @@ def encode_end(driver: str, parts: Mapping[str, list[LogPart]], start: int) -> b
 
 
 def decode_end(data: bytes) -> int | None:
-    """Return where the index begins of a segment that ends with these bytes; None: it was not closed."""
+    """Return the first byte of the index of a segment that ends with these bytes; None if it was not closed."""
     found = _END.fullmatch(data[-END_BYTES:])
     return None if found is None else int(found[1])
 
 
 def next_mark(data: bytes) -> int:
-    """Return where a line may begin in ``data`` that tells of a block or is the index; -1: nowhere."""
+    """Return the place in ``data`` where the line of a block or the index may begin; -1 if there is none."""
     found = [place + 1 for mark in (b"\n@ {", b"\n# {") if (place := data.find(mark)) >= 0]
     return min(found, default=-1)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from asyncsearch.store import layout
 from asyncsearch.store.logs import segment_format as form
-from asyncsearch.store.logs.log_store import LogFile, LogStore
+from asyncsearch.store.open_files import LogFile, LogStore
 
 MOST_BYTES = 64 << 20
 """Length at which a segment is closed."""
@@ -59,7 +59,7 @@ class LogWriter:
 
     @property
     def due_in_s(self) -> float:
-        """Seconds until the open segment is to be closed; infinite: there is none, or it may stay open."""
+        """Seconds until the open segment is to be closed; infinite if there is none, or it may stay open."""
         return self._close_s - self._clock()
 
     @property

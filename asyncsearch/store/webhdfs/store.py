@@ -26,7 +26,8 @@ class WebHdfsStore(AppendingStore):
 
     Args:
         url: such as ``webhdfs://namenode:9870/studies/digits``.
-        gateways: addresses of the NameNodes; empty: as the URL says, Spark's Hadoop configuration or HADOOP_CONF_DIR.
+        gateways: addresses of the NameNodes; empty means as the URL says, Spark's Hadoop configuration or
+            HADOOP_CONF_DIR.
         lock_lease_s: seconds without a refresh after which a driver on another machine loses its lock.
     """
 

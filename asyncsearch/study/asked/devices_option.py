@@ -17,7 +17,7 @@ _LEAST = 1e-3
 
 
 def devices_for(devices_per_trial: float | None, gang: Gang | None) -> float | None:
-    """Return how many devices a worker of a study sees, below 1: its share of one; None: those that its machine shows.
+    """Return the number of devices that a worker sees, below 1 its share of one; None means those of its machine.
 
     Raises:
         UsageError: it is no number of devices, or the workers of a trial cannot share them evenly.
@@ -62,7 +62,7 @@ def devices_of(worker: int, devices: Sequence[str], per_worker: float) -> tuple[
 def with_devices(
     launcher: Launcher, per_worker: float | None, found: int, asked: int | None
 ) -> tuple[int, tuple[str, ...] | None]:
-    """Return how many of the workers for which there is room have devices, and these; None: they have their own."""
+    """Return how many of the workers for which there is room have devices, and these; None if they have their own."""
     devices = None if per_worker is None else launcher.devices(per_worker)
     if per_worker is None or devices is None:
         return found, None
@@ -87,7 +87,7 @@ def workers_with_devices(found: int, asked: int | None, devices: Sequence[str], 
 
     Args:
         found: number of workers for which there is room.
-        asked: the ``parallelism`` of the run; None: as many as there can be.
+        asked: the ``parallelism`` of the run; None means as many as there can be.
         devices: those of the machine.
         per_worker: as in ``devices_for``.
 

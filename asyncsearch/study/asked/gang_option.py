@@ -14,7 +14,7 @@ from asyncsearch.study.asked.requirements import source_of, trial_argument
 from asyncsearch.trainable import Trainable, Trainer
 
 _USES = frozenset({"process_group", "rank", "world_size"})
-"""What a function that trains on several workers reads of its trial."""
+"""Attributes of its trial that a function which trains on several workers reads."""
 
 
 def gang_for(
@@ -24,7 +24,7 @@ def gang_for(
     packing: Packing | None,
     autoscale: Autoscale | None,
 ) -> Gang | None:
-    """Return how many workers train a trial of a study together; None: one.
+    """Return how many workers train a trial of a study together; None means one.
 
     Raises:
         UsageError: an option breaks its rule, or the trainable cannot be trained by several workers, or by so many.
@@ -80,7 +80,7 @@ def sizes_of(gang: Gang | None) -> GangSizes:
 
 
 def useful_workers(gang: Gang | None, num_trials: int | None) -> int | None:
-    """Return how many workers so many trials can use; None: any number."""
+    """Return how many workers so many trials can use; None means any number."""
     if gang is None or num_trials is None:
         return num_trials
     scale = gang.autoscale

@@ -20,19 +20,19 @@ from asyncsearch.shared.options import read_defaults
 
 @dataclass(frozen=True, kw_only=True)
 class Sharing(metaclass=CheckedCalls):
-    """What a study shares with other studies of its ``version``, and how much its checkpoints may take.
+    """Sharing with other studies of the same ``version``, and the space that checkpoints may take.
 
     Raises:
         UsageError: a value breaks its rule.
     """
 
     shared: str | Path | Literal[False] | None = None
-    """Folder or URL in which studies of one version share what they train; None: ``plan`` beside the study's store;
-    False: nothing is shared with other studies, whatever the version."""
+    """Folder or URL in which studies of one version share what they train; None means ``plan`` beside the study's
+    store; False: nothing is shared with other studies, whatever the version."""
     trusted: str | Path | None = None
     """The shared folder once more, if you trust all who may write there: an estimator of scikit-learn in
-    ``trial.epochs(state={...})`` is restored by pickle, which runs code from the checkpoint. None: nothing is unpickled
-    from a shared folder."""
+    ``trial.epochs(state={...})`` is restored by pickle, which runs code from the checkpoint. With None nothing is
+    unpickled from a shared folder."""
     tolerant: bool = False
     """Take over what studies with ``pack=`` have trained, too, though it agrees with what this one would train within a
     tolerance only. A study that packs does so in any case."""
@@ -40,7 +40,7 @@ class Sharing(metaclass=CheckedCalls):
     """Name -> JSON value of parameters that this space lacks and that other studies of the version have: the value that
     the trainable takes when it is not given one."""
     quota_bytes: int | None = None
-    """Bytes that all checkpoints together may take; None: no limit. As soon as it is exceeded, the worst of the
+    """Bytes that all checkpoints together may take; None means no limit. As soon as it is exceeded, the worst of the
     ``keep_checkpoints`` best finished trials lose theirs; the best trial and unfinished trials never do. In a shared
     folder, at the end of a run, checkpoints that no study needs are removed, and if that is not enough, those that
     ``evaluate`` keeps."""
@@ -74,7 +74,7 @@ class WorkerOptions(metaclass=CheckedCalls):
     lease_timeout: float | timedelta = 30.0
     """Silence after which a worker has lost its work."""
     trial_timeout: float | timedelta | None = None
-    """Time that an attempt may take; None: without limit."""
+    """Time that an attempt may take; None means no limit."""
 
     _unnamed: ClassVar[str] = "the number of workers is an argument of run, write study.run(parallelism={value})"
 
@@ -116,7 +116,7 @@ class Checkpoints(metaclass=CheckedCalls):
     """Time for which a run waits while its store cannot be used, for checkpoints or for its journal, before it ends."""
     keep_dirs: int | None = None
     """Of how many of the best finished trials ``trial.dir`` stays stored once a run is over; those of unfinished trials
-    stay, too. None: all stay."""
+    stay, too. None means all stay."""
     dir_bytes: int = MOST_BYTES
     """Bytes that the files in ``trial.dir`` may take, of each trial."""
 

@@ -28,7 +28,7 @@ def packing_of(
     fresh_process: bool = False,
     names: Sequence[str] | None = None,
 ) -> Packing | None:
-    """Return how a study packs; None: it does not. ``pack``: how many trials, or ``"auto"``.
+    """Return how a study packs; None if it does not. ``pack``: how many trials, or ``"auto"``.
 
     With ``fresh_process`` nothing joins a pack: its process has trained others before. ``names``: see ``pack_by_of``.
 
@@ -48,7 +48,7 @@ def packing_of(
 
 
 def pack_by_of(trainable: Trainable, known: Collection[str], *, is_packed: bool) -> tuple[str, ...] | None:
-    """Return the hyper-parameters in which trials of a trainable must agree to be packed; None: it names none.
+    """Return the hyper-parameters in which trials of a trainable must agree to be packed; None if it names none.
 
     Args:
         trainable: which may have ``pack_by``.

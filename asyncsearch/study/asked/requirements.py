@@ -1,4 +1,4 @@
-"""What scheduler and space ask of a trainable, as far as that can be known before it runs."""
+"""Requirements of scheduler and space on a trainable, as far as they can be checked before it runs."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _never_loops_over_epochs(function: object) -> bool:
 
 
 def trial_argument(function: object, tree: ast.stmt | None) -> str:
-    """Return the name under which a function gets its trial, by its source; empty: the source does not say."""
+    """Return the name under which a function gets its trial, by its source; empty if the source does not say."""
     if not isinstance(tree, ast.FunctionDef):
         return ""
     names = [arg.arg for arg in (*tree.args.posonlyargs, *tree.args.args)][inspect.ismethod(function) :]

@@ -1,4 +1,4 @@
-"""Checks of a trainable before the search: its arguments, its methods, and what its source shows that it would do."""
+"""Checks of a trainable before the search: its arguments, methods and source, and its variants in an ablation study."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from asyncsearch.ablation.left_out import PARAMETER
+from asyncsearch.ablation.own_functions import SentWith
 from asyncsearch.arguments import metric_in_call, metric_in_mapping
+from asyncsearch.checking.processes import in_child
+from asyncsearch.checking.steps import can_try
+from asyncsearch.checking.training_runs import Task, name_of
 from asyncsearch.errors import UsageError
 from asyncsearch.other_libraries.trainables import answer_on_trial
+from asyncsearch.report.live.display import announced
+from asyncsearch.searchers.ablation import Ablation
+from asyncsearch.searchers.base_searcher import Searcher, SearcherState
+from asyncsearch.store.scratch import temporary_folder
 from asyncsearch.study.asked.requirements import source_of, trial_argument
 from asyncsearch.trainable import Trainable, Trainer, as_function
 
@@ -109,7 +118,7 @@ def _head(name: str) -> str:
 
 
 def _foreign_uses(function: Trainable, metric: str) -> Iterator[str]:
-    """Yield what the source does with its trial that no trial can do.
+    """Yield the uses of its trial, in the source, that no trial allows.
 
     A wrapper may give the function something else than the trial, and a name that is bound again is something else.
     """
@@ -131,3 +140,26 @@ def _foreign_uses(function: Trainable, metric: str) -> Iterator[str]:
                     yield f"a trial has no {attribute}: {answer}"
             case _:
                 pass
+
+
+def require_ablated(trainable: Trainable | None, searcher: Searcher, state: SearcherState) -> None:
+    """Set each variant up once, in another process, if the searcher is an ``Ablation`` and the trainable a trainer.
+
+    Raises:
+        UsageError: a layer or a feature does not exist, or the network cannot be computed without it.
+    """
+    if not isinstance(searcher, Ablation) or trainable is None or not can_try(trainable):
+        return
+    base = state.propose(0)
+    assert base is not None
+    values = [base[PARAMETER], *(one.value for one in searcher.variants())]
+    words = f"setting up {name_of(trainable)} in {len(values)} variants, in a process of its own, to see that they fit"
+    with announced(words), temporary_folder("ablation") as folder:
+        sent = sent_with_functions(trainable, searcher)
+        in_child(Task(sent, {**base, PARAMETER: values}, 0, 1, 1, {}, folder), "try variants", [])
+
+
+def sent_with_functions(trainable: Trainable, searcher: Searcher) -> Any:
+    """Return a trainable as it is sent to workers, with the functions of an ``Ablation`` that make variants."""
+    functions = searcher.functions() if isinstance(searcher, Ablation) else {}
+    return SentWith(trainable, functions) if functions else trainable

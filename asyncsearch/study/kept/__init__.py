@@ -1,1 +1,1 @@
-"""What the store keeps of a study, and where."""
+"""The parts of a study that its store keeps."""

@@ -26,7 +26,7 @@ class DefaultFolder:
         self._base = plain_part(name if script in ("", name) else f"{script}-{name}")
 
     def last(self) -> Path | None:
-        """Return the folder of the newest study; None: there is none yet.
+        """Return the folder of the newest study; None if there is none yet.
 
         A study that an earlier version made lies in a folder without the script's name.
         """
@@ -71,7 +71,7 @@ class DefaultFolder:
 
 
 def script_name() -> str:
-    """Return the name of the script or notebook that runs, without its ending; empty: it is typed in."""
+    """Return the name of the script or notebook that runs, without its ending; empty if it is typed in."""
     main = sys.modules.get("__main__")
     given = getattr(main, "__file__", None) or getattr(main, "__vsc_ipynb_file__", None)
     path = Path(given or os.environ.get("JPY_SESSION_NAME") or "")

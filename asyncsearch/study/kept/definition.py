@@ -1,4 +1,4 @@
-"""What a study is: written into its store when it is created, compared when it is resumed."""
+"""The definition of a study: written into its store when it is created, compared when it is resumed."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ class StudyDefinition(msgspec.Struct, frozen=True, kw_only=True):
     is_trusted: bool = False
     """Whether the user trusts all who may write in ``shared``."""
     packing: Packing | None = None
-    """How workers get several trials together; None: each trains alone."""
+    """How workers get several trials together; None if each trains alone."""
     is_tolerant: bool = False
     """Whether it takes over what other studies trained in packs, though it does not pack."""
     gang: Gang | None = None
-    """How many workers train a trial together; None: one."""
+    """How many workers train a trial together; None means one."""
     keep_dirs: int | None = None
-    """Of how many of the best finished trials the folders stay; None: of all."""
+    """Of how many of the best finished trials the folders stay; None means of all."""
     devices: float | None = None
-    """How many devices a worker sees, below 1: its share of one; None: those that its machine shows."""
+    """How many devices a worker sees, below 1: its share of one; None means those that its machine shows."""
 
     @property
     def takes_packed(self) -> bool:
@@ -111,7 +111,7 @@ def _script_of(trainable: object) -> tuple[str, str]:
 
 
 def edit_words(study: StudyFile) -> str:
-    """Return which code ``resume`` runs of a study, and how to run the script as it is now."""
+    """Return a sentence on the code that ``resume`` runs of a study, and on how to run the script as it is now."""
     words = "The code runs as it was stored"
     words += f" on {moment(study.created_s)}" if study.created_s else ""
     if not study.script:

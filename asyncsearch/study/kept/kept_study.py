@@ -35,7 +35,7 @@ from asyncsearch.trial import TrialState
 
 
 class KeptStudy(msgspec.Struct, kw_only=True):
-    """What a store keeps of a study, and where."""
+    """A study as its store keeps it, and the place of each part."""
 
     store: Store
     definition: StudyDefinition
@@ -171,7 +171,7 @@ def _require_nothing_rescued(store: Store) -> None:
 
 
 def _failed_before(state: StudyState) -> list[str]:
-    """Return what becomes of the trials that failed before the code was changed: people expect that they run again."""
+    """Return a sentence on the trials that failed before the code was changed: people expect that they run again."""
     failed = sum(trial.state is TrialState.FAILED for trial in state.trials)
     if not failed:
         return []

@@ -1,4 +1,4 @@
-"""What is left by workers that were lost, or could not write the store, and is removed between and after runs."""
+"""Leftovers of workers that were lost, or could not write the store, removed between and after runs."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ _WARM_START = msgspec.json.Decoder(WarmStart)
 def warm_start_of(
     store: Store, earlier: Sequence[object], *, space: Space, config: EngineConfig, resume: bool
 ) -> WarmStart:
-    """Return what a study begins with: what it kept when it was created, else what the earlier studies say now.
+    """Return the earlier trials that a study begins with: those it kept when it was created, else those of ``earlier``.
 
     Raises:
         UsageError: there is nothing to be learned from an earlier study, it has another metric or another space,
@@ -77,7 +77,7 @@ def warm_start_of(
 
 
 def kept(store: Store) -> WarmStart:
-    """Return what the study of a store began with."""
+    """Return the earlier trials that the study of a store began with."""
     data = store.read(WARM_START_FILE)
     if data is None:
         return WarmStart()
@@ -92,7 +92,7 @@ def kept(store: Store) -> WarmStart:
 
 
 def keep(store: Store, warm: WarmStart) -> None:
-    """Write down what a study begins with."""
+    """Write down the earlier trials that a study begins with."""
     if warm.sources:
         store.write(WARM_START_FILE, seal(msgspec.json.encode(warm)))
 
@@ -147,7 +147,7 @@ def _values(source: Store, state: StudyState) -> dict[TrialId, dict[int, float |
 
 
 def _own(trial: Trial, begun: Mapping[TrialId, tuple[Params, int]]) -> tuple[Params, float]:
-    """Return what a trial began as, and up to where its reports are those of it."""
+    """Return the first params of a trial, and the resource up to which its reports are theirs."""
     return begun.get(trial.id, (trial.params, math.inf))
 
 

@@ -57,7 +57,7 @@ class Cluster:
         """Describe a cluster; nothing is started before the first study.
 
         Args:
-            parallelism: workers of all studies together; None: one for each slot of the cluster.
+            parallelism: workers of all studies together; None means one for each slot of the cluster.
             backend: as in ``Study``: where the workers are. Those of the studies are not asked, unless they are
                 ``Launcher`` objects of their own.
             display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
@@ -100,8 +100,8 @@ class Cluster:
             study: with a store of its own.
             num_trials: as in ``Study.run``.
             weight: studies that could use more workers than there are get them in this proportion; above 0.
-            max_workers: the most workers that it may have, from 1, or from as many as train one of its trials; None: no
-                limit.
+            max_workers: the most workers that it may have, from 1, or from as many as train one of its trials; None
+                means no limit.
             priority: studies of a higher one get all workers that they can use before those of a lower one.
             timeout: seconds, or a ``timedelta``, after which its run ends with what it has by then, whether it had
                 workers or not.

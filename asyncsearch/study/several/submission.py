@@ -10,10 +10,10 @@ from typing import Any
 from asyncsearch.driver.interrupts import Interrupts, interruption
 from asyncsearch.driver.threads import Wakeup
 from asyncsearch.errors import UsageError
-from asyncsearch.report.live.cluster_table import StudyRow
 from asyncsearch.report.live.display import Display
+from asyncsearch.report.live.lines import continue_command, continue_line, short_line
 from asyncsearch.report.live.status import StudyStatus
-from asyncsearch.report.live.table import continue_command, continue_line, short_line
+from asyncsearch.report.live.table import StudyRow
 from asyncsearch.rpc.messages import LogLine
 from asyncsearch.study.found_workers import SharedPlace
 from asyncsearch.study.study import Study, run_shown
@@ -44,7 +44,7 @@ class Submission(Display):
         """
         self.study = study
         self.error: BaseException | None = None
-        """Why it failed; None: it did not, or has not ended."""
+        """Why it failed; None if it did not, or has not ended."""
         self.is_raised = False
         """Whether its error was raised where it was waited for."""
         self._watch, self._place, self._wakeup, self._shown = watch, place, wakeup, shown
@@ -128,12 +128,12 @@ class Submission(Display):
         return self._interrupts.count > 0
 
     def row(self) -> StudyRow:
-        """Return how it stands, for the table of all studies."""
+        """Return its row in the table of all studies."""
         share = self._place.share
         return StudyRow(self.study.name, share.held, share.workers, self._last, is_running=self._is_running)
 
     def lines(self) -> list[str]:
-        """Return what to print of it now; called in the main thread."""
+        """Return the lines to print of it now; called in the main thread."""
         found = [self._notes.popleft() for _ in range(len(self._notes))]
         if self._statuses:
             found.append(f"{self.study.name}: {short_line(self._statuses.pop())}")

@@ -34,8 +34,8 @@ def run_together(
         studies: at least one, each with a store of its own.
         num_trials: of each study, as in ``Study.run``: one number, or a list with one for each.
         parallelism: workers of all studies together, shared out evenly, at least one each, and as many as train
-            one trial; None: as many as the cluster has slots. A cluster of fewer slots is refused; on this machine they
-            share its cores. Workers that a study cannot use, or has no use for any more, go to the others.
+            one trial; None means as many as the cluster has slots. A cluster of fewer slots is refused; on this
+            machine they share its cores. Workers that a study cannot use, or has no use for any more, go to the others.
         timeout: seconds after which the runs end, with what they have by then.
         display: ``"auto"`` or ``"plain"``: lines, which name their study; or ``"none"``.
 
@@ -63,7 +63,7 @@ def run_together(
 
 
 def _totals(num_trials: object, studies: Sequence[Study]) -> list[int | None]:
-    """Return how many trials each study is to have; None: as many as its searcher proposes.
+    """Return how many trials each study is to have; None means as many as its searcher proposes.
 
     Raises:
         UsageError: a number is invalid, their count is another one than that of the studies, or a search has no end.

@@ -69,7 +69,8 @@ class PackTraining(Generic[U]):
             if unit not in self.failed:
                 unit.trainer.samples = unit.start + unit.size
                 self.end(unit)
-        for unit in self.failed:
+        failed, self.failed = self.failed, []
+        for unit in failed:
             self.train_alone(unit)
 
     def _without_failed(self, streams: Iterable[SampleStream[U]]) -> list[SampleStream[U]]:

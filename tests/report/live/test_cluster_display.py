@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from asyncsearch.report.live.cluster_display import cluster_display
-from asyncsearch.report.live.cluster_table import StudyRow, cluster_table
-from asyncsearch.report.live.table import WIDTH
+from asyncsearch.report.live.lines import WIDTH
+from asyncsearch.report.live.table import StudyRow, cluster_table
 from tests.report.live.test_display import Cell, ZMQInteractiveShell
 from tests.report.tools import full_counts, make_status
 

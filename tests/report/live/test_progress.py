@@ -6,21 +6,21 @@ import threading
 
 import pytest
 
-from asyncsearch.report.live import progress
-from asyncsearch.report.live.progress import announced
+from asyncsearch.report.live import display
+from asyncsearch.report.live.display import announced
 
 
 def test_what_lasts_is_announced_while_it_lasts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_said = threading.Event()
-    say = progress._say
+    say = display._announce
 
     def saying(sentence: str) -> None:
         say(sentence)
         is_said.set()
 
-    monkeypatch.setattr(progress, "_say", saying)
+    monkeypatch.setattr(display, "_announce", saying)
     with announced("doing it", after_s=0.0):
         assert is_said.wait(60.0)
     assert capsys.readouterr().err == "doing it\n"

@@ -10,7 +10,7 @@ import pytest
 from asyncsearch.errors import NoTrialsError
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.journal.projection import reports
-from asyncsearch.report.live.status import status_of
+from asyncsearch.report.live.status_of import status_of
 from asyncsearch.report.live.table import table
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents
 from asyncsearch.schedulers import FIFO

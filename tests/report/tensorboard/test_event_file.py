@@ -8,8 +8,7 @@ import pytest
 
 pytest.importorskip("tensorboard")
 
-from asyncsearch.report.tensorboard import messages
-from asyncsearch.report.tensorboard.event_file import update
+from asyncsearch.report.tensorboard.event_file import of_run, update
 from asyncsearch.report.tensorboard.trial_runs import ScalarPoint, TrialRun
 
 
@@ -19,7 +18,7 @@ def run_of(units: int, *, ended_s: float | None = None) -> TrialRun:
 
 
 def write(folder: Path, run: TrialRun) -> Path:
-    update(folder, run.started_s, run.params, messages.of_run(run))
+    update(folder, run.started_s, run.params, of_run(run))
     [path] = folder.iterdir()
     return path
 
@@ -65,5 +64,5 @@ def test_a_run_that_begins_otherwise_is_written_anew(tmp_path: Path) -> None:
 
 def test_event_files_of_others_stay(tmp_path: Path) -> None:
     (tmp_path / "events.out.tfevents.1.host").write_bytes(b"theirs")
-    update(tmp_path, 100.0, {}, messages.of_run(run_of(1)))
+    update(tmp_path, 100.0, {}, of_run(run_of(1)))
     assert (tmp_path / "events.out.tfevents.1.host").read_bytes() == b"theirs"

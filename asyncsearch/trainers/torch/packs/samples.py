@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,18 @@ class UnitSeeds:
         member.generator.manual_seed(seeds[2])
         begin = self._begins.setdefault(seeds, functools.cache(functools.partial(seeded_states, *seeds)))
         return UnitGenerators(member.generator, begin, is_at_home=next(iter(self._begins)) == seeds)
+
+
+def left_states(generators: UnitGenerators) -> Mapping[str, Any]:
+    """Return the states of generators at the end of a unit, by the names of ``trainers.state.global_generators``."""
+    (python, numpy, cpu), generator = generators.states, generators.generator
+    found = {"python generator": python, "numpy generator": numpy, "torch generator": cpu}
+    device, own = generator.device, generator.get_state()
+    if device.type == "cpu":
+        return found | {"torch generator": own}
+    index = torch.cuda.current_device() if device.index is None else device.index
+    every = torch.cuda.get_rng_state_all()
+    return found | {"cuda generator": [own if number == index else one for number, one in enumerate(every)]}
 
 
 class PackedUnit(TrainerUnit):

@@ -6,6 +6,7 @@ them. ``packs.pack_training`` has the loop over the unit.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,14 @@ from asyncsearch.trainers.packs.sample_streams import EqualData, SampleStream, s
 from asyncsearch.trainers.torch.packs.evaluation import metrics_of_stacks
 from asyncsearch.trainers.torch.packs.must_match import MustMatch
 from asyncsearch.trainers.torch.packs.refusals import has_own_hooks, is_member_of, member_of, why_not_together
-from asyncsearch.trainers.torch.packs.samples import PackedUnit, UnitSeeds, batches_of, is_equal_tensor, own_samples
+from asyncsearch.trainers.torch.packs.samples import (
+    PackedUnit,
+    UnitSeeds,
+    batches_of,
+    is_equal_tensor,
+    left_states,
+    own_samples,
+)
 from asyncsearch.trainers.turns import end_turn, fail, leave_states
 
 
@@ -120,6 +128,7 @@ class PackedTrainers(PackTraining[PackedUnit]):
         units, batches = [unit for unit, _ in found], {unit.member: batch for unit, batch in found}
         if not self.has_stepped:
             self._must_match.begin(self._units, batches)
+            self._units = []  # they know their trainers, whose models are to be freed as they leave
         self.has_stepped = True
         failures = self._pack.step_possible([batches[member] for member in self._pack.members])
         for unit in units:
@@ -129,10 +138,12 @@ class PackedTrainers(PackTraining[PackedUnit]):
 
     def sync(self) -> None:
         self._pack.join(*self._resting)
+        self._resting = []
         self._pack.sync()
 
     def end(self, unit: PackedUnit) -> None:
-        leave_states(unit.trainer, unit.generators.left)
+        # Not a method of the unit, which knows the trainer: in a circle, its model would outlive it.
+        leave_states(unit.trainer, functools.partial(left_states, unit.generators))
 
     def train_alone(self, unit: PackedUnit) -> None:
         if unit.error is None:

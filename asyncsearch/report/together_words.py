@@ -1,4 +1,4 @@
-"""How trials train together, and what their checkpoints take, in words of the status. Pure."""
+"""How trials train together, as a pack or on several workers, and the bytes of their checkpoints, in words. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
+from asyncsearch.events import PackMeasured, PackMemory, PacksTimed
 from asyncsearch.ids import worker_name
-from asyncsearch.report.formatting import many
+from asyncsearch.report.formatting import many, size
 from asyncsearch.sizing.lanes import most_lanes
+from asyncsearch.sizing.pack_probe import fastest, most_that_fit
+from asyncsearch.sizing.packing import MAX_LANES
 
 _ENLARGED = 3
 _GANGS, _MEMBERS = 4, 8
@@ -58,7 +61,7 @@ def packed(state: StudyState) -> str:
 
 
 def _saving(seconds: float, others: Sequence[str]) -> str:
-    """Return what packs have saved, as was measured, by this study or others."""
+    """Return the saving of packs, as measured by this study or others."""
     by = f" by {', '.join(map(repr, others))}" if others else ""
     if seconds < 0:
         return f"that took about {-seconds:.3g} s longer than training alone, as measured{by}"
@@ -66,11 +69,57 @@ def _saving(seconds: float, others: Sequence[str]) -> str:
 
 
 def beyond_quota(state: StudyState) -> str:
-    """Return why checkpoints take more than their quota; empty: they do not."""
+    """Return why checkpoints take more than their quota; empty if they do not."""
     if not state.usage.is_over:
         return ""
     return (
         f"{many(len(state.usage.sizes), 'checkpoint')} take {state.usage.total_bytes:,} bytes, more than "
         f"quota_bytes={state.usage.quota_bytes:,}: all are of trials that may go on, or of the best one, and stay. "
         "Raise Sharing(quota_bytes=...), or save less."
+    )
+
+
+def of_pack(event: PackMeasured) -> str:
+    """Return the report of the runner of a pack; empty if it has no more than those of earlier versions."""
+    words = f"some of its pack are sequential, not one computation: {event.sequential}" if event.sequential else ""
+    has_more = bool(event.seconds or event.refusal or event.memory)
+    return "; ".join(filter(None, (_of_measures(event) if has_more else "", words)))
+
+
+def _of_measures(event: PackMeasured) -> str:
+    if event.refusal:
+        return f"its pack trains one after another: {event.refusal}"
+    if not event.seconds and event.memory is not None:
+        most = most_that_fit(event.memory)
+        return (
+            f"its pack asks for more memory than there is{_of_memory(event.memory)}; the others wait for these: write "
+            f"pack={most}, or give the workers more memory"
+        )
+    times = ", ".join(f"{one.lanes} in {one.seconds:.3g} s" for one in event.seconds)
+    return f"its pack was measured on {event.device}: a unit of {times}{_of_best(event)}{_of_memory(event.memory)}"
+
+
+def _of_best(event: PackMeasured) -> str:
+    """Return the conclusion from the times, if one training alone is among them."""
+    seconds = dict(event.seconds)
+    if len(seconds) < 2 or 1 not in seconds:
+        return ""
+    best = fastest(seconds)
+    return "; each trains alone, since that is as fast" if best == 1 else f"; {best} together gain most of these"
+
+
+def of_others_packs(event: PacksTimed) -> str:
+    """Return the sentence on packs known before the study had trained one."""
+    best = fastest(dict(event.seconds))
+    most = "each trains alone" if best == 1 else f"{best} train together"
+    return f"study {event.study!r} had timed packs of its structure on {event.device}: {most}"
+
+
+def _of_memory(memory: PackMemory | None) -> str:
+    """Return how many trainings fit together, as predicted; empty means as many as there may be."""
+    if memory is None or most_that_fit(memory) >= MAX_LANES:
+        return ""
+    return (
+        f"; one takes {size(memory.one)} and each further one {size(memory.each)}, so that {most_that_fit(memory)} fit "
+        f"into the {size(memory.limit)} that {memory.limited_by} leaves"
     )
