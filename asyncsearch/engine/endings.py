@@ -75,6 +75,9 @@ def learn_commit(state: StudyState, event: CheckpointCommitted, _now: float) -> 
     if attempt.settled is None or resource > attempt.settled:
         attempt.settled = resource
     state.add_checkpoint(checkpoint, attempt.number)
+    if attempt.is_planned:
+        # Beyond a cut no unit of the plan lies at the checkpoint, and others would wait for a boundary that was passed.
+        state.plan.advance(attempt.number, resource)
     state.pool.hold(event.lease.worker, checkpoint)
     state.pool.note_work(event.lease.worker)
     state.usage.put(checkpoint, event.size_bytes)

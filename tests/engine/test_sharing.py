@@ -12,9 +12,9 @@ from asyncsearch.actions import AnyAction, Assign, SaveAt
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import AnyEvent, Reported
-from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
-from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband
+from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.searchers.grid import GridSearch
@@ -26,6 +26,7 @@ from asyncsearch.testing.histories import Histories
 from asyncsearch.testing.recording import restored_from
 from asyncsearch.trial import Params, TrialState
 from asyncsearch.work import Work
+from tests.engine.player import Player
 from tests.engine.tools import Recorded, make_state, replayed, results
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
 
@@ -242,6 +243,26 @@ def test_a_searcher_that_has_nothing_to_propose_ends_the_search_at_once(look_ahe
     assert end is not None
     assert end.is_complete
     assert not state.trials
+
+
+def test_a_checkpoint_beyond_a_cut_lets_others_train_the_unsaved_units() -> None:
+    space = Space({"lr": choice(0.5, multistep(0.1, milestones=choice([4], [6])))})
+    scheduler = MedianStopping(max_resource=9, min_resource=1, min_trials=1, interval=1)
+    player = Player(make_state(scheduler, GridSearch(), space, share=True, look_ahead=1_000))
+    player.begin(3, 2)
+    alone, shared = (attempt.lease for attempt in player.state.attempts.values())
+    for resource in range(1, 6):
+        player.report(alone, resource, 1.0 if resource < 5 else 0.0)
+    for resource in range(1, 6):
+        player.report(shared, resource, 0.9)
+    assert player.states() == [TrialState.RUNNING, TrialState.STOPPED, TrialState.WAITING]
+    assert player.state.plan.next_batch() is None, "the cut lease saves at unit 4, where trial-2 begins"
+    player.tell(CheckpointCommitted(shared, CheckpointRef(player.state.trials[1].node, 9)))
+    batch = player.state.plan.next_batch()
+    assert batch is not None
+    assert batch.stages[0].trials == (2,)
+    restored = restored_from(snapshot.encode(player.state, 0), make_state(scheduler, GridSearch(), space, share=True))
+    assert restored.plan.next_batch() == batch
 
 
 def test_reports_are_forgotten_once_nobody_can_come_to_read_them() -> None:
