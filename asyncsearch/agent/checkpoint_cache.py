@@ -73,6 +73,7 @@ class CheckpointCache:
             yield copy.folder
         finally:
             with self._guard:
+                # ``close`` may have set it to 0 while this user was inside.
                 copy.users = max(0, copy.users - 1)
             self._tidy(copy)
 
