@@ -104,9 +104,6 @@ class CheckpointCache:
                 self._keep(checkpoint, _Copy(links, stored_bytes, stack.pop_all()))
         return stored_bytes
 
-    def discard(self, staged: Path) -> None:
-        self._store.discard(staged)
-
     def close(self) -> None:
         """Remove all copies, even those in use, whose runner is gone."""
         with self._guard:
