@@ -146,7 +146,10 @@ def signal_due(runs: Iterable[LaneRun]) -> float | None:
 
 
 class RunnerHandle(Protocol):
-    """Trains the lanes of one lease at a time. Its messages and its death are passed to the workbench."""
+    """The runner as the workbench sees it: a process of its own, or the thread that calls.
+
+    It trains the lanes of one lease at a time. Its messages and its death are passed to the workbench.
+    """
 
     @property
     def can_take_more(self) -> bool:

@@ -1,4 +1,4 @@
-"""The agent's handle of its runner process: start, message, read its outputs, stop, kill."""
+"""The agent's handle of its runner process: start, message, wait for its outputs and read them, stop, kill."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HasFileno(Protocol):
 
 
 class DescriptorSelector:
-    """Calls a function when its descriptor is ready."""
+    """Calls a function when its descriptor is ready; what is waited for may change at any time."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()

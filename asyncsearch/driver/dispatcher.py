@@ -251,7 +251,11 @@ def _for_whom(stage: Stage) -> str:
 
 
 class LaunchOrder:
-    """Holds launches back. Each method returns the launches that begin now, in the order of their requests."""
+    """Holds launches back. Each method returns the launches that begin now, in the order of their requests.
+
+    Workers that share the driver's few cores hinder each other while they start: all would attach late. So few of them
+    start at once, and the others as soon as the first is there to train.
+    """
 
     def __init__(self, at_once: int | None) -> None:
         """Begin without launches.

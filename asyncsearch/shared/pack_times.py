@@ -26,7 +26,10 @@ _log = logging.getLogger(__name__)
 
 
 class PackExchange:
-    """One driver's part. Its methods are called in the driver's thread; another one writes."""
+    """The times of others, and those that one driver's workers measure, which it keeps for others.
+
+    Its methods are called in the driver's thread; another one writes.
+    """
 
     def __init__(self, state: StudyState, places: Sequence[PackTimes], files: Executor) -> None:
         self._state, self._places, self._files = state, places, files

@@ -1,4 +1,7 @@
-"""The trainable, which the user writes: a function of a trial, or a ``Trainer``. All other modules treat them alike."""
+"""The trainable, which the user writes: a function of a trial, or a ``Trainer``. All other modules treat them alike.
+
+To the workers it is sent in its pickled form, with the functions of time that its hyper-parameters name.
+"""
 
 from __future__ import annotations
 

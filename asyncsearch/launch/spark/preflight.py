@@ -162,7 +162,7 @@ PORT_KEY = "spark.asyncsearch.driver.port"
 def addresses(
     conf: Callable[[str], str], is_local: bool, machine: Callable[[], str] = socket.gethostname
 ) -> tuple[str, str]:
-    """Return (host, bind).
+    """Return (host, bind): the name at which workers reach the driver, and the address on which it listens.
 
     Args:
         conf: returns a setting of Spark, empty if it is not set.

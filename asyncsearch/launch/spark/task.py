@@ -156,7 +156,10 @@ CANCELLED_WITHIN_S = 30.0
 
 
 class SpareTask:
-    """One such task and its job. Either ``serve`` is called, once and in a thread of its own, or ``end``."""
+    """A task that is begun before a launch asks for it, so that it starts while the driver prepares the run, and its job.
+
+    Either ``serve`` is called, once and in a thread of its own, or ``end``.
+    """
 
     def __init__(
         self, spark: Spark, *, agent: AgentFunction, mode: TaskMode, tag: str, run_tag: str, description: str
