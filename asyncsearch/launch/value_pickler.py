@@ -1,6 +1,6 @@
 """Pickles the user's own code by value, so that a worker needs neither its files nor the driver's process.
 
-Broadcast variables of Spark travel with it, and objects of Spark's driver do not: they are answered by the line to write.
+Broadcast variables of Spark travel with it. Objects of Spark's driver do not: the answer is the line to write.
 """
 
 from __future__ import annotations

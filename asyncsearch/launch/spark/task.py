@@ -156,7 +156,7 @@ CANCELLED_WITHIN_S = 30.0
 
 
 class SpareTask:
-    """A task that is begun before a launch asks for it, so that it starts while the driver prepares the run, and its job.
+    """A task that is begun before a launch asks for it, so that it starts while the driver prepares the run.
 
     Either ``serve`` is called, once and in a thread of its own, or ``end``.
     """
