@@ -128,7 +128,7 @@ def supervise(spark: FakeSpark, ends: Ends) -> Supervisor:
 def test_a_worker_on_a_decommissioned_executor_is_ended_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncsearch.launch.spark.job_ends.LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr("asyncsearch.launch.spark.job_ends.DECOMMISSION_LOOK_S", 0.001)
     spark, ends, config = LeavingSpark(), Ends(), config_for(tmp_path)
     spark.switched_on = {"spark.decommission.enabled"}
     supervisor = supervise(spark, ends)
@@ -147,7 +147,7 @@ def test_a_worker_on_a_decommissioned_executor_is_ended_and_no_other(
 def test_no_kill_and_no_end_waits_for_a_look_and_looks_are_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncsearch.launch.spark.job_ends.LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("asyncsearch.launch.spark.job_ends.DECOMMISSION_LOOK_S", 0.0)
     spark, ends, config = SlowlyLookedAtSpark(), Ends(), config_for(tmp_path)
     spark.switched_on = {"spark.decommission.enabled"}
     supervisor = supervise(spark, ends)

@@ -64,9 +64,9 @@ def _of_executor(reason: str) -> str:
     return reason
 
 
-SETTING = "spark.decommission.enabled"
-LOOK_EVERY_S = 2.0
-LEAVES = "its executor was decommissioned"
+DECOMMISSION_SETTING = "spark.decommission.enabled"
+DECOMMISSION_LOOK_S = 2.0
+DECOMMISSIONED = "its executor was decommissioned"
 
 
 def leaving(context: Any) -> Set[str]:

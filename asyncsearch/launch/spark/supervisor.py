@@ -87,7 +87,7 @@ class Supervisor:
     def start(self) -> None:
         """Start the thread. Jobs have the scheduler pool and job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
-        if self._spark.is_on(job_ends.SETTING) and not self._spark.is_one_process:
+        if self._spark.is_on(job_ends.DECOMMISSION_SETTING) and not self._spark.is_one_process:
             self._spark.thread(self._watch_departures, "asyncsearch-departures").start()
 
     def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
@@ -108,7 +108,7 @@ class Supervisor:
 
     def _watch_departures(self) -> None:
         """Look, one look after the other, in a thread of its own: a kill does not wait for a look."""
-        while not self._stopped.wait(job_ends.LOOK_EVERY_S):
+        while not self._stopped.wait(job_ends.DECOMMISSION_LOOK_S):
             if tags := self._spark.leaving():
                 self._inbox.put(functools.partial(self._end_departing, tags))
 
@@ -181,7 +181,7 @@ class Supervisor:
     def _end_departing(self, tags: Set[str]) -> None:
         for job in self._jobs.values():
             if job.reason is None and job.tag in tags:
-                self._cancel(job, job_ends.LEAVES)
+                self._cancel(job, job_ends.DECOMMISSIONED)
 
     def _cancel(self, job: _Job, reason: str) -> None:
         job.reason = job.reason or reason
