@@ -22,7 +22,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.report.live.display import announced
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.custom_sequences import functions_in, register
-from asyncsearch.sequences.decoding import replaced
+from asyncsearch.sequences.params import replaced
 from asyncsearch.space.domains import Domain
 from asyncsearch.store.scratch import temporary_folder
 from asyncsearch.trainable import Trainable, as_function

@@ -20,13 +20,11 @@ from typing import Any, NamedTuple
 from asyncsearch.errors import DisconnectedError, ProtocolError
 from asyncsearch.ids import worker_name
 from asyncsearch.rpc.auth import channel_credentials
-from asyncsearch.rpc.backoff import Backoff, attempt_limit
-from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, client_options, require_size
+from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, client_options, require_size, row_of
 from asyncsearch.rpc.convert import decode_driver, encode_worker, frame
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Heartbeat, Hello, Welcome, WorkerMessage
 from asyncsearch.rpc.quiet_grpc import grpc
-from asyncsearch.rpc.redelivery import Inbox, Outbox
-from asyncsearch.rpc.status import row_of
+from asyncsearch.rpc.redelivery import Backoff, Inbox, Outbox, attempt_limit
 
 logger = logging.getLogger(__name__)
 

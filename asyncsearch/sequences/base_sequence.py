@@ -19,8 +19,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import templates
 from asyncsearch.sequences.formulas import Formula, Piece, UnknownFunctionError
 from asyncsearch.sequences.json_values import is_numpy_scalar
-from asyncsearch.sequences.picture import draw
-from asyncsearch.sequences.svg import notebook_html
+from asyncsearch.sequences.svg import draw, notebook_html
 
 Parser = Callable[[Any], Any]
 """Returns an argument in its one form.

@@ -37,7 +37,7 @@ from asyncsearch.events import (
     WorkRefused,
 )
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.rpc.backoff import Backoff
+from asyncsearch.rpc.redelivery import Backoff
 from asyncsearch.shared.folder import NodeFacts
 from asyncsearch.shared.membership import FolderAnswer, FolderMembership, Publication, UnpublishedReports
 

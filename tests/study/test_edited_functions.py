@@ -12,7 +12,7 @@ import pytest
 from asyncsearch import ASHA, FIFO, GridSearch, OptunaSearch, Sharing, Study, choice
 from asyncsearch.errors import StoreError
 from asyncsearch.sequences import custom_sequences, sequence
-from asyncsearch.study.kept import kept_functions
+from asyncsearch.study.kept import kept_study
 from asyncsearch.trial import TrialState
 
 PEAK = 1.0
@@ -157,7 +157,7 @@ def test_bytecode_of_another_python_is_not_run_and_that_is_said(
 ) -> None:
     study(tmp_path / "s", 1.0).run(8, display="none")
     custom_sequences._versions.clear()
-    monkeypatch.setattr(kept_functions, "THIS_PYTHON", "3.99")
+    monkeypatch.setattr(kept_study, "THIS_PYTHON", "3.99")
     made = study(tmp_path / "s", 2.0, resume=True).run(32, display="none")
     assert "whether it was edited cannot be told" in caplog.text
     assert EDITED not in caplog.text
