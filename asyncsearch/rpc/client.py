@@ -200,6 +200,7 @@ class Connection:
         return None
 
     def _to_write(self, stream: _Stream) -> Iterator[bytes]:
+        # The number of the last message that came tells the driver which ones died with the former stream.
         yield frame(0, self._inbox.last, encode_worker(self._hello))
         while True:
             with self._changed:
@@ -229,6 +230,7 @@ class Connection:
                 stream.is_heartbeat_due = bool(self._outbox)
                 self._was_attached = True
             self._changed.notify_all()
+            # Accepted here, delivered outside the lock: deliver may send or close, which take it.
             is_new = number > 0 and not self._is_closing and self._inbox.accept(number)
         if is_new and message is not None and not isinstance(message, Welcome):
             self._deliver(message)

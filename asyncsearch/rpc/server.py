@@ -278,6 +278,7 @@ class SearchServer:
             stream.close(error)
 
     def _detach(self, session: Session, stream: WorkerStream) -> None:
+        # A stream that breaks after another has taken over must not report a worker away that is attached.
         if session.stream is stream:
             session.stream = None
             if not self._is_stopping and self._sessions.of(session.worker) is session:

@@ -136,6 +136,7 @@ class WorkerStream:
 
     async def _read(self, receive: Callable[[bytes], None]) -> None:
         while not self._is_closed:
+            # What is not read stays with the worker: a driver whose journal is slow must not run out of memory.
             await self._session.has_room.wait()
             try:
                 data: Any = await self._context.read()
@@ -153,7 +154,7 @@ class WorkerStream:
         while not self._is_closed:
             await self._put_pending()
             await self._wake.wait()
-            self._wake.clear()
+            self._wake.clear()  # before the next look: a message that is added during it wakes the writer again
         if self._is_to_drain:
             try:
                 async with asyncio.timeout(_DRAIN_S):
@@ -229,6 +230,7 @@ class Sessions:
             )
         who = f"{worker_name(hello.worker)}, epoch {hello.epoch}"
         epoch, reason = self._over.get(hello.worker, (0, ""))
+        # The work of a launch that was given up is another worker's by now, however late the process comes back.
         if hello.epoch <= epoch:
             raise StaleLeaseError(f"{who}, is over; epoch {epoch} ended: {reason}")
         former = self._sessions.get(hello.worker)
@@ -239,6 +241,7 @@ class Sessions:
             raise StaleLeaseError(
                 f"{who}, came as process {hello.agent}; epoch {former.epoch} is held by {former.agent}."
             )
+        # Its numbers are of a former driver: taken for ours, they would have messages counted as seen that never came.
         if ack:
             raise StaleLeaseError(f"{who}, comes back to a driver that does not know it.")
         return Session(hello.worker, hello.epoch, hello.agent)

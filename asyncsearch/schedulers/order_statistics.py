@@ -171,6 +171,7 @@ class RunningMedian:
         if self._low.size > self._high.size:
             return below
         above = self._high.first()
+        # The sum of two large numbers may be infinite though their mean is not.
         mean = (below + above) / 2
         return mean if math.isfinite(mean) else below / 2 + above / 2
 

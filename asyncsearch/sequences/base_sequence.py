@@ -28,14 +28,13 @@ Raises:
     SpaceError: it is not a valid one; says the rule and what to write.
 """
 
-KINDS: dict[str, type[Sequence]] = {}
-"""Name of a kind -> its class; filled as the classes are defined."""
-
 
 @dataclass(frozen=True, repr=False)
 class Sequence(abc.ABC):
     """A value for each moment of training. Times are units of training done, from 0: epochs by default."""
 
+    kinds: ClassVar[dict[str, type[Sequence]]] = {}
+    """Name of a kind -> its class; filled as the classes are defined."""
     kind: ClassVar[str]
     """Name of the function that makes it, and its tag in JSON."""
     parsers: ClassVar[Mapping[str, Parser]]
@@ -47,7 +46,7 @@ class Sequence(abc.ABC):
 
     def __init_subclass__(cls) -> None:
         if "kind" in cls.__dict__:
-            KINDS[cls.kind] = cls
+            Sequence.kinds[cls.kind] = cls
             hints = get_type_hints(cls, include_extras=True)
             cls.parsers = {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 

@@ -236,6 +236,7 @@ def between(start: int, first: float, stop: int, last: float) -> Formula:
 
 def _mixed(low: float, high: float, share: float) -> float:
     """Interpolate between two numbers, exact at both ends: warm-ups must reach their goal."""
+    # Not low + (high - low) * share, which may miss high by a rounding.
     return low * (1 - share) + high * share
 
 

@@ -162,6 +162,7 @@ class Holds:
             hold = Hold(study=study, home=home, refreshed_s=now, refs=grouped, dropped=dropped)
             self._files.write(name, hold)
             self._last[study] = hold
+        # Listed after the hold is written: see delete.
         return frozenset(self.marked().intersection(wanted))
 
     def let_go(self, study: str) -> None:
@@ -240,6 +241,7 @@ class Holds:
         name = f"deleting/{ref.node}.{ref.resource}.{self._claims.token}.json"
         node_folder(ref)
         with self._deleting:
+            # The mark first, then the look: a study that writes its hold meanwhile sees the mark, or is seen here.
             self._files.write(name, Mark(node=ref.node, resource=ref.resource, token=self._claims.token))
             if self.needed(ref, besides=study):
                 self._files.store.remove(name)

@@ -32,8 +32,24 @@ from asyncsearch.store.hdfs.hadoop_files import HadoopFiles, HadoopStatus
 
 _TIMEOUT_S = (10.0, 120.0)
 """To connect, and to wait for an answer."""
-_local = threading.local()
-"""The connections of each thread: requests does not promise that threads may share them."""
+
+
+class _Connections(threading.local):
+    """The client of each thread: requests does not promise that threads may share one."""
+
+    client: Any = None
+    _key: tuple[int, str, str | None] | None = None
+
+    def to(self, gateways: str) -> Any:
+        """Return the client of this thread for some gateways, made anew where it is another's."""
+        token = tokens.for_http()
+        key = (os.getpid(), gateways, token)  # a forked child must not use its parent's connections
+        if self._key != key:
+            self.client, self._key = _made(gateways, token), key
+        return self.client
+
+
+_connections = _Connections()
 
 
 class WebHdfsFiles(HadoopFiles):
@@ -67,11 +83,7 @@ class WebHdfsFiles(HadoopFiles):
     @property
     def client(self) -> Any:
         """The client of this thread."""
-        token = tokens.for_http()
-        key = (os.getpid(), self.gateways, token)  # a forked child must not use its parent's connections
-        if getattr(_local, "key", None) != key:
-            _local.client, _local.key = _made(self.gateways, token), key
-        return _local.client
+        return _connections.to(self.gateways)
 
     def _named(self, error: Exception) -> Exception:
         return RuntimeError(f"{getattr(error, 'exception', None) or type(error).__name__}: {error}")

@@ -107,7 +107,7 @@ class TakenOver:
     def __init__(self, store: HdfsStore) -> None:
         self._other = HdfsStore(store.url, lock_lease_s=0.0)
         self._other._lease_s = 60.0
-        segment._open.clear()  # the other driver is another process
+        segment.open_segments._by_place.clear()  # the other driver is another process
         self._context = self._other.lock()
         first = store._lock
         assert first is not None
@@ -293,7 +293,7 @@ def test_what_hdfs_refuses_is_said_in_words_without_java(store: HdfsStore) -> No
 @pytest.fixture(autouse=True)
 def nothing_is_left_open() -> Iterator[None]:
     yield
-    for left in list(segment._open.values()):
+    for left in list(segment.open_segments._by_place.values()):
         left.close()
 
 

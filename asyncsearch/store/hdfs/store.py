@@ -36,7 +36,7 @@ from asyncsearch.store.blocks import split_lines, texts_of
 from asyncsearch.store.far.store import FarStore
 from asyncsearch.store.hdfs.addresses import Address, parse
 from asyncsearch.store.hdfs.files import HdfsFiles
-from asyncsearch.store.hdfs.segment import HdfsLog, HdfsSegment, close_all, open_here, open_time_s
+from asyncsearch.store.hdfs.segment import HdfsLog, HdfsSegment, open_segments, open_time_s
 
 _UPLOADS = 8
 """Files of a checkpoint that are copied at a time: for a small one HDFS mostly waits."""
@@ -85,12 +85,12 @@ class HdfsStore(FarStore):
             try:
                 yield
             finally:
-                close_all(self._remote)
+                open_segments.close_all(self._remote)
 
     # Journal
 
     def _segment_lines(self, name: str) -> Iterator[bytes]:
-        mine = open_here(self._remote, name)
+        mine = open_segments.find(self._remote, name)
         if mine is not None:
             yield from split_lines(mine.lines())
             return
