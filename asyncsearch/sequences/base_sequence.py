@@ -33,7 +33,7 @@ Raises:
 class Sequence(abc.ABC):
     """A value for each moment of training. Times are units of training done, from 0: epochs by default."""
 
-    kinds: ClassVar[dict[str, type[Sequence]]] = {}
+    _kinds: ClassVar[dict[str, type[Sequence]]] = {}
     """Name of a kind -> its class; filled as the classes are defined."""
     kind: ClassVar[str]
     """Name of the function that makes it, and its tag in JSON."""
@@ -46,7 +46,7 @@ class Sequence(abc.ABC):
 
     def __init_subclass__(cls) -> None:
         if "kind" in cls.__dict__:
-            Sequence.kinds[cls.kind] = cls
+            Sequence._kinds[cls.kind] = cls
             hints = get_type_hints(cls, include_extras=True)
             cls.parsers = {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 

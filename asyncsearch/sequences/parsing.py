@@ -31,9 +31,9 @@ def from_json(value: Any) -> Sequence:
     if not is_tagged(value):
         raise SpaceError(f"{show(value)} is not a sequence: write {{'sequence': 'step', 'value': 0.1, ...}}.")
     arguments = dict(value)
-    kind = Sequence.kinds.get(arguments.pop("sequence"))
+    kind = Sequence._kinds.get(arguments.pop("sequence"))
     if kind is None:
-        kinds = ", ".join(sorted(Sequence.kinds))
+        kinds = ", ".join(sorted(Sequence._kinds))
         raise SpaceError(
             f"There is no sequence {value['sequence']!r}; the kinds are {kinds}. A dictionary with a text named"
             " 'sequence' always stands for one: give yours another name."
@@ -147,7 +147,7 @@ def sequence(value: Any) -> Sequence:
     """A sequence; any other value is one that stays."""
     if isinstance(value, Sequence):
         return value
-    return from_json(value) if is_tagged(value) else Sequence.kinds["constant"](value)  # type: ignore[call-arg]
+    return from_json(value) if is_tagged(value) else Sequence._kinds["constant"](value)  # type: ignore[call-arg]
 
 
 def named(value: Any) -> Named:
