@@ -12,7 +12,7 @@ import msgspec
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.projection import Report
 from asyncsearch.nonfinite import unspell
-from asyncsearch.sequences.flat_params import flat
+from asyncsearch.sequences.params import flat
 from asyncsearch.space.domains import Domain
 from asyncsearch.trial import Params, Trial, TrialState
 

@@ -10,8 +10,8 @@ from asyncsearch.ids import trial_name
 from asyncsearch.report.formatting import cut, many, number
 from asyncsearch.report.tree.view import MOST_NAMED, Interval, Kind, TreeNode, TreeView, TrialPath
 from asyncsearch.sequences import present
-from asyncsearch.sequences.flat_params import flat, scalar
-from asyncsearch.sequences.flat_params import params as as_words
+from asyncsearch.sequences.params import flat, scalar
+from asyncsearch.sequences.params import params as as_words
 
 _LONGEST = 400
 _MOST_ALONE = 12
