@@ -19,10 +19,9 @@ from asyncsearch.events import RunRequested
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
 from asyncsearch.report.formatting import aligned, duration, number
-from asyncsearch.report.what_if.packs import Packs, packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.report.what_if.recorded_units import Speedups
-from asyncsearch.report.what_if.scaling import scaling_of
+from asyncsearch.report.what_if.scaling import Packs, packing_asked, packs_to_simulate, scaling_of
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.sentences import in_sentences
