@@ -19,7 +19,7 @@ from asyncsearch.report.plots.curves import Incumbent, incumbents, incumbents_da
 from asyncsearch.schedulers.reasons import WAITS_THERE
 from asyncsearch.sentences import in_sentences
 from asyncsearch.sequences.flat_params import ReadableParams
-from asyncsearch.sizing.pack_groups import grouping_by
+from asyncsearch.sizing.packing import grouping_by
 from asyncsearch.store.logs.reader import LogReader
 from asyncsearch.study.read_study import ReadStudy
 from asyncsearch.trial import Metrics, Trial

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from asyncsearch.packing.stack.mixed_precision import Flags, GradientScales
+from asyncsearch.packing.member import Flags, GradientScales
 from asyncsearch.packing.stack.update_rules import (
     RULES,
     BlockStep,

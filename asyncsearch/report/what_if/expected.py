@@ -20,7 +20,7 @@ from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.simulate.options import Delays, TrainingModel
 from asyncsearch.simulate.simulated_search import simulate
 from asyncsearch.simulate.workloads import Curves
-from asyncsearch.sizing.pack_groups import grouping_by
+from asyncsearch.sizing.packing import grouping_by
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store

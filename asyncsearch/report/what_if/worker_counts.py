@@ -30,8 +30,7 @@ from asyncsearch.simulate.recorded_workload import RecordedWorkload
 from asyncsearch.simulate.result import SimulationResult
 from asyncsearch.simulate.simulated_search import simulate
 from asyncsearch.sizing.gangs import Gang
-from asyncsearch.sizing.pack_groups import grouping_by
-from asyncsearch.sizing.packing import Packing
+from asyncsearch.sizing.packing import Packing, grouping_by
 from asyncsearch.space import Space
 from asyncsearch.store.base_store import Store
 

@@ -22,20 +22,23 @@ from asyncsearch.trainers.keras.batches import batch_of, tested
 from asyncsearch.trainers.keras.clipping import clip
 from asyncsearch.trainers.keras.gangs.connection import open_ring
 from asyncsearch.trainers.keras.gangs.strategy import KerasGang, jit_words, require_averageable
-from asyncsearch.trainers.keras.left_generators import OwnGenerators, captured, restore, seed_tensorflow
-from asyncsearch.trainers.keras.model_state import (
+from asyncsearch.trainers.keras.packs import pack_training
+from asyncsearch.trainers.keras.packs.samples import may_draw
+from asyncsearch.trainers.keras.traced_values import HeldValues
+from asyncsearch.trainers.keras.trainer_state import (
+    OwnGenerators,
     assign,
     bytes_of,
+    captured,
     drawn_state,
     forget_traces,
     give_state,
     inner,
     kind,
+    restore,
     restored,
+    seed_tensorflow,
 )
-from asyncsearch.trainers.keras.packs import pack_training
-from asyncsearch.trainers.keras.packs.seeds import may_draw
-from asyncsearch.trainers.keras.traced_values import HeldValues
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
 
