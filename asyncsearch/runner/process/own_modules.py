@@ -40,17 +40,51 @@ class ModuleSource(NamedTuple):
     text: str
 
 
-_process = {"is for trials": False}
+class SentCode(importlib.abc.MetaPathFinder):
+    """The code that was sent to this process; on ``sys.meta_path`` it finds the modules whose text was sent."""
+
+    def __init__(self) -> None:
+        self.is_for_trials = False
+        """Whether this process takes over the state of the process that sent the trainable."""
+        self.modules: dict[str, ModuleSource] = {}
+        self.files: dict[str, str] = {}
+        """File -> its text, for tracebacks."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        source = self.modules.get(name)
+        if source is None:
+            return None
+        place = source.place
+        loader = _SentLoader(name, source)
+        spec = importlib.util.spec_from_loader(name, loader, origin=place.file, is_package=place.path is not None)
+        if spec is not None:
+            spec.has_location = place.file is not None
+            if place.path is not None:
+                spec.submodule_search_locations = list(place.path)
+        return spec
+
+
+class _SentLoader(importlib.abc.InspectLoader):
+    def __init__(self, name: str, source: ModuleSource) -> None:
+        self._name, self._source = name, source
+
+    def is_package(self, fullname: str) -> bool:
+        return self._source.place.path is not None
+
+    def get_source(self, fullname: str) -> str:
+        return self._source.text
+
+    def get_code(self, fullname: str) -> CodeType:
+        code: CodeType = compile(self._source.text, self._source.place.file or "<sent>", "exec", dont_inherit=True)
+        return code
+
+
+_sent = SentCode()
 
 
 def take_modules_over() -> None:
     """Let this process take over the modules that it unpickles; called once, before the trainable is unpickled."""
-    _process["is for trials"] = True
-
-
-def is_for_trials() -> bool:
-    """Return whether this process takes over the state of the process that sent the trainable."""
-    return _process["is for trials"]
+    _sent.is_for_trials = True
 
 
 def make_module(name: str, place: ModulePlace, left_out: Mapping[str, str]) -> ModuleType:
@@ -72,7 +106,7 @@ def make_module(name: str, place: ModulePlace, left_out: Mapping[str, str]) -> M
     spec.has_location = place.file is not None
     if left_out:
         vars(module)["__getattr__"] = _Missing(name, dict(left_out))
-    if is_for_trials():
+    if _sent.is_for_trials:
         sys.modules[name] = module
     return module
 
@@ -101,12 +135,12 @@ class _Missing:
 
 def execute_modules(sources: Mapping[str, ModuleSource]) -> None:
     """Import modules from the text that was sent: those that cannot be sent by value."""
-    _finder.sources.update(sources)
-    if not is_for_trials():
-        if _finder not in sys.meta_path:
-            sys.meta_path.append(_finder)  # a module of this process takes precedence
+    _sent.modules.update(sources)
+    if not _sent.is_for_trials:
+        if _sent not in sys.meta_path:
+            sys.meta_path.append(_sent)  # a module of this process takes precedence
         return
-    sys.meta_path.insert(0, _finder)
+    sys.meta_path.insert(0, _sent)
     for name in sources:
         importlib.import_module(name)
     for name, module in sys.modules.copy().items():
@@ -117,7 +151,7 @@ def execute_modules(sources: Mapping[str, ModuleSource]) -> None:
 
 def set_state(state: Mapping[str, Mapping[str, Any]]) -> None:
     """Give executed modules the values that they had: full name -> {path of a global or a class attribute: value}."""
-    if not is_for_trials():
+    if not _sent.is_for_trials:
         return
     for name, values in state.items():
         for path, value in values.items():
@@ -134,54 +168,13 @@ def _set(owner: Any, path: Sequence[str], value: Any) -> None:
 
 def alias_modules(aliases: Mapping[str, str]) -> None:
     """Know modules by the further names that the sender knew them by: alias -> full name."""
-    if is_for_trials():
+    if _sent.is_for_trials:
         sys.modules.update({alias: sys.modules[name] for alias, name in aliases.items() if name in sys.modules})
 
 
 def last_of(*steps: Any) -> Any:
     """Return the value that is unpickled last, after the modules that it needs."""
     return steps[-1]
-
-
-class _SentFinder(importlib.abc.MetaPathFinder):
-    """Finds the modules whose text was sent."""
-
-    def __init__(self) -> None:
-        self.sources: dict[str, ModuleSource] = {}
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        source = self.sources.get(name)
-        if source is None:
-            return None
-        place = source.place
-        loader = _SentLoader(name, source)
-        spec = importlib.util.spec_from_loader(name, loader, origin=place.file, is_package=place.path is not None)
-        if spec is not None:
-            spec.has_location = place.file is not None
-            if place.path is not None:
-                spec.submodule_search_locations = list(place.path)
-        return spec
-
-
-class _SentLoader(importlib.abc.InspectLoader):
-    def __init__(self, name: str, source: ModuleSource) -> None:
-        self._name, self._source = name, source
-
-    def is_package(self, fullname: str) -> bool:
-        return self._source.place.path is not None
-
-    def get_source(self, fullname: str) -> str:
-        return self._source.text
-
-    def get_code(self, fullname: str) -> CodeType:
-        code: CodeType = compile(self._source.text, self._source.place.file or "<sent>", "exec", dont_inherit=True)
-        return code
-
-
-_finder = _SentFinder()
-
-
-_received: dict[str, str] = {}
 
 
 class WithSources:
@@ -211,13 +204,13 @@ class _CommandLine:
 
 
 def _take_over(arguments: list[str]) -> None:
-    if is_for_trials():
+    if _sent.is_for_trials:
         sys.argv[:] = arguments
 
 
 def _restored(first: Any, files: dict[str, str], trainable: Any = None) -> Any:
     """Return the trainable, which earlier versions pickled first."""
-    _received.update(files)
+    _sent.files.update(files)
     return first if trainable is None else trainable
 
 
@@ -226,5 +219,5 @@ def show_received_sources() -> None:
 
     An entry without a time is never compared with the disk (``linecache.checkcache``).
     """
-    for file, text in _received.items():
+    for file, text in _sent.files.items():
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
