@@ -15,7 +15,7 @@ from asyncsearch.checking import random_generators
 from asyncsearch.checking.steps import STEPS
 from asyncsearch.checking.training_runs import Task
 from asyncsearch.errors import UsageError
-from asyncsearch.runner.process.own_modules import take_modules_over
+from asyncsearch.runner.process.sent_code import take_modules_over
 
 
 def main(folder: str) -> None:

@@ -27,7 +27,7 @@ from asyncsearch.launch.reach import Reach, parts
 from asyncsearch.launch.spark_values import UnsendableError
 from asyncsearch.launch.unshipped_modules import sent_by_value
 from asyncsearch.launch.value_pickler import ValuePickler
-from asyncsearch.runner.process.own_modules import alias_modules, execute_modules, fill_module, last_of, set_state
+from asyncsearch.runner.process.sent_code import alias_modules, execute_modules, fill_module, last_of, set_state
 
 _MB = 1_000_000
 WARN_BYTES = 10 * _MB

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
-from asyncsearch.runner.process.own_modules import ModulePlace, ModuleSource
+from asyncsearch.runner.process.sent_code import ModulePlace, ModuleSource
 
 SKIPPED = frozenset({"__builtins__", "__loader__", "__spec__", "__cached__", "__path__"})
 """Globals that a worker makes itself."""

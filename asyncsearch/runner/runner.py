@@ -20,10 +20,9 @@ from asyncsearch.runner.channel import RunnerEnd, runner_end
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lane_runner import LaneRunner
 from asyncsearch.runner.process.lifeline import end_with_agent
-from asyncsearch.runner.process.main_module import adopt
 from asyncsearch.runner.process.memory_limits import limit_memory
-from asyncsearch.runner.process.own_modules import show_received_sources, take_modules_over
 from asyncsearch.runner.process.process_state import ProcessState, Stdio, rank_connections
+from asyncsearch.runner.process.sent_code import adopt, show_received_sources, take_modules_over
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.process.spawned_children import send_by_value
 from asyncsearch.runner.protocol import Ended, Load, RunnerReady, ToRunner, Train

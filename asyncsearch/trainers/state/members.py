@@ -5,7 +5,6 @@ Kinds are looked for among those of the frameworks that are imported, then by ``
 
 from __future__ import annotations
 
-import pickle
 import random
 import sys
 from collections import deque
@@ -234,7 +233,15 @@ def find_sklearn(value: Any) -> StateKind | None:
     return _ESTIMATOR if is_estimator else None
 
 
+def _get_estimator(estimator: Any) -> PickledState:
+    import pickle  # here alone: most states hold no estimator
+
+    return PickledState(pickle.dumps(estimator, protocol=5))
+
+
 def _put_estimator(estimator: Any, saved: PickledState) -> None:
+    import pickle
+
     # Read in the runner alone, and only where SavedState has compared the checksum and the folder is trusted.
     found = pickle.loads(saved.data)  # noqa: S301
     if type(found) is not type(estimator):
@@ -244,4 +251,4 @@ def _put_estimator(estimator: Any, saved: PickledState) -> None:
     attributes.update(vars(found))
 
 
-_ESTIMATOR = StateKind("estimator", lambda value: PickledState(pickle.dumps(value, protocol=5)), _put_estimator)
+_ESTIMATOR = StateKind("estimator", _get_estimator, _put_estimator)
