@@ -71,7 +71,7 @@ def begun_in(folder: Path) -> set[int]:
 def _append(file: BinaryIO, records: Sequence[bytes]) -> None:
     count, size = _whole_records(file)
     if count < len(records):
-        file.truncate(size)
+        file.truncate(size)  # a record cut off by the end of an earlier writer would spoil all that follow
         file.seek(size)
         write = import_module("tensorboard.summary.writer.record_writer").RecordWriter(file).write
         for record in records[count:]:

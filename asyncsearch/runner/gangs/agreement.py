@@ -83,6 +83,7 @@ class GangLink:
 
     def _pass_on_by_driver(self, decision: bytes) -> bytes:
         self._agreed += 1
+        # Numbered, since rank 0 may tell its next decision before another rank has taken this one.
         key = f"decision {self._agreed}"
         if not self.is_first:
             return self.await_value(0, key).encode()

@@ -147,7 +147,7 @@ def execute_modules(sources: Mapping[str, ModuleSource]) -> None:
         if _sent not in sys.meta_path:
             sys.meta_path.append(_sent)  # a module of this process takes precedence
         return
-    sys.meta_path.insert(0, _sent)
+    sys.meta_path.insert(0, _sent)  # before the path: it may have another version of the module
     for name in sources:
         importlib.import_module(name)
     for name, module in sys.modules.copy().items():

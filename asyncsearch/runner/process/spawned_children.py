@@ -126,6 +126,7 @@ class _Globals:
 def shared_globals(origin: str, address: int, names: dict[str, Any]) -> dict[str, Any]:
     """Return the globals that stand here for those of a function that was sent."""
     module = sys.modules.get(names.get("__name__", ""))
+    # Only in a process that is forked from the origin does an address there mean the same dictionary here.
     if origin in _known.origins and module is not None and id(vars(module)) == address:
         _known.here[origin, address] = vars(module)
     return _known.here.setdefault((origin, address), dict(names))

@@ -9,7 +9,8 @@ import contextlib
 import dataclasses
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
@@ -71,18 +72,30 @@ def kind(optimizer: Any) -> str:
     return f"{type(found).__qualname__} of {len(found.variables)} variables"
 
 
-def bytes_of(variable: Any) -> Any:
+def write_variables(path: Path, named: Iterable[tuple[str, Any]]) -> None:
+    """Write variables into a file, each under its name."""
+    with path.open("wb") as file:
+        np.savez(file, **{name: _bytes_of(variable) for name, variable in named})
+
+
+def read_variables(path: Path, named: Iterable[tuple[str, Any]]) -> None:
+    """Give variables their values in a file.
+
+    Raises:
+        UsageError: one of them has another size there, or none.
+    """
+    with np.load(path) as saved:
+        for name, variable in named:
+            _assign(name, variable, saved)
+
+
+def _bytes_of(variable: Any) -> Any:
     """Return a variable as bytes: numpy does not have all of TensorFlow's types."""
     value = np.ascontiguousarray(variable.value.numpy())
     return np.frombuffer(value.tobytes(), dtype=np.uint8)
 
 
-def assign(name: str, variable: Any, saved: Mapping[str, Any]) -> None:
-    """Give a variable its saved value.
-
-    Raises:
-        UsageError: it has another size, or none.
-    """
+def _assign(name: str, variable: Any, saved: Mapping[str, Any]) -> None:
     now = variable.value.numpy()
     data = saved[name].tobytes() if name in saved else b""
     if name not in saved or len(data) != now.nbytes:
@@ -91,6 +104,11 @@ def assign(name: str, variable: Any, saved: Mapping[str, Any]) -> None:
             "optimizer() must build for a trial what they built when it was saved."
         )
     variable.assign(np.frombuffer(data, dtype=now.dtype).reshape(now.shape))
+
+
+def has_own(net: Any, method: str) -> bool:
+    """Return whether a method of a model is not that of Keras."""
+    return method in vars(net) or not getattr(type(net), method).__module__.startswith("keras.")
 
 
 def forget_traces(function: Any) -> None:

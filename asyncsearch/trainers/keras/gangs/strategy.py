@@ -70,6 +70,7 @@ class KerasGang:
 
     def _averaged(self, grads: list[Any]) -> list[Any]:
         wide = [None if grad is None else _wide(grad.dtype) for grad in grads]
+        # Sorted, since all ranks must sum the same kinds in the same order.
         for kind in sorted({kind for kind in wide if kind is not None}, key=lambda kind: str(kind.name)):
             places = [place for place, one in enumerate(wide) if one == kind]
             found = self._averaged_alike([grads[place] for place in places], kind)
