@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 MODULES = {
+    "ablation.own_functions": "ablation.left_out",
     "definition": "study.kept.definition",
     "driver.settings": "driver.timeouts",
     "evaluating": "study.evaluate",
@@ -72,6 +73,7 @@ MODULES = {
     "trainers.base": "trainers.base_trainer",
     "trainers.keras": "trainers.keras.trainer",
     "trainers.torch": "trainers.torch.trainer",
+    "trainable.pickled": "trainable.trainer",
     "worker.standalone": "runner.standalone",
 }
 """Old name -> new name of modules, both without ``asyncsearch.`` before them."""
@@ -84,7 +86,7 @@ CLASSES = {
     "evaluating.UpTo": "study.evaluate.TrainUpTo",
     "sequences.steps.Constant": "sequences.steps.ConstantSequence",
     "space.nodes.Node": "space.parameters.ParameterNode",
-    "trainable._restored": "trainable.pickled._restored",
+    "trainable._restored": "trainable.trainer._restored",
     "trial.Packed": "trial.CompactParams",
 }
 """Old name -> new name of classes and functions that were themselves renamed, each with its module."""

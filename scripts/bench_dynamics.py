@@ -18,7 +18,7 @@ from _bench import Figure, show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from asyncsearch.launch.spark.departures import leaving
+from asyncsearch.launch.spark.job_ends import leaving
 from tests.driver.virtual_logs import VirtualLogs
 from tests.spark.jvm import Jvm
 from tests.store.log_worlds import CALL_S

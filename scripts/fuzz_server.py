@@ -48,7 +48,7 @@ from asyncsearch.events import DriverStarted, Reported, RunRequested, StopReques
 from asyncsearch.ids import TrialId, WorkerId, trial_name
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.writer import Journal
-from asyncsearch.launch.scarcity import descriptors
+from asyncsearch.launch.machine import descriptors
 from asyncsearch.rpc.auth import bound, make_identity
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.rpc.reservation import connection_limits

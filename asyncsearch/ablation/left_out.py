@@ -5,10 +5,9 @@ Rule: pure, and no import of a framework; ``model`` hands the network to the mod
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from asyncsearch.ablation import own_functions
 from asyncsearch.ablation.patterns import fits
 from asyncsearch.errors import UsageError
 
@@ -22,6 +21,11 @@ for by its name, and what a function of the user's own makes of the data or of t
 _WITH_PATTERNS = ("feature", "filled", "layer")
 
 _ESCAPES = (("%", "%25"), ("+", "%2B"), (":", "%3A"), ("=", "%3D"))
+
+OwnFunction = Callable[[Any], Any]
+"""The user's own ``function(data)`` or ``function(net)`` -> the same without what is left out."""
+_known: dict[str, OwnFunction] = {}
+"""By the digest of its code: the functions of the studies that this process has described or, in a worker, received."""
 
 
 class Component(NamedTuple):
@@ -166,7 +170,7 @@ class TrialAblation:
         for one in self.ablated.components:
             if one.kind == kind:
                 words = one.label or self.ablated.label
-                given = own_functions.called(one.name, words, given)
+                given = called(one.name, words, given)
         return given
 
     def _names(self, kind: str) -> list[str]:
@@ -185,3 +189,45 @@ def _replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:
     for old, new in pairs:
         text = text.replace(old, new)
     return text
+
+
+def register(functions: Mapping[str, OwnFunction]) -> None:
+    """Make functions known: digest -> function."""
+    _known.update(functions)
+
+
+def called(digest: str, name: str, given: Any) -> Any:
+    """Return the variant that a function makes of data or of a network.
+
+    Raises:
+        UsageError: it is not known in this process, or returns nothing.
+    """
+    function = _known.get(digest)
+    if function is None:
+        raise UsageError(
+            f"The function that leaves {name!r} out is not known in this process: build the same Ablation(...) before "
+            "the trial, from the same code."
+        )
+    found = function(given)
+    if found is None:
+        raise UsageError(
+            f"The function that leaves {name!r} out returned None for a {type(given).__name__}: let it return the "
+            "variant, also where it changes in place what it is given."
+        )
+    return found
+
+
+class SentWith:
+    """A trainable as sent to the workers, with functions. Unpickling returns the trainable and registers them."""
+
+    def __init__(self, trainable: Any, functions: Mapping[str, OwnFunction]) -> None:
+        self.trainable, self.functions = trainable, dict(functions)
+        self.__name__ = self.__qualname__ = str(getattr(trainable, "__qualname__", type(trainable).__qualname__))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.trainable, self.functions)
+
+
+def _restored(trainable: Any, functions: Mapping[str, OwnFunction]) -> Any:
+    register(functions)
+    return trainable

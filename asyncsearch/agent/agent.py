@@ -19,8 +19,7 @@ from asyncsearch.actions import DismissWorker
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.devices import devices_of
 from asyncsearch.agent.driver_stream import Connect, DriverStream
-from asyncsearch.agent.io_selector import READ, DescriptorSelector
-from asyncsearch.agent.runner_process import RunnerProcess
+from asyncsearch.agent.runner_process import READ, DescriptorSelector, RunnerProcess
 from asyncsearch.agent.runner_supervisor import RunnerSupervisor
 from asyncsearch.agent.transfers import Fetched, Published, ShardDone, Transferred, Uploaded, Waiting
 from asyncsearch.agent.workbench import Workbench

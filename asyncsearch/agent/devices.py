@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from asyncsearch.errors import ClusterError
-from asyncsearch.files import working_folder
+from asyncsearch.files.paths import import_path as in_full
 from asyncsearch.runner.process.memory_limits import SHARE
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -61,7 +61,7 @@ def runner_environment(
         gpu_share: share of each device's memory that the runner may take.
     """
     changes = dict.fromkeys(_THREADS, str(cpu_threads))
-    changes["PYTHONPATH"] = working_folder.import_path(import_path)
+    changes["PYTHONPATH"] = in_full(import_path)
     changes["PYTHONUNBUFFERED"] = "1"
     changes["PYTHONFAULTHANDLER"] = "1"
     if gpus is not None:

@@ -1,4 +1,4 @@
-"""One lane of a lease on this worker, from its arrival to its end."""
+"""One lane of a lease on this worker, from its arrival to its end, and the runner that trains lanes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.log_lines import LogBuffer
@@ -14,7 +15,7 @@ from asyncsearch.ids import CheckpointRef, Lease, trial_name
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.rpc.messages import RankFailed
 from asyncsearch.runner.failures import with_last_lines
-from asyncsearch.runner.protocol import Amendment, GangSeat, Note
+from asyncsearch.runner.protocol import Amendment, GangSeat, Join, Note, ToRunner, Train, TrainPack
 from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.sizing.packing import group_of
 from asyncsearch.store.manifest import PackedWith
@@ -142,3 +143,29 @@ def all_stopped(runs: Iterable[LaneRun]) -> bool:
 def signal_due(runs: Iterable[LaneRun]) -> float | None:
     """Return when to signal the process of lanes that were all told to stop, each of which has its whole grace."""
     return max((run.escalate_at for run in runs if run.escalate_at is not None), default=None)
+
+
+class RunnerHandle(Protocol):
+    """Trains the lanes of one lease at a time. Its messages and its death are passed to the workbench."""
+
+    @property
+    def can_take_more(self) -> bool:
+        """Whether lanes may join those that it trains."""
+
+    def begin(self, runs: Sequence[LaneRun], message: Train | TrainPack) -> bool:
+        """Send the lanes of a lease, and return whether the runner takes them; one that is about to end does not."""
+
+    def join(self, run: LaneRun, message: Join) -> None:
+        """Send a lane that joins those that it trains."""
+
+    def tell(self, message: ToRunner) -> None:
+        """Send any other message."""
+
+    def stop(self, run: LaneRun, reason: str) -> None:
+        """Ask a lane to stop, and make it stop if it does not."""
+
+    def kill(self) -> None:
+        """End the training of all lanes at once, and begin no other one with this process."""
+
+    def lane_ended(self, run: LaneRun) -> None:
+        """Forget a lane that is over, whether it was sent or not."""

@@ -8,9 +8,8 @@ from collections import deque
 
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.driver_stream import DriverStream
-from asyncsearch.agent.io_selector import READ, DescriptorSelector
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.runner_process import OutputPipe, RunnerProcess
+from asyncsearch.agent.runner_process import READ, DescriptorSelector, OutputPipe, RunnerProcess
 from asyncsearch.rpc.messages import LogLines
 
 MAX_BACKLOG = 2_000

@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from asyncsearch.actions import StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
-from asyncsearch.agent.io_selector import READ, WRITE, DescriptorSelector
 from asyncsearch.agent.lane_run import LaneRun, all_stopped, signal_due
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_deaths import Death
-from asyncsearch.agent.runner_process import RunnerProcess
+from asyncsearch.agent.runner_process import READ, WRITE, DescriptorSelector, RunnerProcess
 from asyncsearch.events import KILLED
 from asyncsearch.runner.protocol import Ended, FromRunner, Join, RunnerReady, ToRunner, Train, TrainPack
 

@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from asyncsearch import events
 from asyncsearch.actions import AddLane, Assign, CutWork, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.agent.lane_run import LaneRun, all_stopped
+from asyncsearch.agent.lane_run import LaneRun, RunnerHandle, all_stopped
 from asyncsearch.agent.runner_deaths import Death, charge
-from asyncsearch.agent.runner_handle import RunnerHandle
 from asyncsearch.agent.tasks import TaskQueue
 from asyncsearch.agent.transfers import Fetched, Transferred
 from asyncsearch.agent.trial_folders import TrialFolders

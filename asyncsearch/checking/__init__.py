@@ -1,11 +1,9 @@
 """Proves or refutes, on the user's trainable, that an interrupted training continues bit by bit.
 
-resume_proof       a check, and how its trainings are compared
-steps              the trainings of a check, each in a process of its own
-explanation        the forgotten parts: each is restored, and those that change the outcome are named
+resume_proof       a check: its processes, and how its trainings are compared
+steps              what each process does: trainings, and the search for the forgotten parts
 training_runs      one training with an observer
 trainable_state    the parts of a trainable: weights, optimizer, generators, order, counters
-random_generators  the global generators of Python, numpy, torch and TensorFlow
 """
 
 from __future__ import annotations

@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from asyncsearch.checking import random_generators
 from asyncsearch.checking.steps import STEPS
-from asyncsearch.checking.training_runs import Task
+from asyncsearch.checking.training_runs import Task, loaded_frameworks
 from asyncsearch.errors import UsageError
 from asyncsearch.runner.process.sent_code import take_modules_over
 
@@ -34,7 +33,7 @@ def main(folder: str) -> None:
         answer["result"] = STEPS[step](Task(trainable, *rest))
     except UsageError as error:
         answer["refused"] = (type(error).__name__, str(error))
-    answer["frameworks"] = random_generators.loaded()
+    answer["frameworks"] = loaded_frameworks()
     (place / "result.json").write_bytes(msgspec.json.encode(answer))
 
 

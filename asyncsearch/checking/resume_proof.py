@@ -1,31 +1,41 @@
 """The proof: the same training without a break, again with a save in the middle, in two parts, and with evaluations.
 
-The runs are spread over three processes, so that state that only the process holds is noticed: each process starts
-without it, and the second part of the resumed training is the first run of its process.
+The runs are spread over three processes, started like runners and never by a fork, so that state that only the process
+holds is noticed: each process starts without it, and the second part of the resumed training is the first run of its
+process.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from asyncsearch import errors
+from asyncsearch.agent.devices import runner_environment
 from asyncsearch.checked_calls import answering
-from asyncsearch.checking import random_generators
-from asyncsearch.checking.processes import in_child
 from asyncsearch.checking.result import CheckResult, Finding
 from asyncsearch.checking.steps import STEPS
 from asyncsearch.checking.training_runs import Reports, RunFacts, Task, name_of
 from asyncsearch.errors import UsageError
+from asyncsearch.launch.bundle import pack
+from asyncsearch.launch.value_pickler import dumps
 from asyncsearch.report.live.display import announced
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.custom_sequences import functions_in, register
 from asyncsearch.sequences.decoding import replaced
 from asyncsearch.space.domains import Domain
 from asyncsearch.store.scratch import temporary_folder
-from asyncsearch.trainable import Trainable, as_function
+from asyncsearch.trainable import Trainable, WithFunctions, as_function
+from asyncsearch.trainers.state import global_generators
 
 _NOTED = ("weights", "buffers", "optimizer", "scaler", "generator")
 """Kinds that are worth a note if they are not restored, even without effect in a few units."""
@@ -70,7 +80,7 @@ def check(
         raise UsageError(f"units={units}: a training in two parts has at least 2 units, write units=2 or more.")
     if not 1 <= at < units:
         raise UsageError(f"cut={at} must lie between 1 and units - 1 = {units - 1}: one unit at least on both sides.")
-    before = random_generators.capture()
+    before = global_generators.capture()
     with temporary_folder("check") as folder:
         named = {**functions_in(params), **(functions or {})}
         task = Task(trainable, replaced(params or {}, Sequence.to_json), seed, units, at, named, folder)
@@ -81,7 +91,7 @@ def check(
         except UsageError as error:
             raise error.with_traceback(None) from None  # it is about the trainable: our frames would hide its own
         finally:
-            random_generators.restore(before)
+            global_generators.restore(before)
 
 
 def _require_values(trainable: object, params: object) -> None:
@@ -189,3 +199,57 @@ def _notes(trained: Mapping[str, str], again: Mapping[str, str], loaded: Mapping
         if kind in _NOTED and again.get(name) == digest and loaded.get(name) != digest:
             found.setdefault(kind, []).append(place)
     return tuple(Finding(kind, tuple(places)) for kind, places in found.items())
+
+
+_SHOWN_LINES = 12
+SCRIPT_PREFIX = "asyncsearch_script_"
+"""Begins the names of modules that the command line makes of scripts: one called json.py must not replace json."""
+
+
+def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[str]]:
+    """Carry out a step in a separate process.
+
+    Args:
+        task: the check.
+        step: a key of ``steps.STEPS``.
+        frameworks: the frameworks to import first, so that their generators can be seeded.
+
+    Returns:
+        The result of the step, as JSON; and the frameworks that the trainable has imported.
+
+    Raises:
+        UsageError: the trainable itself fails, or cannot be sent.
+        CannotPauseError: it cannot be saved and loaded.
+    """
+    with tempfile.TemporaryDirectory(dir=task.folder) as folder:
+        place = Path(folder)
+        wrapped = WithFunctions(task.trainable, task.functions) if task.functions else task.trainable
+        packed = pack(wrapped)
+        if any(name.startswith(SCRIPT_PREFIX) for name in packed.by_name):
+            # Only the process that has run the script has that module.
+            words = packed.warnings[0].replace(SCRIPT_PREFIX, "")
+            raise UsageError(f"{words} To check it in one process, write --in-process, or processes=False.")
+        (place / "trainable").write_bytes(packed.data)
+        rest: tuple[Any, ...] = (task.params, task.seed, task.units, task.cut, {}, task.folder)
+        (place / "task").write_bytes(dumps((rest, step, frameworks, sys.argv)))
+        done = subprocess.run(
+            [sys.executable, "-m", "asyncsearch.checking", folder],
+            env=runner_environment(os.environ, sys.path, 1, None),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        result = place / "result.json"
+        if done.returncode != 0 or not result.exists():
+            lines = done.stderr.rstrip().splitlines()[-_SHOWN_LINES:]
+            raise UsageError(
+                f"{name_of(task.trainable)} ends a process of its own (exit code {done.returncode}); "
+                "correct that first. The end of its output:\n" + "\n".join(lines)
+            )
+        answer = json.loads(result.read_bytes())
+        if "refused" in answer:
+            kind, words = answer["refused"]
+            raise getattr(errors, kind, UsageError)(words)
+        return answer["result"], answer["frameworks"]

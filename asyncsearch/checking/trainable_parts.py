@@ -1,6 +1,6 @@
 """The smallest parts of a trainable: arrays, generators, modules, optimizers, with their digests and copy functions.
 
-Only frameworks that are already imported are recognised; see ``random_generators``.
+Only frameworks that are already imported are recognised; see ``trainers.state.global_generators``.
 """
 
 from __future__ import annotations

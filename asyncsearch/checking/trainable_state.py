@@ -1,7 +1,7 @@
 """The state of a trainable at a moment, part by part: the place, the kind, and a digest of the content.
 
 A part can be given to another object of the same kind, in order to test whether it was the missing one.
-Only frameworks that are already imported are recognised; see ``random_generators``.
+Only frameworks that are already imported are recognised; see ``trainers.state.global_generators``.
 """
 
 from __future__ import annotations

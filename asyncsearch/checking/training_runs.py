@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from asyncsearch.checking import random_generators
 from asyncsearch.checking.trainable_state import TrainableState
 from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.ids import NodeKey
@@ -20,6 +19,7 @@ from asyncsearch.runner.failures import exception_text
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.runner.standalone import Recorder
 from asyncsearch.trainable import Evaluate, Trainable, Trainer, TrialPaused, as_function
+from asyncsearch.trainers.state import global_generators
 from asyncsearch.trial import Params
 from asyncsearch.work import Stage
 
@@ -153,7 +153,7 @@ def run(
     link = Recorder(task.folder / name)
     trial = _WatchedTrial(stages, link, load, watching or Watching())
     if stirred is not None:
-        random_generators.stir(stirred)
+        stir(stirred)
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             returned = as_function(task.trainable)(trial)
@@ -190,3 +190,14 @@ def content(task: Task, checkpoint: Path, stirred: int) -> dict[str, str]:
 def name_of(trainable: Any) -> str:
     """Return the name of a trainable."""
     return str(getattr(trainable, "__name__", None) or type(trainable).__name__)
+
+
+def stir(number: int) -> None:
+    """Give each global generator an arbitrary state, as in another process; different numbers, different states."""
+    for place, generator in enumerate(global_generators.shared().values()):
+        generator.seed(10_007 * number + place + 1)
+
+
+def loaded_frameworks() -> list[str]:
+    """Return the frameworks with generators of their own that are imported."""
+    return [name for name in ("torch", "tensorflow") if name in sys.modules]

@@ -1,8 +1,7 @@
 """Looks at what a search would run on before it runs: this machine, the executors of Spark, and a store.
 
 diagnosis           the verdicts: facts in, findings and their remedies out
-machine_facts       what this machine and this Python have
-store_facts         what a store permits, and how long its operations take
+facts               what this machine and this Python have; what a store permits, and how long it takes
 examination         asks all of them, and Spark where a session is active
 """
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from asyncsearch.agent.devices import visible_devices
-from asyncsearch.doctor.machine_facts import MachineFacts
-from asyncsearch.doctor.store_facts import CHECKPOINT_BYTES, StoreFacts
+from asyncsearch.doctor.facts import CHECKPOINT_BYTES, MachineFacts, StoreFacts
 from asyncsearch.errors import ClusterError
 from asyncsearch.launch.spark.cluster_facts import ClusterFacts
 from asyncsearch.launch.spark.task_facts import StoreView

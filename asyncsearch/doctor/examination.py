@@ -16,8 +16,7 @@ from asyncsearch.doctor.diagnosis import (
     of_machine,
     of_store,
 )
-from asyncsearch.doctor.machine_facts import machine_facts
-from asyncsearch.doctor.store_facts import CHECKPOINT_BYTES, PROBE, store_facts
+from asyncsearch.doctor.facts import CHECKPOINT_BYTES, PROBE, machine_facts, store_facts
 from asyncsearch.errors import AsyncSearchError, UnsupportedSparkError
 from asyncsearch.store import Store, open_store
 

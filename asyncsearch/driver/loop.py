@@ -27,13 +27,12 @@ from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.incoming import Incoming, Received, TrueSizes
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.losses import loss_in
-from asyncsearch.driver.pack_exchange import PackExchange
 from asyncsearch.driver.promises import Promises
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
 from asyncsearch.driver.threads import LoopThread
 from asyncsearch.driver.timeouts import DriverSettings, Timeouts
+from asyncsearch.engine.affected import is_stale
 from asyncsearch.engine.handling import handle
-from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
 from asyncsearch.events import AnyEvent, PackMeasured, StopRequested, TrainingEnded, WorkerAttached, WorkerLost
@@ -41,7 +40,7 @@ from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.messages import Heartbeat, Hello, Transport, WorkerMessage
 from asyncsearch.shared.membership import FolderMembership
-from asyncsearch.shared.pack_times import PackTimes
+from asyncsearch.shared.pack_times import PackExchange, PackTimes
 from asyncsearch.shared.session import SharingSession
 from asyncsearch.store.base_store import Store
 

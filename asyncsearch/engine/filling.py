@@ -22,8 +22,7 @@ from asyncsearch.engine.next_trials import (
     promote_next,
 )
 from asyncsearch.engine.repeated_failures import failed_as_a_whole
-from asyncsearch.engine.sizing.autoscaling import size_for
-from asyncsearch.engine.sizing.gangs import is_waiting_in_vain, members, next_size
+from asyncsearch.engine.sizing.gangs import is_waiting_in_vain, members, next_size, size_for
 from asyncsearch.engine.sizing.packs import is_open, lane_for, pack, to_measure
 from asyncsearch.engine.sizing.share import excess, give_back
 from asyncsearch.engine.state import StudyState

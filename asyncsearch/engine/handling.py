@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from asyncsearch.actions import AnyAction, DeleteCheckpoint
+from asyncsearch.engine.affected import is_stale
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.deciding import respond
 from asyncsearch.engine.filling import adjust, conclude, fill
 from asyncsearch.engine.learning import learn
 from asyncsearch.engine.moving import Emit
-from asyncsearch.engine.sizing.autoscaling import is_scaled, resize
+from asyncsearch.engine.sizing.gangs import is_scaled, resize
 from asyncsearch.engine.sizing.joining import join
 from asyncsearch.engine.sizing.share import excess
-from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
 from asyncsearch.plan.retention import checkpoint_to_spare

@@ -20,7 +20,7 @@ from asyncsearch.engine.endings import (
     progress,
 )
 from asyncsearch.engine.repeated_failures import RepeatedFailures
-from asyncsearch.engine.sizing.autoscaling import is_scaled, note_first, note_unit, note_volume
+from asyncsearch.engine.sizing.gangs import is_scaled, note_first, note_unit, note_volume
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (

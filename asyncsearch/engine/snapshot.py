@@ -12,8 +12,7 @@ import msgspec
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.repeated_failures import ConsecutiveLosses, Promoted, RepeatedFailures
-from asyncsearch.engine.run_times import RunTimes
-from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.state import RunTimes, StudyState
 from asyncsearch.events import RunRequested
 from asyncsearch.files.decoding import decoded
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId

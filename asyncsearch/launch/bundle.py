@@ -22,11 +22,9 @@ from asyncsearch.launch.module_plan import (
     state_of_executed,
     type_name,
 )
-from asyncsearch.launch.own_modules import OwnModules
+from asyncsearch.launch.own_modules import OwnModules, sent_by_value
 from asyncsearch.launch.reach import Reach, parts
-from asyncsearch.launch.spark_values import UnsendableError
-from asyncsearch.launch.unshipped_modules import sent_by_value
-from asyncsearch.launch.value_pickler import ValuePickler
+from asyncsearch.launch.value_pickler import UnsendableError, ValuePickler
 from asyncsearch.runner.process.sent_code import alias_modules, execute_modules, fill_module, last_of, set_state
 
 _MB = 1_000_000

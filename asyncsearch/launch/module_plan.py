@@ -12,7 +12,7 @@ from typing import Any
 
 from asyncsearch.launch.own_modules import OwnModules, own_members, source_of, submodules
 from asyncsearch.launch.reach import Reach
-from asyncsearch.launch.spark_values import UnsendableError, spark_words
+from asyncsearch.launch.value_pickler import UnsendableError, spark_words
 
 LARGE_BYTES = 1_000_000
 """Size above which a global that the trainable does not use is left out."""

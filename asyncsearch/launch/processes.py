@@ -20,7 +20,7 @@ from typing import IO
 
 from asyncsearch.agent.runner_process import await_end
 from asyncsearch.errors import ClusterError, InternalError, UsageError
-from asyncsearch.files.working_folder import import_path, working_folder
+from asyncsearch.files.paths import import_path, working_folder
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import (
     TOO_LATE,
@@ -32,8 +32,7 @@ from asyncsearch.launch.base_launcher import (
     run_agent,
 )
 from asyncsearch.launch.child_process import LENGTH
-from asyncsearch.launch.machine import cores, machine_devices
-from asyncsearch.launch.scarcity import patiently
+from asyncsearch.launch.machine import cores, machine_devices, patiently
 from asyncsearch.launch.value_pickler import dumps
 
 _TAIL_LINES = 20

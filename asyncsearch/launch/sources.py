@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from asyncsearch.launch.bundle import Bundle
-from asyncsearch.launch.unshipped_modules import is_own_source
+from asyncsearch.launch.own_modules import is_own_source
 from asyncsearch.runner.process.sent_code import WithSources
 
 MAX_CHARS = 1_000_000

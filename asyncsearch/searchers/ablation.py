@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from asyncsearch.ablation import own_functions
-from asyncsearch.ablation.left_out import NOTHING, PARAMETER, Ablated, Component
+from asyncsearch.ablation.left_out import NOTHING, PARAMETER, Ablated, Component, register
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.sequences.function_code import code_digest
@@ -71,7 +70,7 @@ class Ablation(Searcher):
         object.__setattr__(self, "groups", {str(name): tuple(members) for name, members in self.groups.items()})
         object.__setattr__(self, "seeds", _parse_seeds(self.seeds))
         self.variants()
-        own_functions.register(self.functions())
+        register(self.functions())
 
     def variants(self) -> list[Ablated]:
         """Return what is left out, variant by variant: single components, groups, pairs; no two leave out the same.

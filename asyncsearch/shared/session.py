@@ -19,9 +19,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from asyncsearch.actions import AddLane, Assign, CutWork, SaveAt, StopTraining, lanes_given
-from asyncsearch.engine.affected import is_outdated
+from asyncsearch.engine.affected import is_outdated, is_stale
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import may_pass
 from asyncsearch.events import (

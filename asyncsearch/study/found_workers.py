@@ -11,7 +11,7 @@ from asyncsearch.arguments import enough
 from asyncsearch.driver.shared_workers import WorkerShare
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import Launcher, Preflight
-from asyncsearch.launch.scarcity import require_descriptors
+from asyncsearch.launch.machine import require_descriptors
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import announced
 from asyncsearch.rpc.forks import require_no_fork_with_grpc

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import NoTrialsError, UsageError
-from asyncsearch.files.names import plain_part
+from asyncsearch.files.paths import plain_part
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.opening import read_records
 from asyncsearch.report.explain import explain

@@ -25,8 +25,8 @@ from asyncsearch.events import DriverStarted, RunRequested, StopRequested
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.writer import Journal
 from asyncsearch.launch.base_launcher import Launcher, Preflight
-from asyncsearch.launch.scarcity import descriptors
-from asyncsearch.launch.token_renewal import TokenRenewal
+from asyncsearch.launch.delegation_tokens import TokenRenewal
+from asyncsearch.launch.machine import descriptors
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.live.status_of import status_of
 from asyncsearch.rpc import auth

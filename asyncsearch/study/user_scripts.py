@@ -11,10 +11,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from asyncsearch.checking.processes import SCRIPT_PREFIX
+from asyncsearch.checking.resume_proof import SCRIPT_PREFIX
 from asyncsearch.errors import AsyncSearchError, UsageError
+from asyncsearch.files.paths import working_folder
 from asyncsearch.files.plain import read_text
-from asyncsearch.files.working_folder import working_folder
 from asyncsearch.report.live.display import announced
 from asyncsearch.study.script_runs import ScriptRun, read_only
 from asyncsearch.study.study import Study

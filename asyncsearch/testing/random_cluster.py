@@ -22,10 +22,10 @@ from asyncsearch.actions import (
     lanes_given,
 )
 from asyncsearch.engine import snapshot
+from asyncsearch.engine.affected import is_stale
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.invariants import check
 from asyncsearch.engine.pool import SlotState
-from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     KILLED,

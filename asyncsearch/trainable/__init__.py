@@ -11,12 +11,13 @@ from asyncsearch.trainable.context import (
     TrialStopped,
     Update,
 )
-from asyncsearch.trainable.pickled import Pickled, WithFunctions
 from asyncsearch.trainable.trainer import (
     PackOutcome,
+    Pickled,
     Trainable,
     Trainer,
     TrainFunction,
+    WithFunctions,
     as_function,
     begin_trainer,
     trainer_class_of,

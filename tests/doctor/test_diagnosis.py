@@ -13,8 +13,7 @@ import pytest
 from asyncsearch._version import __version__
 from asyncsearch.doctor import Diagnosis, Examination, Severity
 from asyncsearch.doctor.diagnosis import of_cluster, of_executors_store, of_machine, of_store
-from asyncsearch.doctor.machine_facts import MachineFacts, machine_facts
-from asyncsearch.doctor.store_facts import StoreFacts
+from asyncsearch.doctor.facts import MachineFacts, StoreFacts, machine_facts
 from asyncsearch.launch.spark.cluster_facts import ClusterFacts
 from asyncsearch.launch.spark.task_facts import StoreView, TaskFacts
 
@@ -242,7 +241,7 @@ def test_frameworks_clash_only_where_all_are_installed(missing: str, monkeypatch
         return "1.0"
 
     absent: set[str] = set()
-    monkeypatch.setattr("asyncsearch.doctor.machine_facts.version", version)
+    monkeypatch.setattr("asyncsearch.doctor.facts.version", version)
     assert machine_facts().clashing == ("tensorflow 1.0", "torch 1.0", "triton 1.0")
     absent.add(missing)
     assert machine_facts().clashing == ()

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncsearch.actions import AnyAction, Assign
-from asyncsearch.engine.affected import is_outdated
-from asyncsearch.engine.staleness import is_stale
+from asyncsearch.engine.affected import is_outdated, is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Learned, NodeFreed, Reported, WorkRefused
 from asyncsearch.ids import NodeKey

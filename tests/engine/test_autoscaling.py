@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from asyncsearch.actions import AnyAction, Assign, CutWork, MoveTrial
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.sizing.autoscaling import note_unit, note_volume
+from asyncsearch.engine.sizing.gangs import note_unit, note_volume
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import CheckpointCommitted, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import get_args
 
 from asyncsearch.actions import AnyAction
-from asyncsearch.engine import applying, deciding, learning, staleness
+from asyncsearch.engine import affected, applying, deciding, learning
 from asyncsearch.events import AnyEvent, NodeFreed, PackMeasured, PacksTimed, Reported, VolumeMeasured, WorkerAttached
 
 KINDS = set(get_args(AnyEvent))
 
 
 def test_each_kind_of_event_is_learned_and_asked_whether_it_is_stale() -> None:
-    assert set(learning._BY_KIND) == KINDS == set(staleness._BY_KIND)
+    assert set(learning._BY_KIND) == KINDS == set(affected._BY_KIND)
 
 
 def test_only_four_kinds_of_events_have_no_response_of_their_own() -> None:

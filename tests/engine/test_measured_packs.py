@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from asyncsearch.engine.staleness import is_stale
+from asyncsearch.engine.affected import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds, PacksTimed, TrainingEnded
 from asyncsearch.ids import Lease

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from asyncsearch.actions import CutWork
+from asyncsearch.engine.affected import is_stale
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.staleness import is_stale
 from asyncsearch.events import Learned, NodeFreed, WorkRefused
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch, PlannedStage

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.actions import AnyAction, DeleteCheckpoint
-from asyncsearch.engine.staleness import is_stale
+from asyncsearch.engine.affected import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.events import AnyEvent, CheckpointCommitted

@@ -9,7 +9,7 @@ import pytest
 
 from asyncsearch.actions import AnyAction, CutWork
 from asyncsearch.engine.applying import apply
-from asyncsearch.engine.sizing.autoscaling import _grow, _shrink, _units_left, resize
+from asyncsearch.engine.sizing.gangs import _grow, _shrink, _units_left, resize
 from asyncsearch.events import Outcome, TrainingEnded, WorkerLost
 from asyncsearch.ids import WorkerId
 from asyncsearch.schedulers import FIFO

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.handling import handle
-from asyncsearch.engine.run_times import RunTimes
-from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.state import RunTimes, StudyState
 from asyncsearch.events import AnyEvent, DriverStarted, RunRequested
 from asyncsearch.schedulers import FIFO
 from asyncsearch.searchers.random import RandomSearch

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncsearch.files.names import plain_part
+from asyncsearch.files.paths import plain_part
 from asyncsearch.files.plain import NotPlainError, is_folder, made_folder, open_file, read_file, read_text
 from asyncsearch.store.layout import is_name
 

@@ -11,7 +11,7 @@ import pytest
 from asyncsearch import Study, uniform
 from asyncsearch.cli import main
 from asyncsearch.errors import UsageError
-from asyncsearch.files.working_folder import absolute, import_path
+from asyncsearch.files.paths import absolute, import_path
 from asyncsearch.store import open_store
 from asyncsearch.trainable import TrialContext
 

@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from asyncsearch.errors import NotPicklableError
-from asyncsearch.launch import bundle, unshipped_modules
+from asyncsearch.launch import bundle, own_modules
 from asyncsearch.launch.bundle import pack
 from asyncsearch.trainable import Trainer, TrialContext
 
@@ -258,7 +258,7 @@ def test_what_pip_did_not_write_beside_a_module_hinders_no_search(kind: str, imp
             record.mkdir()
         case _:
             record.symlink_to("/dev/zero")
-    unshipped_modules._has_compiled.cache_clear()
+    own_modules._has_compiled.cache_clear()
     assert pack(own.train).by_name == ()
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch import processes, scarcity
+from asyncsearch.launch import machine, processes
+from asyncsearch.launch.machine import PATIENCE_S, descriptors, is_scarcity, patiently
 from asyncsearch.launch.processes import ProcessLauncher
-from asyncsearch.launch.scarcity import PATIENCE_S, descriptors, is_scarcity, patiently
 from tests.launch.tools import Ends, config_for
 
 
@@ -110,10 +110,10 @@ def test_a_run_beyond_the_limit_of_open_files_is_refused_with_the_number(
     monkeypatch: pytest.MonkeyPatch, workers: int, are_here: bool, least: int
 ) -> None:
     for most in (least, None, 10**6):
-        monkeypatch.setattr(scarcity, "descriptors", lambda most=most: (most, 10))
-        scarcity.require_descriptors(workers, are_processes_here=are_here)
-    monkeypatch.setattr(scarcity, "descriptors", lambda: (least - 1, 10))
+        monkeypatch.setattr(machine, "descriptors", lambda most=most: (most, 10))
+        machine.require_descriptors(workers, are_processes_here=are_here)
+    monkeypatch.setattr(machine, "descriptors", lambda: (least - 1, 10))
     with pytest.raises(UsageError, match=rf"may have {least - 1} files open .*`ulimit -n (\d+)`") as caught:
-        scarcity.require_descriptors(workers, are_processes_here=are_here)
+        machine.require_descriptors(workers, are_processes_here=are_here)
     assert int(str(caught.value).partition("ulimit -n ")[2].partition("`")[0]) >= least
     assert ("parallelism=1" in str(caught.value)) == (workers > 1)

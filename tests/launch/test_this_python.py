@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.launch.spark.this_python import has_this_environment
+from asyncsearch.launch.spark.probe import has_this_environment
 
 HOME = str(Path(__file__).resolve().parent.parent.parent)
 
@@ -32,9 +32,9 @@ def test_a_package_on_a_scripts_own_path_is_not_found_by_others(inherited: str, 
 import sys
 sys.path.insert(0, {HOME!r})
 sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in str(finder).lower()]
-from asyncsearch.launch.spark import this_python
-this_python._is_installed = lambda: False
-print(this_python.has_this_environment(sys.executable))
+from asyncsearch.launch.spark import probe
+probe._is_installed = lambda: False
+print(probe.has_this_environment(sys.executable))
 """
     environment = {**os.environ, "PYTHONPATH": inherited}
     done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)

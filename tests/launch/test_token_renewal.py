@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.launch import token_renewal
+from asyncsearch.launch import delegation_tokens
 from asyncsearch.launch.base_launcher import Tokens
-from asyncsearch.launch.token_renewal import TokenRenewal
+from asyncsearch.launch.delegation_tokens import TokenRenewal
 from asyncsearch.store.hdfs import tokens
 
 URL = "hdfs://namenode:8020/studies/digits"
@@ -63,7 +63,7 @@ def test_where_there_are_none_nobody_asks_again() -> None:
 
 
 def test_tokens_that_cannot_be_had_are_asked_for_again_and_people_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_renewal, "_AGAIN_S", 0.001)
+    monkeypatch.setattr(delegation_tokens, "_AGAIN_S", 0.001)
     made, granted, said = renewal(Scripted(RuntimeError("no ticket\n at org.apache"), Tokens(b"1", 1000.0)))
     made.start()
     assert granted.get(timeout=60) == b"1"

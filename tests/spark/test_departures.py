@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from asyncsearch.launch.spark.departures import leaving
+from asyncsearch.launch.spark.job_ends import leaving
 from asyncsearch.launch.spark.session import Spark
 from tests.spark.jvm import Jvm
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asyncsearch.launch.spark.failure_reasons import reason_of
+from asyncsearch.launch.spark.job_ends import reason_of
 
 BARRIER = (
     "Job aborted due to stage failure: Could not recover from a failed barrier ResultStage. Most recent failure "

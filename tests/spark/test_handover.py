@@ -12,10 +12,9 @@ from typing import Any, cast
 import pytest
 
 from asyncsearch.launch.base_launcher import run_agent
-from asyncsearch.launch.spark import spare_task
+from asyncsearch.launch.spark import task as spark_task
 from asyncsearch.launch.spark.session import Spark
-from asyncsearch.launch.spark.spare_task import SpareTask
-from asyncsearch.launch.spark.task import Handover, PipeAddress, TaskMode, receive
+from asyncsearch.launch.spark.task import Handover, PipeAddress, SpareTask, TaskMode, receive
 from tests.launch.tools import PATIENCE_S, TOKEN, config_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it needs /proc")
@@ -125,7 +124,7 @@ class SlotlessSpark:
 def test_an_unwanted_task_without_a_slot_is_cancelled_until_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spare_task, "CANCEL_AGAIN_S", 0.1)
+    monkeypatch.setattr(spark_task, "CANCEL_AGAIN_S", 0.1)
     spark = SlotlessSpark()
     spare = SpareTask(
         cast("Spark", spark), agent=run_agent, mode=TaskMode.PLAIN, tag="mine", run_tag="run", description=""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.launch.spark.addresses import BIND_KEY, HOST_KEY, PORT_KEY
+from asyncsearch.launch.spark.preflight import BIND_KEY, HOST_KEY, PORT_KEY
 from tests.spark.cluster import spark_home
 
 ROOT = Path(__file__).resolve().parents[2]

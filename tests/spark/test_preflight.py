@@ -15,8 +15,7 @@ import pytest
 
 from asyncsearch._version import __version__
 from asyncsearch.errors import NotEnoughSlotsError, PackagesDifferError, UnsupportedSparkError, UsageError
-from asyncsearch.launch.spark.addresses import addresses
-from asyncsearch.launch.spark.preflight import examine, task_mode, warnings
+from asyncsearch.launch.spark.preflight import addresses, examine, task_mode, warnings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error, probe
 from asyncsearch.launch.spark.session import Made, Spark, new_tag
 from asyncsearch.launch.spark.task import TaskMode
@@ -105,7 +104,7 @@ def test_a_first_executor_is_waited_for_while_the_application_is_young(
     age_s: float, is_found: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("asyncsearch.launch.spark.slots.WAIT_LOGGED_AFTER_S", 0.0)
-    monkeypatch.setattr("asyncsearch.launch.spark.slots._LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr("asyncsearch.launch.spark.slots._GROWTH_LOOK_S", 0.001)
     spark = LateSpark()
     spark.context.startTime = int((time.time() - age_s) * 1000)
     if not is_found:
@@ -148,7 +147,7 @@ def test_executors_that_were_asked_for_are_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("asyncsearch.launch.spark.slots._SETTLED_S", 0.0)
-    monkeypatch.setattr("asyncsearch.launch.spark.slots._LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr("asyncsearch.launch.spark.slots._GROWTH_LOOK_S", 0.001)
     assert check(SlowSpark(settings, age_s, master), wanted).parallelism == workers
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.spark.slot_waits import SlotWait, SlotWatch, wait_on
+from asyncsearch.launch.spark.slots import SlotWait, SlotWatch, wait_on
 
 TIMEOUT_S = 600.0
 FIRST: dict[str, Any] = {"is_replacement": False, "is_shown": False, "has_others": False, "is_elastic": False}

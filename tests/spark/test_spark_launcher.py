@@ -129,7 +129,7 @@ def test_a_task_that_takes_no_configuration_costs_a_job_and_no_launch(
             super().__init__()
             self.address = self.address._replace(process=0)
 
-    monkeypatch.setattr("asyncsearch.launch.spark.spare_task.Handover", Unreachable)
+    monkeypatch.setattr("asyncsearch.launch.spark.task.Handover", Unreachable)
     spark(lambda config: f"{config.worker}.{config.epoch} served", spares=1).launch(W0, 1)
     assert ends.next() == (0, 1, "0.1 served")
     assert ends.is_empty

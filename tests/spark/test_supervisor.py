@@ -128,7 +128,7 @@ def supervise(spark: FakeSpark, ends: Ends) -> Supervisor:
 def test_a_worker_on_a_decommissioned_executor_is_ended_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncsearch.launch.spark.departures.LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr("asyncsearch.launch.spark.job_ends.LOOK_EVERY_S", 0.001)
     spark, ends, config = LeavingSpark(), Ends(), config_for(tmp_path)
     spark.switched_on = {"spark.decommission.enabled"}
     supervisor = supervise(spark, ends)
@@ -147,7 +147,7 @@ def test_a_worker_on_a_decommissioned_executor_is_ended_and_no_other(
 def test_no_kill_and_no_end_waits_for_a_look_and_looks_are_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncsearch.launch.spark.departures.LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("asyncsearch.launch.spark.job_ends.LOOK_EVERY_S", 0.0)
     spark, ends, config = SlowlyLookedAtSpark(), Ends(), config_for(tmp_path)
     spark.switched_on = {"spark.decommission.enabled"}
     supervisor = supervise(spark, ends)
@@ -196,7 +196,7 @@ def test_a_launch_while_the_others_are_ended_starts_no_job_and_learns_it(tmp_pat
 def test_a_replacement_waits_for_a_slot_as_long_as_a_worker_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncsearch.launch.spark.slot_waits.LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("asyncsearch.launch.spark.slots.LOOK_EVERY_S", 0.0)
     for name in ("WAIT_LOGGED_AFTER_S", "REPLACED_AFTER_S"):
         monkeypatch.setattr(f"asyncsearch.launch.spark.supervisor.{name}", 0.0)
     spark, ends, config, sentences = CrowdedSpark(), Ends(), config_for(tmp_path), Sentences()

@@ -41,7 +41,7 @@ from asyncsearch.errors import (
 )
 from asyncsearch.journal.opening import Replayed, StudyFile
 from asyncsearch.journal.reading import read_state
-from asyncsearch.launch import chosen, unshipped_modules, value_pickler
+from asyncsearch.launch import chosen, own_modules, value_pickler
 from asyncsearch.schedulers import Scheduler
 from asyncsearch.sequences import multistep
 from asyncsearch.store import LocalStore, Store
@@ -533,7 +533,7 @@ def test_a_plan_is_pickled_while_no_other_study_sends_its_modules(
     dumps, alone = value_pickler.dumps, list[bool]()
 
     def watched(value: object) -> bytes:
-        alone.append(unshipped_modules._LOCK.locked())
+        alone.append(own_modules._LOCK.locked())
         return dumps(value)
 
     monkeypatch.setattr("asyncsearch.study.kept.definition.dumps", watched)

@@ -17,9 +17,8 @@ import msgspec
 
 from asyncsearch.errors import AsyncSearchError, ClusterError, NotEnoughSlotsError
 from asyncsearch.launch.spark import slots
-from asyncsearch.launch.spark.addresses import addresses, port
-from asyncsearch.launch.spark.failure_reasons import reason_of
-from asyncsearch.launch.spark.preflight import task_mode, warnings_of_settings
+from asyncsearch.launch.spark.job_ends import reason_of
+from asyncsearch.launch.spark.preflight import addresses, port, task_mode, warnings_of_settings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error
 from asyncsearch.launch.spark.session import join, new_tag
 from asyncsearch.launch.spark.task_facts import StoreView, TaskFacts, store_view, task_facts

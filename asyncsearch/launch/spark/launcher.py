@@ -20,14 +20,13 @@ from asyncsearch.launch.base_launcher import (
     Tokens,
     run_agent,
 )
+from asyncsearch.launch.delegation_tokens import delegation_tokens
 from asyncsearch.launch.machine import machine_devices
-from asyncsearch.launch.spark.delegation_tokens import delegation_tokens
 from asyncsearch.launch.spark.preflight import examine, task_mode
 from asyncsearch.launch.spark.session import Spark, is_java_there, join, new_tag, present
 from asyncsearch.launch.spark.slots import slots_now
-from asyncsearch.launch.spark.spare_task import SpareTask
 from asyncsearch.launch.spark.supervisor import Supervisor
-from asyncsearch.launch.spark.task import IS_POSSIBLE, TaskMode
+from asyncsearch.launch.spark.task import IS_POSSIBLE, SpareTask, TaskMode
 
 _SUBMITTED_S = 1.0
 """How long ``warm_up`` waits for a job's submission: the rest takes the time that it needs."""

@@ -19,9 +19,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 from asyncsearch.errors import UnsupportedSparkError
-from asyncsearch.launch.spark import departures
-from asyncsearch.launch.spark.failure_reasons import full_text
-from asyncsearch.launch.spark.this_python import has_this_environment
+from asyncsearch.launch.spark import job_ends
+from asyncsearch.launch.spark.probe import has_this_environment
 
 T = TypeVar("T")
 
@@ -81,20 +80,20 @@ class Spark:
     @property
     def is_examined(self) -> bool:
         """Whether the executors were fit for workers, and are still the same: a local session has one."""
-        return self.is_local and self.context in _EXAMINED
+        return self.is_local and self.context in _KNOWN.examined
 
     def examined(self) -> None:
         """Note that workers can run here."""
-        _EXAMINED.add(self.context)
+        _KNOWN.examined.add(self.context)
 
     @property
     def has_served(self) -> bool:
         """Whether workers ran in this session before, so that its Python processes have imported their packages."""
-        return self.context in _SERVED
+        return self.context in _KNOWN.served
 
     def serves(self) -> None:
         """Note that a worker is launched here."""
-        _SERVED.add(self.context)
+        _KNOWN.served.add(self.context)
 
     @property
     def runs_this_python(self) -> bool:
@@ -158,14 +157,14 @@ class Spark:
         """Return the tags of all jobs of which a task has found a slot, by one look; None if Spark cannot tell."""
         try:
             return {
-                tag for tags, tasks in departures.active_tasks(self.context) if tasks.runningTasks() > 0 for tag in tags
+                tag for tags, tasks in job_ends.active_tasks(self.context) if tasks.runningTasks() > 0 for tag in tags
             }
         except Exception:  # an internal name of Spark has changed, a job has just ended, or Spark is gone
             return None
 
     def leaving(self) -> Set[str]:
         """Return the tags of all jobs with a task on an executor that is being decommissioned, by one look."""
-        return departures.leaving(self.context)
+        return job_ends.leaving(self.context)
 
     def inherit(self) -> None:
         """Give threads from ``thread`` the calling thread's present job properties: pool, job group, tags."""
@@ -186,12 +185,12 @@ class Spark:
     def close(self) -> None:
         """Release the session; the last user to do so stops it, if it was made here."""
         made, self._made = self._made, None
-        with _MAKING:
+        with _KNOWN.making:
             if made is None:
                 return
             made.users -= 1
             if not made.users:
-                _MADE.pop(self.context, None)
+                _KNOWN.made.pop(self.context, None)
                 made.session.stop()
 
 
@@ -203,13 +202,21 @@ class Made:
         self.users = 0
 
 
-_MADE: dict[Any, Made] = {}
-"""Sessions made here and not stopped, by their contexts."""
-_MAKING = threading.RLock()
-_EXAMINED: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Contexts whose executors were fit for workers."""
-_SERVED: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Contexts in which workers were launched."""
+class _KnownContexts:
+    """The contexts of this process, of which Spark itself has one at a time."""
+
+    def __init__(self) -> None:
+        self.making = threading.RLock()
+        """Held while a session is made, and while its users are counted."""
+        self.made: dict[Any, Made] = {}
+        """Sessions made here and not stopped."""
+        self.examined: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Those whose executors were fit for workers."""
+        self.served: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Those in which workers were launched."""
+
+
+_KNOWN = _KnownContexts()
 
 
 def present(session: Any = None) -> Spark | None:
@@ -248,12 +255,12 @@ def join(session: Any = None) -> Spark:
     _refuse_connect(session)
     from pyspark import SparkContext
 
-    with _MAKING:
+    with _KNOWN.making:
         found = session or SparkSession.getActiveSession()
         context = SparkContext._active_spark_context if found is None else found.sparkContext
         if context is None:
             context = _make(SparkSession.builder)
-        spark = Spark(context, _MADE.get(context))
+        spark = Spark(context, _KNOWN.made.get(context))
         if spark._made is not None:
             spark._made.users += 1
     try:
@@ -272,11 +279,11 @@ def _make(builder: Any) -> Any:
         session = builder.getOrCreate()
     except Exception as error:
         raise UnsupportedSparkError(
-            f"Spark could not be started: {full_text(error).splitlines()[0]}. It needs Java 17 or newer (JAVA_HOME); "
-            "where there is none, pass backend='processes'."
+            f"Spark could not be started: {job_ends.full_text(error).splitlines()[0]}. It needs Java 17 or newer "
+            "(JAVA_HOME); where there is none, pass backend='processes'."
         ) from error
     context = session.sparkContext
-    _MADE[context] = Made(session)
+    _KNOWN.made[context] = Made(session)
     return context
 
 

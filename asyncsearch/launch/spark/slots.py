@@ -1,12 +1,21 @@
-"""The number of workers that the cluster can run, and the error if it is too low."""
+"""The number of workers that the cluster can run, and how long a launch waits for its task slot.
+
+A job that waits costs nothing, and under dynamic allocation it brings new executors. So a launch waits for as
+long as other workers of its run have slots, or the cluster may bring more; it is given up only where neither is so.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
+from collections.abc import Callable, Sequence, Set
+
+import msgspec
 
 from asyncsearch.errors import NotEnoughSlotsError
+from asyncsearch.ids import WorkerId
 from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
 
 _log = logging.getLogger(__name__)
@@ -17,7 +26,7 @@ _FIRST_S = 600.0
 """Age up to which executors are waited for that are needed and were asked for: a queue of YARN may take minutes."""
 _SETTLED_S = 5.0
 """Time without growth after which the number of slots counts as final."""
-_LOOK_EVERY_S = 0.25
+_GROWTH_LOOK_S = 0.25
 _UNLIMITED = 2**31 - 1
 """Spark's value for "no limit"."""
 
@@ -95,7 +104,7 @@ def _await_slots(spark: Spark, wanted: int | None) -> int:
                 f"{slots} of {wanted} slots" if slots else "no slot",
                 until_s,
             )
-        pause.wait(_LOOK_EVERY_S)  # Spark does not notify Python of new executors
+        pause.wait(_GROWTH_LOOK_S)  # Spark does not notify Python of new executors
         slots = spark.slots()
         if slots > most:
             most, grown = slots, time.monotonic()
@@ -121,3 +130,122 @@ def _require(workers: int, slots: int, who_has: str, more: str) -> None:
 def _number(text: str) -> int:
     """Read a setting; Spark writes "no limit" in more than one way."""
     return int(text) if text.strip().isdecimal() else _UNLIMITED
+
+
+REPLACED_AFTER_S = 60.0
+"""Time in which a launch that replaces a lost worker should get its slot: the cluster starts another executor first."""
+LOOK_EVERY_S = 2.0
+"""Least time between two looks for slots: launches that began one after the other are looked at together."""
+
+
+class SlotWait(msgspec.Struct, frozen=True):
+    """The next step for a launch that has no slot yet."""
+
+    next_s: float
+    """When to look again, seconds after the launch."""
+    sentence: str = ""
+    """For people; empty if there is nothing new to say."""
+    reason: str = ""
+    """Why it is given up; empty if it is not."""
+
+
+def wait_on(
+    name: str,
+    waited_s: float,
+    timeout_s: float,
+    *,
+    is_replacement: bool,
+    is_shown: bool,
+    has_others: bool,
+    is_elastic: bool,
+) -> SlotWait:
+    """Return the next step for a launch without a slot.
+
+    Args:
+        name: of the launch, for people.
+        waited_s: seconds since it began.
+        timeout_s: time after which it is given up where nothing else works; else people are reminded as often.
+        is_replacement: whether the run had this worker before and lost it.
+        is_shown: whether people know already that it waits.
+        has_others: whether other workers of the run have slots.
+        is_elastic: whether the cluster brings executors by itself, and has brought some for this run.
+    """
+    if waited_s >= timeout_s and not (has_others or is_elastic):
+        return SlotWait(waited_s, reason=f"it found no free task slot within {timeout_s:.0f} s")
+    next_s = timeout_s if waited_s < timeout_s else waited_s + timeout_s
+    if is_shown and waited_s < timeout_s:
+        return SlotWait(next_s)
+    since = f" since {waited_s:.0f} s" if is_replacement or is_shown else ""
+    why = "no executor has come for the one that was lost" if is_replacement else "executors are missing"
+    meanwhile = ""
+    if has_others:
+        meanwhile = " It waits on, and the other workers train meanwhile."
+    elif is_elastic:
+        meanwhile = " It waits until the cluster brings an executor."
+    return SlotWait(next_s, f"{name} waits for a free task slot{since}: other jobs hold them, or {why}.{meanwhile}")
+
+
+class SlotWatch:
+    """The slots of one run's launches, by the tags of their jobs."""
+
+    def __init__(self, running: Callable[[], Set[str] | None], timeout_s: float, *, brings_executors: bool) -> None:
+        """Begin without launches.
+
+        Args:
+            running: asks Spark which jobs have a slot, all by one look; None if it cannot tell.
+            timeout_s: time after which a launch is given up where nothing else works.
+            brings_executors: whether the cluster starts executors by itself.
+        """
+        self._running = running
+        self._timeout_s = timeout_s
+        self._brings_executors = brings_executors
+        self._launched: set[WorkerId] = set()
+        self._replacing: set[str] = set()
+        self._holding: set[str] = set()
+        """The jobs that were seen to have a slot."""
+        self._next_look_s = -math.inf
+        self._shown: set[str] = set()
+        """The jobs of which people know that they wait."""
+
+    def began(self, worker: WorkerId, tag: str) -> bool:
+        """Note a launch; return whether it replaces a worker that the run has lost."""
+        is_replacement = worker in self._launched
+        self._launched.add(worker)
+        if is_replacement:
+            self._replacing.add(tag)
+        return is_replacement
+
+    def refresh(self, tags: Sequence[str], now: float) -> float | None:
+        """Learn which jobs have slots, if that of one of these is not known; one look serves all of a tick.
+
+        Return when to come again, where the last look was less than ``LOOK_EVERY_S`` ago; None if it was done now.
+        """
+        if self._holding.issuperset(tags):
+            return None
+        if now < self._next_look_s:
+            return self._next_look_s
+        self._next_look_s = now + LOOK_EVERY_S
+        found = self._running()
+        self._holding.update(tags if found is None else found)
+        return None
+
+    def look(self, tag: str, name: str, waited_s: float, others: Sequence[str]) -> SlotWait | None:
+        """Return the next step, after ``refresh``, for a launch that began ``waited_s`` ago; None if it has its slot.
+
+        Args:
+            others: the jobs of the run's other launches that are not being cancelled.
+        """
+        if tag in self._holding:
+            return None
+        wait = wait_on(
+            name,
+            waited_s,
+            self._timeout_s,
+            is_replacement=tag in self._replacing,
+            is_shown=tag in self._shown,
+            has_others=not self._holding.isdisjoint(others),
+            is_elastic=self._brings_executors and bool(self._holding),
+        )
+        if wait.sentence:
+            self._shown.add(tag)
+        return wait

@@ -16,13 +16,11 @@ from collections.abc import Callable, Set
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, OnWorkerEnded
-from asyncsearch.launch.scarcity import patiently
-from asyncsearch.launch.spark import departures
-from asyncsearch.launch.spark.failure_reasons import reason_of
+from asyncsearch.launch.machine import patiently
+from asyncsearch.launch.spark import job_ends
 from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
-from asyncsearch.launch.spark.slot_waits import REPLACED_AFTER_S, SlotWatch
-from asyncsearch.launch.spark.spare_task import CANCEL_AGAIN_S, CANCELLED_WITHIN_S, SpareTask
-from asyncsearch.launch.spark.task import NO_CONFIG, TaskMode, task
+from asyncsearch.launch.spark.slots import REPLACED_AFTER_S, SlotWatch
+from asyncsearch.launch.spark.task import CANCEL_AGAIN_S, CANCELLED_WITHIN_S, NO_CONFIG, SpareTask, TaskMode, task
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +87,7 @@ class Supervisor:
     def start(self) -> None:
         """Start the thread. Jobs have the scheduler pool and job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
-        if self._spark.is_on(departures.SETTING) and not self._spark.is_one_process:
+        if self._spark.is_on(job_ends.SETTING) and not self._spark.is_one_process:
             self._spark.thread(self._watch_departures, "asyncsearch-departures").start()
 
     def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
@@ -110,7 +108,7 @@ class Supervisor:
 
     def _watch_departures(self) -> None:
         """Look, one look after the other, in a thread of its own: a kill does not wait for a look."""
-        while not self._stopped.wait(departures.LOOK_EVERY_S):
+        while not self._stopped.wait(job_ends.LOOK_EVERY_S):
             if tags := self._spark.leaving():
                 self._inbox.put(functools.partial(self._end_departing, tags))
 
@@ -124,7 +122,9 @@ class Supervisor:
                     do()
                 except Exception as error:
                     is_bug = type(error).__module__.partition(".")[0] not in ("py4j", "pyspark")
-                    _log.warning("Spark could not be asked about a worker: %s.", reason_of(error), exc_info=is_bug)
+                    _log.warning(
+                        "Spark could not be asked about a worker: %s.", job_ends.reason_of(error), exc_info=is_bug
+                    )
         finally:
             self._stopped.set()
 
@@ -181,7 +181,7 @@ class Supervisor:
     def _end_departing(self, tags: Set[str]) -> None:
         for job in self._jobs.values():
             if job.reason is None and job.tag in tags:
-                self._cancel(job, departures.LEAVES)
+                self._cancel(job, job_ends.LEAVES)
 
     def _cancel(self, job: _Job, reason: str) -> None:
         job.reason = job.reason or reason
@@ -201,7 +201,7 @@ class Supervisor:
         try:
             self._spark.thread(lambda: self._run(job, config), f"asyncsearch-{job.name}").start()
         except Exception as error:
-            self._notify(job, f"its job could not be started: {reason_of(error)}")
+            self._notify(job, f"its job could not be started: {job_ends.reason_of(error)}")
 
     # Methods of a job's thread.
 
@@ -209,7 +209,7 @@ class Supervisor:
         try:
             reason = patiently(lambda: self._submit(job, config), job.is_cancelled.wait, job.name)
         except Exception as error:
-            reason = job.reason or reason_of(error)
+            reason = job.reason or job_ends.reason_of(error)
         self._notify(job, reason)
 
     def _submit(self, job: _Job, config: WorkerConfig) -> str:

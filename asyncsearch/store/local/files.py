@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from asyncsearch.files.paths import absolute
 from asyncsearch.files.plain import open_file, open_to_read, read_file
 from asyncsearch.files.trees import remove_tree, walk
-from asyncsearch.files.working_folder import absolute
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.disk import explained, inside, make_folders, sync_folder, write_new

@@ -7,10 +7,9 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from asyncsearch.ablation.left_out import PARAMETER
-from asyncsearch.ablation.own_functions import SentWith
+from asyncsearch.ablation.left_out import PARAMETER, SentWith
 from asyncsearch.arguments import metric_in_call, metric_in_mapping
-from asyncsearch.checking.processes import in_child
+from asyncsearch.checking.resume_proof import in_child
 from asyncsearch.checking.steps import can_try
 from asyncsearch.checking.training_runs import Task, name_of
 from asyncsearch.errors import UsageError

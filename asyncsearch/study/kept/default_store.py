@@ -7,8 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from asyncsearch.files.names import plain_part
-from asyncsearch.files.working_folder import working_folder
+from asyncsearch.files.paths import plain_part, working_folder
 from asyncsearch.journal.opening import StudyFile, read_study_file
 from asyncsearch.store import open_store
 

@@ -18,7 +18,7 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.files.plain import read_file
 from asyncsearch.journal.opening import BUNDLE_FILE, StudyFile
-from asyncsearch.launch.unshipped_modules import sent_as_registered
+from asyncsearch.launch.own_modules import sent_as_registered
 from asyncsearch.launch.value_pickler import dumps
 from asyncsearch.old_pickles import loads
 from asyncsearch.report.formatting import moment

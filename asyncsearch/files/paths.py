@@ -1,8 +1,10 @@
-"""The working directory of this process, which somebody may have removed meanwhile."""
+"""Paths that people give: relative to a working directory that may be gone, or a name that is to be one file."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Sequence
 
 from asyncsearch.errors import UsageError
@@ -41,3 +43,18 @@ def import_path(entries: Sequence[str]) -> str:
         except OSError:
             continue  # nothing can be imported from it
     return os.pathsep.join(found)
+
+
+_MOST_BYTES = 150
+_STRANGE = re.compile(r"[/\\\x00-\x1f\x7f]|^[.~-]|^\s|[\s.]$")
+
+
+def plain_part(name: str) -> str:
+    """Return a name as one part of a path: unchanged if it is one, else what can be kept of it, and a hash of all.
+
+    Names that differ give parts that differ.
+    """
+    if name and _STRANGE.search(name) is None and len(name.encode(errors="surrogateescape")) <= _MOST_BYTES:
+        return name
+    readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:60].strip("-.") or "study"
+    return f"{readable}-{hashlib.blake2b(name.encode(errors='surrogateescape'), digest_size=4).hexdigest()}"
