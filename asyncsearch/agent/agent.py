@@ -16,9 +16,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from asyncsearch.actions import DismissWorker
-from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.agent.config import Connect, DriverStream, WorkerConfig
 from asyncsearch.agent.devices import devices_of
-from asyncsearch.agent.driver_stream import Connect, DriverStream
 from asyncsearch.agent.runner_process import READ, DescriptorSelector, RunnerProcess
 from asyncsearch.agent.runner_supervisor import RunnerSupervisor
 from asyncsearch.agent.transfers import Fetched, Published, ShardDone, Transferred, Uploaded, Waiting

@@ -73,6 +73,7 @@ class CheckpointCache:
             yield copy.folder
         finally:
             with self._guard:
+                # ``close`` may have set it to 0 while this user was inside.
                 copy.users = max(0, copy.users - 1)
             self._tidy(copy)
 
@@ -102,9 +103,6 @@ class CheckpointCache:
             if links is not None:
                 self._keep(checkpoint, _Copy(links, stored_bytes, stack.pop_all()))
         return stored_bytes
-
-    def discard(self, staged: Path) -> None:
-        self._store.discard(staged)
 
     def close(self) -> None:
         """Remove all copies, even those in use, whose runner is gone."""

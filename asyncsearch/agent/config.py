@@ -1,11 +1,14 @@
-"""The configuration of an agent."""
+"""Everything that an agent is given: its configuration, and the interface of its stream to the driver."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 from asyncsearch.ids import WorkerId
-from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, WorkerMessage
 from asyncsearch.runner.trial_folder import MOST_BYTES
 from asyncsearch.store.base_store import Store
 
@@ -64,3 +67,45 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"WorkerConfig({self.study!r}, worker {self.worker}.{self.epoch}, {self.endpoint!r})"
+
+
+class DriverStream(Protocol):
+    """Carries messages to the driver, each once and in order; ``asyncsearch.rpc.client.Connection`` is one."""
+
+    @property
+    def backlog(self) -> int:
+        """Number of messages that the driver has not acknowledged."""
+
+    def open(self) -> None:
+        """Attach."""
+
+    def send(self, message: WorkerMessage, /) -> None:
+        """Send now or later, without waiting.
+
+        Raises:
+            ProtocolError: the message can never be sent.
+        """
+
+    def heartbeat(self) -> None:
+        """Tell the driver that the worker is alive."""
+
+    def flush(self, timeout_s: float, /) -> bool:
+        """Wait until the driver has acknowledged everything, and return whether it has."""
+
+    def close(self) -> None:
+        """End the stream."""
+
+
+class Connect(Protocol):
+    """Makes a stream that is not open yet."""
+
+    def __call__(
+        self,
+        endpoint: Endpoint | None,
+        hello: Hello,
+        *,
+        deliver: Callable[[DriverMessage], None],
+        closed: Callable[[Exception | None], None],
+        reconnect_s: float,
+    ) -> DriverStream:
+        """Make a stream, which may call ``deliver`` and ``closed`` from any thread."""

@@ -6,8 +6,7 @@ import functools
 import time
 from collections import deque
 
-from asyncsearch.agent.config import LogLimits
-from asyncsearch.agent.driver_stream import DriverStream
+from asyncsearch.agent.config import DriverStream, LogLimits
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.runner_process import READ, DescriptorSelector, OutputPipe, RunnerProcess
 from asyncsearch.rpc.messages import LogLines

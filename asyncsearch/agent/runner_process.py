@@ -168,10 +168,12 @@ class RunnerProcess:
         self.is_retired = True
         self.kill_at = kill_at
         with contextlib.suppress(OSError):
+            # Not closed: the last messages of the runner are still to be read.
             self.channel.socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> int:
         """Kill the remaining processes, free all resources, and return the exit code as in ``subprocess``."""
+        # Before it is reaped: from then on another process may have its id, and get the signal.
         self.kill()
         returncode, self.peak_bytes = _reaped(self._process)
         self.channel.socket.close()
@@ -234,6 +236,7 @@ def _start(environment: dict[str, str], *, keeps_template: bool) -> tuple[_Proce
         os.close(writing)
         raise
     finally:
+        # Else this process would hold the ends open whose closing tells that the other one is gone.
         theirs.close()
         os.close(reading)
     return process, ours, writing

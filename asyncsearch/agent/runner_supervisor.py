@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from asyncsearch.actions import StopTraining
-from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.agent.driver_stream import DriverStream
+from asyncsearch.agent.config import DriverStream, WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun, all_stopped, signal_due
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_deaths import Death

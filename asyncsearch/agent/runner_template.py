@@ -82,6 +82,7 @@ class Template:
     @classmethod
     def program(cls, environment: Mapping[str, str]) -> Template:
         """Start it as a program."""
+        # Packets, not a stream: a request and its descriptors must not be read in two parts.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
@@ -127,6 +128,7 @@ class Template:
         err, new_err = os.pipe()
         answer = self.ask(b"runner", (theirs.fileno(), reading, new_out, new_err))
         theirs.close()
+        # The runner has its own: with ours open, the end of its output would never be read.
         for descriptor in (reading, new_out, new_err):
             os.close(descriptor)
         if answer is not None:

@@ -143,7 +143,7 @@ class Transfers:
 
         def step() -> None:
             self._shard_step(run, stage, resource, add, is_place=False)
-            self._cache.discard(staged)  # where it could not be added
+            self._store.discard(staged)  # where it could not be added
 
         self._uploads.submit(step)
 
@@ -163,7 +163,7 @@ class Transfers:
 
     def discard(self, staged: Path) -> None:
         """Remove a staged folder that will not be committed."""
-        self._uploads.submit(lambda: self._cache.discard(staged))
+        self._uploads.submit(lambda: self._store.discard(staged))
 
     def fetch(self, run: LaneRun, checkpoint: CheckpointRef) -> None:
         """Fetch a checkpoint, which stays open until ``release``."""
@@ -211,7 +211,7 @@ class Transfers:
             raise
         finally:
             if error:
-                self._cache.discard(staged)
+                self._store.discard(staged)
                 if shards is not None:
                     self.discard_shards(checkpoint, shards.place)
             self._post(Uploaded(run, checkpoint, size_bytes, error, kind))

@@ -227,6 +227,7 @@ class WorkerCheckpoints:
             return
         failed = CheckpointFailed(run.lease, checkpoint, error, run.number, kind)
         if checkpoint.resource == run.last_save and not run.is_over:
+            # The engine learns of a failed checkpoint only after the end that names it.
             run.held_back.append(failed)
             return
         if checkpoint.resource in run.saved:

@@ -102,6 +102,7 @@ class Commits:
             StoreError: the journal cannot be written.
         """
         lines, durable = self._lines, Durable(self._unacknowledged, self._actions)
+        # Before the write is awaited: records that come meanwhile belong to the next sync, with their consequences.
         self._lines, self._unacknowledged, self._actions, self._is_due = [], {}, [], False
         if self._timer is not None:
             self._timer.cancel()

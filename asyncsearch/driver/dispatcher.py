@@ -113,7 +113,7 @@ class Dispatcher:
         if self._are_all_dismissed:  # else a worker that attaches late waits for work, and the end of the run for it
             self._dismiss_unheard(worker)
         else:
-            self._begin(self._order.attached())
+            self._begin(self._order.release())
 
     def carry_out(self, action: AnyAction) -> None:
         """Carry out a decision, which is in the journal."""
@@ -273,17 +273,13 @@ class LaunchOrder:
         self._waiting.append(launch)
         return self._next()
 
-    def attached(self) -> list[Worker]:
-        """Note that a worker has attached."""
-        return self.release()
-
     def ended(self, launch: Worker) -> list[Worker]:
         """Note that a launch has ended, which may not have attached."""
         self._starting.discard(launch)
         return self._next()
 
     def release(self) -> list[Worker]:
-        """Hold nothing back from now on."""
+        """Hold nothing back from now on: a worker has attached, or they were held for long."""
         self._at_once = None
         return self._next()
 

@@ -183,6 +183,7 @@ class Driver:
             )
         self._dispatcher.attached((hello.worker, hello.epoch))
         self._timeouts.seen((hello.worker, hello.epoch))
+        # Before the worker, whose first work is packed by these times.
         for timed in self._packs.known_on(hello.device):
             self._take(timed)
         self._take(WorkerAttached(hello.worker, hello.epoch, hello.host, hello.pid))
@@ -240,11 +241,13 @@ class Driver:
                 except asyncio.CancelledError:  # the rest is handled at the end
                     self._inbox = [*batch[number:], *self._inbox]
                     raise
+            # Also what was refused or is stale: a message that is never acknowledged is sent again for ever.
             if isinstance(item, Received):
                 self._commits.receive((item.worker, item.epoch), item.number)
             if event is not None:
                 self._handle(event)
         is_snapshot_due = self._snapshots.is_due
+        # A snapshot that is ahead of the journal could not be opened: its records would be missing.
         if self._commits.is_due or is_snapshot_due:
             await self._commit()
         else:
@@ -277,6 +280,7 @@ class Driver:
 
     async def _commit(self) -> None:
         """Make the records durable, and then acknowledge their messages and carry out their actions."""
+        # What is sent before it is durable would be decided anew, perhaps otherwise, after a crash of this process.
         durable = await self._commits.commit()
         for (worker, epoch), number in durable.acknowledged.items():
             self._dispatcher.transport.acknowledge(worker, epoch, number)

@@ -45,6 +45,7 @@ class Wakeup:
 
     def clear(self) -> None:
         """Be ready for the next call of ``set``; one that comes meanwhile is kept."""
+        # The flag first: a ``set`` between the two lines may lose its byte, but not its flag.
         self._is_set = False
         with contextlib.suppress(BlockingIOError):
             self._near.recv(4096)

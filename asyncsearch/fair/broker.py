@@ -115,6 +115,7 @@ class WorkerBroker:
             fact: about a study, or the time.
             now: seconds of a clock that never goes back.
         """
+        # Before the fact: until now the studies had the workers that they had before it.
         self._service.advance(now)
         self._learn(fact, now)
         self._settle(now)

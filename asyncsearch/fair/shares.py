@@ -17,8 +17,6 @@ from itertools import groupby
 
 from asyncsearch.fair.demands import Demand, FairPart, Turn
 
-_NO_LAGS: Mapping[str, float] = {}
-
 
 def divide(demands: Collection[Demand], workers: int, turns: Mapping[str, Turn]) -> dict[str, FairPart]:
     """Return the part of each study.
@@ -34,24 +32,6 @@ def divide(demands: Collection[Demand], workers: int, turns: Mapping[str, Turn])
         workers -= sum(part.workers for part in parts)
         found |= {part.demand.study: part for part in parts}
     return found
-
-
-def fair_rates(demands: Collection[Demand], workers: int) -> dict[str, Fraction]:
-    """Return the exact fair share of each study, in workers."""
-    return {study: part.rate for study, part in divide(demands, workers, {}).items()}
-
-
-def shares(demands: Collection[Demand], workers: int, *, lags: Mapping[str, float] = _NO_LAGS) -> dict[str, int]:
-    """Return whole workers for each study: its fair share, rounded down or up.
-
-    Args:
-        demands: one of each study.
-        workers: of the cluster, from 0.
-        lags: which studies come first where a share is rounded up: those with the highest number. Among equal ones
-            the largest part of a worker comes first, then the order of ``demands``.
-    """
-    parts = divide(demands, workers, {study: Turn(lag) for study, lag in lags.items()})
-    return {study: part.workers for study, part in parts.items()}
 
 
 def _by_priority(demands: Collection[Demand]) -> Iterator[Sequence[Demand]]:

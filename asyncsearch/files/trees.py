@@ -147,6 +147,7 @@ def _up(at: int, identity: tuple[int, int]) -> int:
     """Return the folder above an open one, which is closed."""
     above = os.open("..", _FOLDER, dir_fd=at)
     status = os.fstat(above)
+    # Whoever moves the open folder meanwhile leads ``..`` elsewhere, and all below that would be removed or copied.
     if (status.st_dev, status.st_ino) != identity:
         os.close(above)
         raise OSError(errno.ESTALE, "a folder was moved while it was read")

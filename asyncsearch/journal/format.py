@@ -170,6 +170,7 @@ class SegmentReader:
     def _note(self, name: str, number: int, crc: str) -> None:
         """Count a record, and compare it with the head and other notes of it."""
         head = self._head
+        # Equal numbers are not enough: a segment of an older copy has the same ones.
         if head is not None and self.next_number == head.n and crc != head.record:
             raise JournalDamagedError(
                 f"Journal segment {name}, line {number}: record {head.n} is not the one that {HEAD_FILE} says was"

@@ -38,6 +38,7 @@ _HEAD = msgspec.json.Decoder(Head)
 def head_of(lines: bytes, segment: str) -> Head:
     """Return the head after sealed records were appended to a segment."""
     last = lines[lines.rfind(b"\n", 0, -1) + 1 :]
+    # 22 is behind {"crc":"6b1f7c02","n":
     return Head(int(last[22 : last.index(b",", 22)]), checksum_of(last), segment)
 
 

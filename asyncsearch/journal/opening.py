@@ -225,6 +225,7 @@ def read_records(store: Store, skip: int = 0, reader: SegmentReader | None = Non
 
 def begin_reading(store: Store, skip: int = 0) -> SegmentReader:
     """Return a reader that knows how far the journal goes at the least; the segments are read after this."""
+    # Before the segments: a driver that writes meanwhile moves both on, and an older head claims less.
     data = _read(store, HEAD_FILE)
     reader = SegmentReader(skip, None if data is None else decode_head(data), is_head_missing=data is None)
     if data is not None and decode_head(data) is None:

@@ -59,6 +59,7 @@ class Journal:
         except BaseException:
             self._has_failed = True
             raise
+        # Only after the sync: with a head that names a record which a crash then loses, a sound journal counts as cut.
         self._durable += lines.count(b"\n")
         data = encode_head(head_of(lines, self._segment.name))
         self._try_head(lambda: self._head.note(data))

@@ -73,6 +73,7 @@ def _watch(driver: int) -> None:
     with contextlib.suppress(OSError):
         while os.read(driver, 1):
             pass
+    # No exit handlers: one that waits, as of a library, would keep an agent alive that has no driver.
     os.kill(os.getpid(), signal.SIGKILL)
 
 

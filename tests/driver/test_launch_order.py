@@ -16,7 +16,7 @@ def test_without_a_limit_each_launch_begins_at_once() -> None:
 def test_launches_beyond_the_limit_begin_in_order_as_workers_attach() -> None:
     order = LaunchOrder(1)
     assert [order.request(one) for one in (FIRST, SECOND, THIRD)] == [[FIRST], [], []]
-    assert order.attached() == [SECOND, THIRD]
+    assert order.release() == [SECOND, THIRD]
     assert order.request((WorkerId(0), 2)) == [(WorkerId(0), 2)]
 
 
@@ -32,11 +32,4 @@ def test_a_launch_that_is_called_off_before_it_begins_never_does() -> None:
     order.request(FIRST)
     order.request(SECOND)
     assert [order.call_off(one) for one in (SECOND, FIRST)] == [True, False]
-    assert order.attached() == []
-
-
-def test_launches_that_are_released_begin_although_no_worker_has_attached() -> None:
-    order = LaunchOrder(1)
-    order.request(FIRST)
-    order.request(SECOND)
-    assert order.release() == [SECOND]
+    assert order.release() == []

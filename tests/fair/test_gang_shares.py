@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.fair.demands import Demand, GangSizes
-from asyncsearch.fair.shares import divide, fair_rates, shares
+from asyncsearch.fair.shares import divide
 from tests.examples import examples
+from tests.fair.shares import fair_rates, shares
 from tests.fair.world import World, jain
 
 HOURS_S = 7_200.0

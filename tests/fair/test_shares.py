@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from asyncsearch.errors import UsageError
 from asyncsearch.fair.demands import Demand
-from asyncsearch.fair.shares import REMEMBERED_S, Service, fair_rates, shares
+from asyncsearch.fair.shares import REMEMBERED_S, Service
+from tests.fair.shares import fair_rates, shares
 
 WEIGHTS = st.sampled_from([0.5, 1.0, 2.0, 3.0, 7.5])
 LIMITS = st.none() | st.integers(1, 12)

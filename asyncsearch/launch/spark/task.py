@@ -65,6 +65,7 @@ def _run(agent: AgentFunction, source: WorkerConfig | PipeAddress, mode: str, ro
     del rows
     context = TaskContext.get()
     assert context is not None
+    # Two agents with one lease epoch would both report: only the driver may launch a worker again.
     if mode == TaskMode.PLAIN.value and context.attemptNumber() > 0:
         return [RUN_AGAIN]
     fork_template(main_in_fork)
@@ -139,6 +140,7 @@ def receive(address: PipeAddress) -> WorkerConfig | None:
         OSError: the pipe cannot be opened.
     """
     with open(f"/proc/{address.process}/fd/{address.descriptor}", "rb") as pipe:
+        # The driver has closed its pipe, and given the descriptor's number to another one.
         if os.fstat(pipe.fileno()).st_ino != address.inode:
             return None
         content = pipe.read()
