@@ -38,6 +38,7 @@ from asyncsearch.trainers.keras.trainer_state import (
     restore,
     restored,
     seed_tensorflow,
+    without_weights,
     write_variables,
 )
 from asyncsearch.trainers.sample_order import Indices
@@ -291,8 +292,7 @@ class KerasTrainer(FrameworkTrainer):
     def _evaluate_by_override(self) -> Mapping[str, Any]:
         """Call an ``evaluate`` that is the user's own, and restore all but weights."""
         self._settle()
-        weights = {id(one) for layer in self.net._flatten_layers() for one in layer._trainable_variables}
-        with restored([one for one in self.net.variables if id(one) not in weights]):
+        with restored(without_weights(self.net, self.net.variables)):
             return type(self).evaluate(self)
 
     @contextlib.contextmanager

@@ -36,6 +36,12 @@ def restored(variables: Sequence[Any]) -> Iterator[None]:
             variable.value.assign(value, read_value=False)
 
 
+def without_weights(net: Any, variables: Iterable[Any]) -> list[Any]:
+    """Return those of a model's variables that are no weights, of a frozen layer neither."""
+    weights = {id(one) for layer in net._flatten_layers() for one in layer._trainable_variables}
+    return [one for one in variables if id(one) not in weights]
+
+
 def drawn_state() -> Any:
     """Return the states of Python's and numpy's generators, to be compared."""
     numpy: Any = np.random.get_state(legacy=True)  # noqa: NPY002
