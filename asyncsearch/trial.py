@@ -165,7 +165,7 @@ class Trial(msgspec.Struct, gc=False):
 
     def __str__(self) -> str:
         """Return "trial-7: 0.98 after 27 units, trained to the end; width=128 lr=0.001"."""
-        from asyncsearch.sequences import flat_params  # a runner without sequences does without them
+        from asyncsearch.sequences.params import params  # a runner without sequences does without them
 
         value = "no value yet" if self.value is None else f"{self.value:.5g} after {self.value_resource:,}"
         units = "" if self.value is None else " unit" if self.value_resource == 1 else " units"
@@ -174,7 +174,7 @@ class Trial(msgspec.Struct, gc=False):
         metrics = [f"{name} {value:.5g}" for name, value in self.metrics.items()]
         more = [f"{len(metrics) - _NAMED_METRICS:,} more"] if len(metrics) > _NAMED_METRICS else []
         also = f" ({', '.join([*metrics[:_NAMED_METRICS], *more])})" if len(metrics) > 1 else ""
-        text = f"{self.name}: {value}{units}{also}, {state}; {flat_params.params(self.params) or 'no parameters'}"
+        text = f"{self.name}: {value}{units}{also}, {state}; {params(self.params) or 'no parameters'}"
         # The reason is the trial's own text, and a terminal would act on escape sequences in it.
         return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
 

@@ -48,7 +48,7 @@ from asyncsearch.sequences import values
 from asyncsearch.simulate import Simulation
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from asyncsearch.testing.histories import Histories
+from asyncsearch.testing.recording import Histories
 from tests.sequences.spaces import RESNET56_EPOCHS, resnet56_space
 from tests.trainers.digits import EPOCHS, schedules
 

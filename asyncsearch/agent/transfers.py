@@ -19,7 +19,7 @@ from asyncsearch.agent.tasks import TaskQueue, TaskThread
 from asyncsearch.agent.trial_folders import TrialFolders, warn
 from asyncsearch.errors import CheckpointError, StoreError, UsageError, may_pass
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.rpc.backoff import Backoff
+from asyncsearch.rpc.redelivery import Backoff
 from asyncsearch.runner.protocol import ShardAnswer
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.manifest import PackedWith, Shards, packed_with_beside

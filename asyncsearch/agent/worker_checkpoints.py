@@ -14,8 +14,8 @@ from asyncsearch.agent.transfers import Published, ShardDone, Transferred, Trans
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.rpc.messages import StoreOutage
+from asyncsearch.rpc.redelivery import Backoff
 from asyncsearch.runner.protocol import (
     Folder,
     FolderWanted,

@@ -31,7 +31,7 @@ from asyncsearch.launch.value_pickler import dumps
 from asyncsearch.report.live.display import announced
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.custom_sequences import functions_in, register
-from asyncsearch.sequences.decoding import replaced
+from asyncsearch.sequences.params import replaced
 from asyncsearch.space.domains import Domain
 from asyncsearch.store.scratch import temporary_folder
 from asyncsearch.trainable import Trainable, WithFunctions, as_function

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from asyncsearch.engine.liveness import Outages
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.rpc.backoff import Backoff
+from asyncsearch.rpc.redelivery import Backoff
 
 _log = logging.getLogger(__name__)
 Worker = tuple[WorkerId, int]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.sequences.flat_params import flat
+from asyncsearch.sequences.params import flat
 from asyncsearch.trial import Trial
 
 if TYPE_CHECKING:

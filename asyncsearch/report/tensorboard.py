@@ -27,7 +27,7 @@ from asyncsearch.files.plain import made_folder, open_file
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.projection import Report
 from asyncsearch.nonfinite import unspell
-from asyncsearch.sequences.flat_params import flat
+from asyncsearch.sequences.params import flat
 from asyncsearch.space.domains import Domain
 from asyncsearch.trial import Params, Trial, TrialState
 

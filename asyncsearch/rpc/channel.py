@@ -1,11 +1,25 @@
-"""gRPC settings of both sides: names, limits, and the detection of dead connections."""
+"""A connection as both sides set it up: gRPC's settings and limits, the detection of a dead one, and the statuses.
+
+``rpc/README.md`` shows the table of statuses and errors, and a test compares them.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
-from asyncsearch.errors import MessageTooLargeError
+from asyncsearch.errors import (
+    DisconnectedError,
+    InternalError,
+    MessageTooLargeError,
+    OtherProtocolError,
+    ProtocolError,
+    StaleLeaseError,
+    UnauthenticatedError,
+)
 from asyncsearch.rpc.auth import TARGET_NAME
+from asyncsearch.rpc.quiet_grpc import grpc
 from asyncsearch.rpc.reservation import ConnectionLimits
 
 SERVICE = "asyncsearch.v1.Search"
@@ -86,3 +100,41 @@ def _options(keepalive: Keepalive, max_message_bytes: int) -> Options:
         # Measuring the bandwidth costs a ping for many small messages, and they never need the bandwidth.
         ("grpc.http2.bdp_probe", 0),
     ]
+
+
+StatusCode = grpc.StatusCode
+
+
+class StatusRow(NamedTuple):
+    """Meaning of a status."""
+
+    status: StatusCode
+    error: type[Exception]
+    """Error that the worker's side raises for this status, and with which the driver's side closes a stream."""
+    is_final: bool
+    """Whether reattaching cannot help."""
+
+
+TABLE = (
+    StatusRow(StatusCode.UNAUTHENTICATED, UnauthenticatedError, is_final=True),
+    StatusRow(StatusCode.FAILED_PRECONDITION, StaleLeaseError, is_final=True),
+    StatusRow(StatusCode.RESOURCE_EXHAUSTED, MessageTooLargeError, is_final=True),
+    StatusRow(StatusCode.UNIMPLEMENTED, OtherProtocolError, is_final=True),
+    StatusRow(StatusCode.INVALID_ARGUMENT, ProtocolError, is_final=True),
+    StatusRow(StatusCode.INTERNAL, InternalError, is_final=False),
+    StatusRow(StatusCode.UNAVAILABLE, DisconnectedError, is_final=False),
+)
+"""Any other status reads as UNAVAILABLE; an error that has neither itself nor a base class here is INTERNAL."""
+
+_ROWS = {row.status: row for row in TABLE}
+_STATUSES = {row.error: row.status for row in TABLE}
+
+
+def status_of(error: Exception) -> StatusCode:
+    """Return the status with which the driver closes a stream because of ``error``."""
+    return next((_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES), StatusCode.INTERNAL)
+
+
+def row_of(status: StatusCode) -> StatusRow:
+    """Return the meaning of a status for a worker."""
+    return _ROWS.get(status, _ROWS[StatusCode.UNAVAILABLE])

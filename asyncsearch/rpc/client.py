@@ -20,13 +20,11 @@ from typing import Any, NamedTuple
 from asyncsearch.errors import DisconnectedError, ProtocolError
 from asyncsearch.ids import worker_name
 from asyncsearch.rpc.auth import channel_credentials
-from asyncsearch.rpc.backoff import Backoff, attempt_limit
-from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, client_options, require_size
+from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, client_options, require_size, row_of
 from asyncsearch.rpc.convert import decode_driver, encode_worker, frame
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Heartbeat, Hello, Welcome, WorkerMessage
 from asyncsearch.rpc.quiet_grpc import grpc
-from asyncsearch.rpc.redelivery import Inbox, Outbox
-from asyncsearch.rpc.status import row_of
+from asyncsearch.rpc.redelivery import Backoff, Inbox, Outbox, attempt_limit
 
 logger = logging.getLogger(__name__)
 
@@ -202,6 +200,7 @@ class Connection:
         return None
 
     def _to_write(self, stream: _Stream) -> Iterator[bytes]:
+        # The number of the last message that came tells the driver which ones died with the former stream.
         yield frame(0, self._inbox.last, encode_worker(self._hello))
         while True:
             with self._changed:
@@ -231,6 +230,7 @@ class Connection:
                 stream.is_heartbeat_due = bool(self._outbox)
                 self._was_attached = True
             self._changed.notify_all()
+            # Accepted here, delivered outside the lock: deliver may send or close, which take it.
             is_new = number > 0 and not self._is_closing and self._inbox.accept(number)
         if is_new and message is not None and not isinstance(message, Welcome):
             self._deliver(message)

@@ -1,15 +1,20 @@
-"""Numbering and redelivery for one direction of a stream: the sender has an Outbox, the receiver an Inbox.
+"""Trying again over streams that break: messages are numbered and sent anew, attempts to attach are spaced. Pure.
 
 Rule 1: no I/O, no clock, no thread; the owner of the stream calls the methods.
-Rule 2: neither class knows which side it serves, nor the content of a message.
+Rule 2: Outbox and Inbox serve one direction, know neither which side that is nor the content of a message.
 
 A message gets its number once, when it is added, and keeps it on every stream. The sender keeps the message until the
 receiver acknowledges it, and resends the rest after a stream breaks. The receiver accepts each number once, in order.
 So every message arrives exactly once and in order, however often the stream breaks, while both processes live.
+
+A dead path should be given up soon, and a slow one needs time: attaching takes up to eight crossings of the network,
+two for TCP, three for TLS, one for the settings of HTTP/2, and two for the greeting. So each attempt may take twice as
+long as the one before, within the time that is left.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sized
 from typing import Generic, TypeVar
 
@@ -97,3 +102,39 @@ class Inbox:
             raise ProtocolError(f"number: message {number} came after {self.last}; the messages between are missing.")
         self.last = number
         return True
+
+
+_FIRST_S = 0.05
+_LONGEST_S = 5.0
+_FIRST_LIMIT_S = 10.0
+"""Limit of the first attempt: crossings of up to 1.2 s."""
+_LEAST_LIMIT_S = 0.1
+"""An attempt begun is given at least this, so that a patience shorter than it still makes one."""
+
+
+class Backoff:
+    """Delays that double, with jitter: a thousand workers that lost one driver do not all reconnect at once."""
+
+    def __init__(self, jitter: random.Random | None = None, *, first_s: float = _FIRST_S) -> None:
+        """Begin with a delay of at most ``first_s``; after ``reset``, with the usual one."""
+        self._jitter = jitter or random.Random()
+        self._delay_s = first_s
+
+    def next_s(self) -> float:
+        """Return the next delay: between half and the whole of the doubled delay."""
+        delay_s = self._delay_s * self._jitter.uniform(0.5, 1.0)
+        self._delay_s = min(2 * self._delay_s, _LONGEST_S)
+        return delay_s
+
+    def reset(self) -> None:
+        self._delay_s = _FIRST_S
+
+
+def attempt_limit(attempt: int, left_s: float) -> float:
+    """Return how long an attempt to attach may take, in seconds.
+
+    Args:
+        attempt: how many attempts have failed for want of time so far: a slow way stays slow.
+        left_s: time until the worker gives up its driver.
+    """
+    return max(_LEAST_LIMIT_S, min(_FIRST_LIMIT_S * 2.0 ** min(attempt, 32), left_s))

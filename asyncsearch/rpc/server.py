@@ -15,17 +15,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 from asyncsearch.errors import DisconnectedError, InternalError, ProtocolError, StaleLeaseError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.auth import Gate, Identity, require_launch, server_credentials
-from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, require_size, server_options
+from asyncsearch.rpc.channel import (
+    MAX_MESSAGE_BYTES,
+    METHOD,
+    SERVICE,
+    Keepalive,
+    require_size,
+    server_options,
+    status_of,
+)
 from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
 from asyncsearch.rpc.messages import DriverMessage, GangNote, Hello, StoreTokens, WorkerMessage
 from asyncsearch.rpc.quiet_grpc import aio, grpc
 from asyncsearch.rpc.reservation import ConnectionLimits, cannot_listen
-from asyncsearch.rpc.sessions import RefusalLog, Sessions
-from asyncsearch.rpc.status import status_of
-from asyncsearch.rpc.worker_stream import Session, WorkerStream
+from asyncsearch.rpc.sessions import RefusalLog, Session, Sessions, WorkerStream
 
 if TYPE_CHECKING:
-    from asyncsearch.rpc.worker_stream import Context
+    from asyncsearch.rpc.sessions import Context
 
 logger = logging.getLogger(__name__)
 
@@ -272,6 +278,7 @@ class SearchServer:
             stream.close(error)
 
     def _detach(self, session: Session, stream: WorkerStream) -> None:
+        # A stream that breaks after another has taken over must not report a worker away that is attached.
         if session.stream is stream:
             session.stream = None
             if not self._is_stopping and self._sessions.of(session.worker) is session:

@@ -21,8 +21,7 @@ from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.asha_stopping import StoppingState
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.bracket import AsynchronousBracket
-from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import check_whole, halving_forecast, levels_up_to, rung_levels
+from asyncsearch.schedulers.rungs import Progress, check_whole, halving_forecast, levels_up_to, rung_levels
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 

@@ -23,8 +23,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.nonfinite import finite
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState
-from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import Rung, levels_up_to
+from asyncsearch.schedulers.rungs import Progress, Rung, levels_up_to
 from asyncsearch.trial import Params
 
 

@@ -13,9 +13,8 @@ from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion
-from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.ranking import RankedTrial
-from asyncsearch.schedulers.rungs import Rung, levels_up_to
+from asyncsearch.schedulers.order_statistics import RankedTrial
+from asyncsearch.schedulers.rungs import Progress, Rung, levels_up_to
 
 
 class Bracket:

@@ -56,6 +56,7 @@ class Shares:
 
     def _furthest_behind(self, counts: Sequence[int]) -> int:
         number = sum(counts) + 1
+        # Products of integers: with shares as floats, rounding would decide ties.
         behind = [weight * number - self.total * count for weight, count in zip(self.weights, counts, strict=True)]
         return behind.index(max(behind))
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below
 from asyncsearch.sequences import has_sequences, is_sequence
-from asyncsearch.sequences.exact_arithmetic import scaled
+from asyncsearch.sequences.formulas import scaled
 from asyncsearch.space import MAX_CANDIDATES, Choice, Domain, QUniform, RandInt, Space
 from asyncsearch.space.dotted_names import did_you_mean, put
-from asyncsearch.space.floats import LogUniform, Uniform
+from asyncsearch.space.numbers import LogUniform, Uniform
 from asyncsearch.space.parameter_values import copy_plain, identity
 from asyncsearch.trial import Params
 

@@ -22,8 +22,7 @@ from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.bracket import AsynchronousBracket
 from asyncsearch.schedulers.bracket_allocation import BracketAllocation, Rounds, Shares, bracket_sizes
-from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import HIGHEST, check_whole, competing, halving_forecast, rung_levels
+from asyncsearch.schedulers.rungs import HIGHEST, Progress, check_whole, competing, halving_forecast, rung_levels
 from asyncsearch.schedulers.sha import Shape, SHAState
 from asyncsearch.space import Space
 from asyncsearch.trial import Params

@@ -21,8 +21,8 @@ from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.order_statistics import RunningMedian
 from asyncsearch.schedulers.rungs import check_whole
-from asyncsearch.schedulers.running_median import RunningMedian
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 

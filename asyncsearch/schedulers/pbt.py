@@ -24,7 +24,7 @@ from asyncsearch.schedulers.explore import Explorer, perturbed_domains
 from asyncsearch.schedulers.pbt_state import PBTState
 from asyncsearch.schedulers.population import Rules
 from asyncsearch.schedulers.rungs import check_whole
-from asyncsearch.sequences.exact_arithmetic import fraction
+from asyncsearch.sequences.formulas import fraction
 from asyncsearch.space import Space
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.randomness import below
-from asyncsearch.schedulers.ranking import RankedTrial
+from asyncsearch.schedulers.order_statistics import RankedTrial
 
 if TYPE_CHECKING:
     import numpy as np

@@ -21,8 +21,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.bracket import SynchronousBracket
-from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import check_whole, competing, halving_forecast, rung_levels
+from asyncsearch.schedulers.rungs import Progress, check_whole, competing, halving_forecast, rung_levels
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 

@@ -8,8 +8,7 @@ from asyncsearch.searchers.ablation import Ablation
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.optuna import SAMPLER_NAMES, OptunaSearch, is_sampler
-from asyncsearch.searchers.random import RandomSearch
-from asyncsearch.searchers.sobol import SobolSearch
+from asyncsearch.searchers.random import RandomSearch, SobolSearch
 
 __all__ = [
     "Ablation",

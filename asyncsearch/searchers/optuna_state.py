@@ -26,8 +26,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.randomness import below, generator
 from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.searchers.observations import Observations, Observed, TrialPosition
-from asyncsearch.searchers.optuna_space import Dimensions
-from asyncsearch.searchers.optuna_storage import NAME, Storage
+from asyncsearch.searchers.optuna_study import NAME, Dimensions, Storage
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 

@@ -2,12 +2,11 @@
 
     base_sequence.py     Sequence                             templates.py         sequences with domains in them
     formulas.py          pieces and their formulas            json_values.py       constants are JSON values
-    parsing.py           checks of arguments                  exact_arithmetic.py  decimals, rounded once
+    parsing.py           checks of arguments                  svg.py               pictures
     steps.py             constant, values, multistep, step    curves.py            exponential, linear, cosine, ...
     cycles.py            cosine_restarts, cyclic              composition.py       warmup, chain
     custom_sequences.py  custom: the user's functions         function_code.py     their code as a digest
-    decoding.py          sequences in params                  flat_params.py       params as people read them
-    picture.py           a small picture                      svg.py              text and colours of pictures
+    params.py            sequences in params
 
 Everything here is pure except the table of the user's functions that a process knows.
 """
@@ -17,8 +16,8 @@ from asyncsearch.sequences.composition import chain, warmup
 from asyncsearch.sequences.curves import cosine, exponential, linear, polynomial
 from asyncsearch.sequences.custom_sequences import custom, custom_functions, register, sequence
 from asyncsearch.sequences.cycles import cosine_restarts, cyclic
-from asyncsearch.sequences.decoding import has_sequences, is_sequence, present, revive, segments
 from asyncsearch.sequences.formulas import Formula, Piece
+from asyncsearch.sequences.params import has_sequences, is_sequence, present, revive, segments
 from asyncsearch.sequences.parsing import from_json
 from asyncsearch.sequences.steps import constant, multistep, step, values
 from asyncsearch.sequences.templates import Undecided

@@ -19,8 +19,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import templates
 from asyncsearch.sequences.formulas import Formula, Piece, UnknownFunctionError
 from asyncsearch.sequences.json_values import is_numpy_scalar
-from asyncsearch.sequences.picture import draw
-from asyncsearch.sequences.svg import notebook_html
+from asyncsearch.sequences.svg import draw, notebook_html
 
 Parser = Callable[[Any], Any]
 """Returns an argument in its one form.
@@ -29,14 +28,13 @@ Raises:
     SpaceError: it is not a valid one; says the rule and what to write.
 """
 
-KINDS: dict[str, type[Sequence]] = {}
-"""Name of a kind -> its class; filled as the classes are defined."""
-
 
 @dataclass(frozen=True, repr=False)
 class Sequence(abc.ABC):
     """A value for each moment of training. Times are units of training done, from 0: epochs by default."""
 
+    _kinds: ClassVar[dict[str, type[Sequence]]] = {}
+    """Name of a kind -> its class; filled as the classes are defined."""
     kind: ClassVar[str]
     """Name of the function that makes it, and its tag in JSON."""
     parsers: ClassVar[Mapping[str, Parser]]
@@ -48,7 +46,7 @@ class Sequence(abc.ABC):
 
     def __init_subclass__(cls) -> None:
         if "kind" in cls.__dict__:
-            KINDS[cls.kind] = cls
+            Sequence._kinds[cls.kind] = cls
             hints = get_type_hints(cls, include_extras=True)
             cls.parsers = {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 

@@ -26,8 +26,24 @@ ValueFunction = Callable[..., Any]
 Versions = Mapping[tuple[str, str], ValueFunction]
 """(name, digest of the code) -> function."""
 
-_known: dict[str, ValueFunction] = {}
-_versions: dict[tuple[str, str], ValueFunction] = {}
+
+class _KnownFunctions:
+    """The functions that this process knows: the present one of each name, and every version."""
+
+    def __init__(self) -> None:
+        self.present: dict[str, ValueFunction] = {}
+        self.versions: dict[tuple[str, str], ValueFunction] = {}
+
+    def add(self, functions: Mapping[str, ValueFunction]) -> None:
+        self.present.update(functions)
+        self.versions.update({(name, function_code.code_digest(one)): one for name, one in functions.items()})
+
+    def find(self, name: str, code: str) -> ValueFunction | None:
+        """Return the version of this code, or the present one if no code is given; None if it is not known."""
+        return self.versions.get((name, code)) if code else self.present.get(name)
+
+
+_known = _KnownFunctions()
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,16 +144,15 @@ def register(functions: Mapping[str, ValueFunction]) -> None:
         SpaceError: a name belongs to another function already.
     """
     for name, function in functions.items():
-        known = _known.get(name)
+        known = _known.present.get(name)
         if known is not None and not is_same(known, function) and _home(known) != _home(function):
             raise _two(name, known, function)
-    _known.update(functions)
-    _versions.update({(name, function_code.code_digest(function)): function for name, function in functions.items()})
+    _known.add(functions)
 
 
 def register_versions(functions: Versions) -> None:
     """Make versions of functions known: (name, digest of the code) -> function."""
-    _versions.update(functions)
+    _known.versions.update(functions)
 
 
 def merge(functions: dict[str, ValueFunction], more: Mapping[str, ValueFunction]) -> None:
@@ -191,10 +206,10 @@ def custom_functions(space: _HasFunctions) -> dict[str, ValueFunction]:
 
 
 def _known_function(name: str, code: str) -> ValueFunction:
-    function = _versions.get((name, code)) if code else _known.get(name)
+    function = _known.find(name, code)
     if function is not None:
         return function
-    if name in _known:
+    if name in _known.present:
         raise UnknownFunctionError(
             f"The function {name!r} here has another code than the one that is meant ({code}): it was edited. Write "
             f"custom({name}, ...) for the one that is here, or bring back the former one."

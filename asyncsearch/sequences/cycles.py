@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal
 from asyncsearch.sequences import parsing
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.curves import wave
-from asyncsearch.sequences.exact_arithmetic import fraction
-from asyncsearch.sequences.formulas import Const, Formula, Piece, Rest, ShrinkingTriangle, line, text_of
+from asyncsearch.sequences.formulas import Const, Formula, Piece, Rest, ShrinkingTriangle, fraction, line, text_of
 from asyncsearch.sequences.templates import Undecided
 
 MAX_PIECES = 256

@@ -1,23 +1,45 @@
-"""Pieces: intervals with one closed formula of time, and the formulas.
+"""Pieces: intervals with one closed formula of time; the formulas, and the exact arithmetic of their decimals.
 
 Rule 1: two formulas have equal texts exactly if they are the same by construction; a text has decimals and fractions
 that were written or follow exactly from these, and the origin if the formula has a phase.
 Rule 2: a formula computes its value from the time alone, so it does not depend on the order of calls.
+Rule 3: decimals are those that the user wrote, rounded to a float once, at the end: 0.1 * 0.1 is 0.01. A product keeps
+60 digits, so two expressions of one number never give two floats.
 """
 
 from __future__ import annotations
 
 import abc
+import decimal
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences.exact_arithmetic import fraction, scaled
+
+_CONTEXT = decimal.Context(
+    prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[decimal.InvalidOperation], clamp=0
+)
+
+
+def fraction(value: float) -> Fraction:
+    """Return exactly the number that was written: 0.1 is 1/10."""
+    return Fraction(repr(value))
+
+
+def scaled(value: float, factor: float, power: int) -> float:
+    """Return value * factor ** power; an int if value is an int and the product is whole; infinite if too large."""
+    if power == 0:
+        return value
+    product = _CONTEXT.multiply(Decimal(repr(value)), _CONTEXT.power(Decimal(repr(factor)), power))
+    if isinstance(value, int) and product.is_finite() and product == product.to_integral_value(context=_CONTEXT):
+        return int(product)
+    return float(product)
 
 
 class UnknownFunctionError(SpaceError):
@@ -214,6 +236,7 @@ def between(start: int, first: float, stop: int, last: float) -> Formula:
 
 def _mixed(low: float, high: float, share: float) -> float:
     """Interpolate between two numbers, exact at both ends: warm-ups must reach their goal."""
+    # Not low + (high - low) * share, which may miss high by a rounding.
     return low * (1 - share) + high * share
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences.base_sequence import KINDS, Sequence
+from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.json_values import a_type, integer, plain, show
 from asyncsearch.sequences.json_values import number as any_number
 from asyncsearch.sequences.templates import Items, Named, Undecided, parse
@@ -31,11 +31,12 @@ def from_json(value: Any) -> Sequence:
     if not is_tagged(value):
         raise SpaceError(f"{show(value)} is not a sequence: write {{'sequence': 'step', 'value': 0.1, ...}}.")
     arguments = dict(value)
-    kind = KINDS.get(arguments.pop("sequence"))
+    kind = Sequence._kinds.get(arguments.pop("sequence"))
     if kind is None:
+        kinds = ", ".join(sorted(Sequence._kinds))
         raise SpaceError(
-            f"There is no sequence {value['sequence']!r}; the kinds are {', '.join(sorted(KINDS))}. A dictionary with "
-            "a text named 'sequence' always stands for one: give yours another name."
+            f"There is no sequence {value['sequence']!r}; the kinds are {kinds}. A dictionary with a text named"
+            " 'sequence' always stands for one: give yours another name."
         )
     unknown = [name for name in arguments if name not in kind.parsers and name not in kind.marks]
     if unknown:
@@ -146,7 +147,7 @@ def sequence(value: Any) -> Sequence:
     """A sequence; any other value is one that stays."""
     if isinstance(value, Sequence):
         return value
-    return from_json(value) if is_tagged(value) else KINDS["constant"](value)  # type: ignore[call-arg]
+    return from_json(value) if is_tagged(value) else Sequence._kinds["constant"](value)  # type: ignore[call-arg]
 
 
 def named(value: Any) -> Named:

@@ -15,8 +15,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import parsing
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.cycles import Periodic
-from asyncsearch.sequences.exact_arithmetic import scaled
-from asyncsearch.sequences.formulas import Const, Formula, Piece, TooLarge
+from asyncsearch.sequences.formulas import Const, Formula, Piece, TooLarge, scaled
 from asyncsearch.sequences.json_values import INT_MAX, INT_MIN
 from asyncsearch.sequences.templates import Undecided, is_open
 

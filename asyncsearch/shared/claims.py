@@ -268,6 +268,7 @@ class Claims:
             if claim is not None and claim.token == self.token:
                 self._withdraw(mine)
         self._lost |= lost
+        # As of before the write: others count the lease from the file, which a slow write may have dated early.
         self._fresh = begun
 
     def _is_held(self, node: NodeKey, own: NumberedFile) -> bool:

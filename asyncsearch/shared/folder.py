@@ -24,12 +24,11 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.facts import FactsFolder, NodeFacts
 from asyncsearch.shared.files import SharedFiles, Survey, Written, survey
-from asyncsearch.shared.holds import Holds
-from asyncsearch.shared.homes import root_of
+from asyncsearch.shared.holds import Holds, root_of
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.layout import MANIFEST, node_folder, versions_of
 from asyncsearch.store.manifest import packed_with_in
-from asyncsearch.store.own_folder import foreign
+from asyncsearch.store.opening import foreign
 from asyncsearch.trial import Metrics
 
 __all__ = ["LEASE_S", "RETENTION_S", "SHARED_FILE", "NodeFacts", "SharedFolder", "open_shared"]

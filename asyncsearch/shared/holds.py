@@ -6,11 +6,16 @@
 A driver that deletes a checkpoint first writes the second file and then reads the holds; a study that holds one first
 writes its hold and then lists such files. So at least one of the two sees the other: the checkpoint is not deleted, or
 the study learns not to rely on it. The next driver that deletes finishes the deletions of a driver that died.
+
+Anybody who can write into the folder can write a hold, and a hold names the store of its study. Only stores below roots
+that the user has named are opened: another address could be a server of a stranger, who would learn of this user's
+rights there.
 """
 
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 import threading
 import time
@@ -23,11 +28,55 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written
-from asyncsearch.shared.homes import is_below
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.layout import node_folder, versions_of
 from asyncsearch.store.locks.file_clock import age_s
 from asyncsearch.store.passwords import lacks_password
+
+_CODED = re.compile(r"%2e|%2f|%5c", re.IGNORECASE)
+
+
+_OF_THIS_MACHINE = ("file", "local")
+
+
+class _Place(NamedTuple):
+    server: str
+    """Protocol, user, host and port. Empty means a folder of this machine."""
+    parts: tuple[str, ...]
+
+
+def root_of(url: str) -> str:
+    """Return the folder that a store lies in: who names a store also names its neighbours."""
+    start, separator, place = url.rstrip("/").rpartition("://")
+    parent = place.rpartition("/")[0]
+    return f"{start}{separator}{parent}" or "/"
+
+
+def is_below(home: str, roots: Iterable[str]) -> bool:
+    """Return whether a store lies below one of some roots, folders or URLs; an address that is not plain does not."""
+    place = _place(home)
+    return place is not None and any(
+        root is not None and root.server == place.server and place.parts[: len(root.parts)] == root.parts
+        for root in map(_place, roots)
+    )
+
+
+def _place(url: str) -> _Place | None:
+    """Return the place that an address leads to. None if more than one thing could be meant."""
+    protocol, separator, rest = url.rstrip("/").partition("://")
+    if protocol.lower() in _OF_THIS_MACHINE:
+        protocol, separator, url = "", "", rest or "/"
+    if not separator:
+        if not url.startswith("/") or "\0" in url or posixpath.normpath(url) != (url.rstrip("/") or "/"):
+            return None
+        return _Place("", tuple(part for part in url.split("/") if part))
+    server, _, path = ("", "", rest) if protocol == "memory" else rest.partition("/")
+    parts = tuple(path.split("/")) if path else ()
+    is_plain = all(part not in ("", ".", "..") and "\\" not in part for part in parts)
+    if not is_plain or _CODED.search(url) or not re.fullmatch(r"[A-Za-z0-9+.-]+", protocol) or "\0" in url:
+        return None
+    return _Place(f"{protocol.lower()}://{server}", parts)
+
 
 _DROPPED = 5_000
 _STUDY_FILE = "study.json"
@@ -113,6 +162,7 @@ class Holds:
             hold = Hold(study=study, home=home, refreshed_s=now, refs=grouped, dropped=dropped)
             self._files.write(name, hold)
             self._last[study] = hold
+        # Listed after the hold is written: see delete.
         return frozenset(self.marked().intersection(wanted))
 
     def let_go(self, study: str) -> None:
@@ -191,6 +241,7 @@ class Holds:
         name = f"deleting/{ref.node}.{ref.resource}.{self._claims.token}.json"
         node_folder(ref)
         with self._deleting:
+            # The mark first, then the look: a study that writes its hold meanwhile sees the mark, or is seen here.
             self._files.write(name, Mark(node=ref.node, resource=ref.resource, token=self._claims.token))
             if self.needed(ref, besides=study):
                 self._files.store.remove(name)

@@ -36,7 +36,7 @@ from asyncsearch.events import (
     WorkRefused,
 )
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.rpc.backoff import Backoff
+from asyncsearch.rpc.redelivery import Backoff
 from asyncsearch.shared.folder import NodeFacts
 from asyncsearch.shared.membership import FolderAnswer, FolderMembership, Publication, UnpublishedReports
 
@@ -82,6 +82,7 @@ class SharingSession:
         self._post, self._send, self._fail, self._waits = post, send, fail, waits
         self._gives_up = threading.Event()
         """Set at the end: then the folder is not waited for."""
+        # One thread keeps the order of accesses: a hold is written before the nodes of its checkpoints are released.
         self._thread = ThreadPoolExecutor(1, "asyncsearch-shared")
         self._waiting: dict[int, list[WorkerAction]] = {}
         """Actions for leases that no worker has received yet."""
@@ -261,6 +262,7 @@ class SharingSession:
             left = claimed & _untrained(attempt) if attempt is not None else set()
             if left != claimed:
                 self._claimed[number] = left
+                # The hold first: who claims the released node could delete a checkpoint of it that nobody holds yet.
                 if "hold" in self._timers:
                     self._timers.pop("hold").cancel()
                     self._hold()

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from asyncsearch.actions import AddLane, EndRun
 from asyncsearch.events import DriverStarted, Outcome, PackMeasured, RunRequested
 from asyncsearch.simulate.timed_cluster import TimedCluster
-from asyncsearch.simulate.workers import VirtualLane, VirtualPack, VirtualWorker
+from asyncsearch.simulate.virtual_cluster import VirtualLane, VirtualPack, VirtualWorker
 from asyncsearch.work import Stage, Work
 
 

@@ -30,8 +30,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
 from asyncsearch.simulate.options import Delays, Draws, Faults, Loss, TrainingModel
-from asyncsearch.simulate.virtual_cluster import VirtualClock, VirtualCluster
-from asyncsearch.simulate.workers import VirtualLane, VirtualWorker
+from asyncsearch.simulate.virtual_cluster import VirtualClock, VirtualCluster, VirtualLane, VirtualWorker
 from asyncsearch.simulate.workloads import CheckedWorkload, Failure, Workload
 from asyncsearch.sizing.packing import grouping_by
 from asyncsearch.work import Stage, Work

@@ -13,8 +13,18 @@ Everything here is pure: randomness comes from the generator that a method is gi
 from asyncsearch.space.conditions import Condition
 from asyncsearch.space.constraints import MAX_CANDIDATES, Constraint
 from asyncsearch.space.domains import Choice, Constant, Domain, choice, constant
-from asyncsearch.space.floats import LogUniform, QUniform, Uniform, loguniform, quniform, uniform
-from asyncsearch.space.integers import LogRandInt, RandInt, lograndint, randint
+from asyncsearch.space.numbers import (
+    LogRandInt,
+    LogUniform,
+    QUniform,
+    RandInt,
+    Uniform,
+    lograndint,
+    loguniform,
+    quniform,
+    randint,
+    uniform,
+)
 from asyncsearch.space.search_space import Space
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator as make_generator
-from asyncsearch.sequences.decoding import replaced
+from asyncsearch.sequences.params import replaced
 from asyncsearch.space.domains import Domain
 from asyncsearch.space.parameter_values import a_type, is_numpy_scalar, show
 from asyncsearch.space.parameters import ParameterNode

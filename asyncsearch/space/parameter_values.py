@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from asyncsearch.sequences import decoding, parsing
+from asyncsearch.sequences import parsing
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.json_values import (
     INT_MAX,
@@ -23,6 +23,7 @@ from asyncsearch.sequences.json_values import (
     show,
 )
 from asyncsearch.sequences.json_values import plain as plain_constant
+from asyncsearch.sequences.params import revive
 
 __all__ = [
     "INT_MAX",
@@ -51,7 +52,7 @@ def plain(value: Any) -> Any:
 
 def show_plain(value: Any) -> str:
     """Return the code that makes a plain value; a sequence in JSON form is shown as the call that makes it."""
-    return repr(decoding.revive(value))
+    return repr(revive(value))
 
 
 def _without_sequences(value: Any) -> Any:

@@ -1,19 +1,21 @@
-"""Opening a store: from a path or URL, or from the rescue file of one that was removed in the middle of a run."""
+"""Opening a store from a path, a URL or a rescue file; and whether a folder may become one."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
 import sys
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.other_libraries.names import DATABASE
+from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.local.store import LocalStore
@@ -157,7 +159,7 @@ def _open_webhdfs(url: str) -> Store:
             "A package for WebHDFS is missing: hdfs. Install 'asyncsearch[webhdfs]' with pip on the driver and on all"
             " workers, or choose another store."
         )
-    from asyncsearch.store.webhdfs.store import WebHdfsStore
+    from asyncsearch.store.webhdfs import WebHdfsStore
 
     return WebHdfsStore(url)
 
@@ -236,3 +238,58 @@ def _require_place(store: LocalStore, files: Mapping[str, bytes], file: Path) ->
             f"{str(file)!r} cannot be written back to {place!r}: {other!r} there is another one. Unpack it into a"
             f" folder of its own: `python -m zipfile -e {file} {place}-rescued`, then Study.resume('{place}-rescued')."
         )
+
+
+_OF_THE_SYSTEM = (
+    ".DS_Store",
+    "Thumbs.db",
+    "desktop.ini",
+    "lost+found",
+    ".snapshot",
+    ".gitignore",
+    ".gitkeep",
+    ".ipynb_checkpoints",
+)
+_REMOVED_BY_NFS = ".nfs"
+_SHOWN = 3
+
+
+def require_own_folder(store: Store, name: str) -> None:
+    """Check that nothing but a store's own files lies where a study is to begin.
+
+    A store removes what its study does not need: of another program's ``checkpoints``, nothing might stay.
+
+    Args:
+        store: where no ``study.json`` is.
+        name: what the folder might be called that the message proposes, such as ``train``.
+
+    Raises:
+        StoreError: something else lies there; the message names it.
+    """
+    names = store.entries()
+    found = foreign(names)
+    if not found or store.journal_segments():
+        return
+    more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+    raise StoreError(
+        f"{store.shown!r} holds no study and is not empty: {', '.join(map(repr, found[:_SHOWN]))}{more}. A study needs"
+        f" a folder of its own, in which it may remove files: write store={_below(store.shown, name, names)!r}."
+    )
+
+
+def foreign(names: Iterable[str]) -> list[str]:
+    """Return the names at the top of a folder that no store has made, in order.
+
+    ``checkpoints`` is one of them without ``journal``: a store makes that one first, and other programs write
+    ``checkpoints`` too.
+    """
+    names = sorted(set(names))
+    of_a_store = {*layout.OWN, *_OF_THE_SYSTEM} - (set() if "journal" in names else {"checkpoints"})
+    return [name for name in names if name not in of_a_store and not name.startswith(_REMOVED_BY_NFS)]
+
+
+def _below(place: str, name: str, taken: Iterable[str]) -> str:
+    """Return a folder that is not there yet in another one."""
+    word = name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else "study"
+    candidates = itertools.chain([word], (f"{word}-{number}" for number in itertools.count(2)))
+    return f"{place.rstrip('/')}/{next(one for one in candidates if one not in set(taken))}"

@@ -212,6 +212,7 @@ def _hold(path: Path, flags: int = 0) -> int | None:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A lock on a file that was removed meanwhile locks nobody out of the one that lies there now.
         if os.path.samestat(os.fstat(descriptor), os.stat(path)):
             return descriptor
     except (BlockingIOError, FileNotFoundError):

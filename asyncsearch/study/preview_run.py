@@ -17,7 +17,7 @@ from asyncsearch.report.what_if.scaling import packing_asked, packs_to_simulate,
 from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.study.asked.devices_option import with_devices
 from asyncsearch.study.asked.gang_option import gang_notes, gangs_of, workers_for
-from asyncsearch.study.asked.metric_names import direction_notes
+from asyncsearch.study.asked.options import direction_notes
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 

@@ -18,7 +18,7 @@ from asyncsearch.report.live.lines import continue_lines, head_words
 from asyncsearch.report.plots.curves import Incumbent, incumbents, incumbents_dataframe
 from asyncsearch.schedulers.reasons import WAITS_THERE
 from asyncsearch.sentences import in_sentences
-from asyncsearch.sequences.flat_params import ReadableParams
+from asyncsearch.sequences.params import ReadableParams
 from asyncsearch.sizing.packing import grouping_by
 from asyncsearch.store.logs.reader import LogReader
 from asyncsearch.study.read_study import ReadStudy

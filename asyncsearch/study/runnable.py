@@ -24,23 +24,21 @@ from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.sequences.custom_sequences import register_versions
 from asyncsearch.shared.files import SharedFiles
 from asyncsearch.shared.folder import SharedFolder
-from asyncsearch.shared.homes import root_of
+from asyncsearch.shared.holds import root_of
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.options import compare_names, default_names, keep_within
 from asyncsearch.shared.pack_times import PackTimes, TimesInFolder, code_key
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.asked.gang_option import require_workers
-from asyncsearch.study.asked.metric_names import direction_notes
-from asyncsearch.study.background import begun
+from asyncsearch.study.asked.options import direction_notes
 from asyncsearch.study.found_workers import SharedPlace, find_workers
 from asyncsearch.study.kept.default_store import DefaultFolder
-from asyncsearch.study.kept.kept_functions import read_earlier
-from asyncsearch.study.kept.kept_study import KeptStudy
-from asyncsearch.study.kept.leftovers import swept
+from asyncsearch.study.kept.kept_study import KeptStudy, read_earlier
 from asyncsearch.study.read_study import ReadState
-from asyncsearch.study.run import run_search
+from asyncsearch.study.run import begun, run_search
 from asyncsearch.study.run_parts import Search
+from asyncsearch.study.trial_dirs import swept
 from asyncsearch.trainable import Pickled, WithFunctions
 
 CORRECT = "Correct it and run the script again, with resume=True and a larger num_trials, or in another store="

@@ -44,11 +44,17 @@ from asyncsearch.store.opening import resumable
 from asyncsearch.store.patience import TIMEOUT_S, waiting
 from asyncsearch.study.asked.devices_option import devices_for
 from asyncsearch.study.asked.gang_option import gang_for
-from asyncsearch.study.asked.metric_names import missing_mode
-from asyncsearch.study.asked.options import GROUPS, Checkpoints, Sharing, WorkerOptions, require_groups
+from asyncsearch.study.asked.options import GROUPS, Checkpoints, Sharing, WorkerOptions, missing_mode, require_groups
 from asyncsearch.study.asked.packing_option import could_pack, pack_by_of, packing_of, require_choices
-from asyncsearch.study.asked.requirements import can_evaluate, can_save, require_pausable, require_sequences
-from asyncsearch.study.asked.trainable_checks import require_ablated, require_trainable, sent_with_functions
+from asyncsearch.study.asked.trainable_checks import (
+    can_evaluate,
+    can_save,
+    require_ablated,
+    require_pausable,
+    require_sequences,
+    require_trainable,
+    sent_with_functions,
+)
 from asyncsearch.study.evaluate import Evaluation, KnownPath, params_in, train_single
 from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.definition import Code, StudyDefinition, read_plan

@@ -1,13 +1,14 @@
-"""The folders of trials in the store of their study: the last one of each trial stays as long as the study.
+"""The folders of trials in the store of their study; and the removal of what lost workers left there and elsewhere.
 
-Each is stored as a checkpoint is, below ``dirs``, under the node and the resource up to which it was trained.
+Each is stored as a checkpoint is, below ``dirs``, under the node and the resource up to which it was trained. The last
+one of each trial stays as long as the study.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from asyncsearch.engine.state import StudyState
@@ -17,6 +18,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.reading import training_ends
 from asyncsearch.runner.trial_folder import NAME
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.scratch import sweep_machine
 from asyncsearch.trial import Trial, TrialState
 
 FOLDER = "dirs"
@@ -126,3 +128,41 @@ def left_behind() -> Iterator[None]:
         raise
     except StoreError as error:
         _log.warning("A leftover stays: %s", error)
+
+
+@contextmanager
+def swept(store: Store, state: StudyState, keep_dirs: int | None) -> Iterator[None]:
+    """Remove at the end of a run what was left by workers that were lost in it, or could not write the store.
+
+    After any error but Ctrl-C nothing is removed: by then the store may belong to another driver.
+    """
+    losses = _losses(state)
+    try:
+        yield
+    except KeyboardInterrupt:
+        _sweep_after(store, state, keep_dirs, losses)
+        raise
+    _sweep_after(store, state, keep_dirs, losses)
+
+
+def _sweep_after(store: Store, state: StudyState, keep_dirs: int | None, losses: int) -> None:
+    if _losses(state) > losses:
+        sweep_machine()
+    with suppress(StoreError):  # the search is over, and the next run sweeps again
+        tidy(store, state, keep_dirs)
+        if _losses(state) > losses or store.list("tmp"):  # a store that could not be written keeps its rest
+            sweep(store, state, keep_dirs)
+
+
+def sweep(store: Store, state: StudyState, keep_dirs: int | None) -> None:
+    """Remove what writers that were killed have left. No worker may run: it would lose what it writes."""
+    store.sweep()
+    tidy(store, state, keep_dirs)
+    for checkpoint in store.checkpoints():
+        if checkpoint not in state.references:  # its attempt ended between the commit and the record of it
+            with left_behind():
+                store.delete(checkpoint)
+
+
+def _losses(state: StudyState) -> int:
+    return sum(trial.losses for trial in state.trials)

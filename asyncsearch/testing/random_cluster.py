@@ -45,8 +45,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import CheckpointRef, Lease, WorkerId
 from asyncsearch.journal.format import FORMAT, Header, encode_header, encode_record
 from asyncsearch.simulate.virtual_cluster import VirtualCluster
-from asyncsearch.testing.histories import Training
-from asyncsearch.testing.recording import VALUES, replayed, restored
+from asyncsearch.testing.recording import VALUES, Training, replayed, restored
 from asyncsearch.trial import UNBOUNDED
 
 

@@ -24,10 +24,9 @@ from asyncsearch.simulate.options import Delays, Faults, Loss
 from asyncsearch.space import Space
 from asyncsearch.testing.base_suite import MethodSuite
 from asyncsearch.testing.checked_methods import ActionLaws, CheckedScheduler, text_of
-from asyncsearch.testing.histories import HISTORIES
 from asyncsearch.testing.instruction_count import decision
 from asyncsearch.testing.random_cluster import RandomCluster
-from asyncsearch.testing.recording import SPACE, coarse
+from asyncsearch.testing.recording import HISTORIES, SPACE, coarse
 from asyncsearch.trial import TrialState
 
 _STEPS = (40, 150)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.rpc.messages import StoreTokens
-from asyncsearch.store.hdfs import token_file, tokens
+from asyncsearch.store.hdfs import tokens
 from asyncsearch.store.local.store import LocalStore
 from asyncsearch.trainable import TrialContext
 from tests.agent.driver import agent
 
-FILE = token_file.write([token_file.Token(b"a", b"b", b"c", b"HDFS_DELEGATION_TOKEN", b"10.0.0.1:8020")])
+FILE = tokens.token_file([tokens.Token(b"a", b"b", b"c", b"HDFS_DELEGATION_TOKEN", b"10.0.0.1:8020")])
 
 
 class Watching(LocalStore):

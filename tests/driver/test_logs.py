@@ -13,8 +13,7 @@ import pytest
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.rpc.messages import LogLine, LogLines
-from asyncsearch.store.local.segment import LocalLog
-from asyncsearch.store.local.store import LocalStore
+from asyncsearch.store.local.store import LocalLog, LocalStore
 
 
 class SlowStore(LocalStore):

@@ -39,7 +39,7 @@ from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.local.segment import LocalLog
+from asyncsearch.store.local.store import LocalLog
 from tests.engine.tools import make_state
 
 W0 = WorkerId(0)

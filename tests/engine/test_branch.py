@@ -27,9 +27,8 @@ from asyncsearch.schedulers.pbt_state import PBTState
 from asyncsearch.sequences import multistep
 from asyncsearch.simulate import Delays, Faults, Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform
-from asyncsearch.testing.histories import HISTORIES
 from asyncsearch.testing.random_cluster import RandomCluster
-from asyncsearch.testing.recording import restored_from
+from asyncsearch.testing.recording import HISTORIES, restored_from
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 from tests.engine.tools import (

@@ -20,8 +20,7 @@ from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate import Faults, Loss, Simulation, TrainingModel
 from asyncsearch.space import Space, uniform
-from asyncsearch.testing.histories import Histories
-from asyncsearch.testing.recording import restored
+from asyncsearch.testing.recording import Histories, restored
 from asyncsearch.work import KEPT_CHECKPOINTS, Work
 from tests.engine.player import Player
 from tests.engine.test_sharing import SPACE

@@ -19,7 +19,7 @@ from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, constant
-from asyncsearch.testing.histories import Histories
+from asyncsearch.testing.recording import Histories
 from tests.engine.others import Beside, Facts
 from tests.engine.player import Player
 from tests.engine.test_sharing import SPACE, search, seen

@@ -17,8 +17,8 @@ from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import exponential, multistep, warmup
 from asyncsearch.space import Space, choice
-from asyncsearch.testing.histories import HISTORIES
 from asyncsearch.testing.random_cluster import RandomCluster
+from asyncsearch.testing.recording import HISTORIES
 from asyncsearch.trial import Trial, TrialState
 from tests.engine.tools import live_through, make_state
 from tests.examples import examples

@@ -17,8 +17,8 @@ from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.sizing.gangs import Gang
-from asyncsearch.testing.histories import Training
 from asyncsearch.testing.random_cluster import RandomCluster
+from asyncsearch.testing.recording import Training
 from asyncsearch.trial import TrialState
 from tests.engine.test_random_events import SHARED
 from tests.engine.tools import live_through, make_state

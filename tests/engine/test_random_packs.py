@@ -23,8 +23,8 @@ from asyncsearch.sequences import multistep
 from asyncsearch.sizing.pack_strategies import PACK_STRATEGIES
 from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space, choice, randint, uniform
-from asyncsearch.testing.histories import HISTORIES
 from asyncsearch.testing.random_cluster import RandomCluster
+from asyncsearch.testing.recording import HISTORIES
 from asyncsearch.trial import TrialState
 from tests.engine.test_random_events import OWN_ENDS, SHARED, require_the_truth
 from tests.engine.tools import live_through, packed_state

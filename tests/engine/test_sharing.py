@@ -22,8 +22,7 @@ from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import exponential, multistep, values, warmup
 from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, choice
-from asyncsearch.testing.histories import Histories
-from asyncsearch.testing.recording import restored_from
+from asyncsearch.testing.recording import Histories, restored_from
 from asyncsearch.trial import Params, TrialState
 from asyncsearch.work import Work
 from tests.engine.player import Player

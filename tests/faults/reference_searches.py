@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from asyncsearch import ASHA, FIFO, PBT, GridSearch, Hyperband, Study, choice, uniform
 from asyncsearch.sequences import multistep
-from asyncsearch.store.local.segment import LocalSegment
+from asyncsearch.store.local.store import LocalSegment
 from asyncsearch.trainable import TrialContext
 from tests.system.tools import Checkpointed
 

@@ -25,7 +25,7 @@ from asyncsearch.launch.base_launcher import run_agent
 from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.rpc.messages import WorkerMessage
 from asyncsearch.rpc.server import SearchServer
-from asyncsearch.store.local.segment import LocalSegment
+from asyncsearch.store.local.store import LocalSegment
 from asyncsearch.trainable import TrialContext
 from tests.faults.breakages import BREAKAGES, MENDINGS, unlimited
 from tests.faults.moments import Calls, Moment, kill_this, stop_this

@@ -24,8 +24,8 @@ from asyncsearch import WorkerOptions, choice
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.head import unseal
 from asyncsearch.store.disk import write_all
-from asyncsearch.store.local import segment as local_segment
-from asyncsearch.store.local.segment import LocalSegment
+from asyncsearch.store.local import store as local_store
+from asyncsearch.store.local.store import LocalSegment
 from tests.faults import search
 from tests.faults.network import Network
 from tests.faults.search import Witness
@@ -99,7 +99,7 @@ class Storm:
             write_all(descriptor, data)
 
         type.__setattr__(LocalSegment, "append", watched)
-        local_segment.write_all = written  # type: ignore[attr-defined]
+        local_store.write_all = written  # type: ignore[attr-defined]
 
     def _reach(self, record: int) -> None:
         while self._faults and self._faults[0].record <= record:

@@ -282,7 +282,7 @@ def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, error: OSError) -> tu
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr("asyncsearch.store.local.segment.sync_data", refuse)
+        patch.setattr("asyncsearch.store.local.store.sync_data", refuse)
         with pytest.raises(StoreError, match=str(error.strerror)):
             journal.append(line)
     return store, journal, line

@@ -19,7 +19,7 @@ from asyncsearch import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping, Standal
 from asyncsearch.errors import AsyncSearchError, UsageError
 from asyncsearch.runner.training import name_and_line
 from asyncsearch.space import Space
-from asyncsearch.study.asked.metric_names import direction_notes
+from asyncsearch.study.asked.options import direction_notes
 from asyncsearch.trial import Trial
 from tests.first_calls.calls import REFUSED
 from tests.first_calls.test_first_calls import NAMES, train

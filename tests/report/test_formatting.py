@@ -6,7 +6,7 @@ import shlex
 
 from asyncsearch.report.formatting import command, share
 from asyncsearch.sequences import exponential, warmup
-from asyncsearch.sequences.flat_params import flat, params
+from asyncsearch.sequences.params import flat, params
 
 
 def test_a_sequence_is_one_value_and_reads_as_code() -> None:

@@ -12,8 +12,8 @@ from asyncsearch.schedulers import ASHA, FIFO, PBT, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate import Faults, Loss, Simulation
-from asyncsearch.simulate.quadratic import NoisyQuadratic
-from asyncsearch.testing.histories import Histories
+from asyncsearch.simulate.workloads import NoisyQuadratic
+from asyncsearch.testing.recording import Histories
 from asyncsearch.trial import TrialState
 from tests.engine.test_sharing import SPACE as SCHEDULES
 from tests.engine.tools import Recorded, make_state

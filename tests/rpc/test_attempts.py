@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncsearch.rpc.backoff import attempt_limit
+from asyncsearch.rpc.redelivery import attempt_limit
 
 
 def test_each_attempt_may_take_twice_as_long_as_the_one_before() -> None:

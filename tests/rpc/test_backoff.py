@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 
-from asyncsearch.rpc.backoff import Backoff
+from asyncsearch.rpc.redelivery import Backoff
 
 
 def test_delays_double_up_to_a_bound_with_jitter_and_begin_again() -> None:

@@ -12,7 +12,7 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.rpc.auth import make_identity
 from asyncsearch.rpc.messages import GangNote
 from asyncsearch.rpc.server import SearchServer
-from asyncsearch.rpc.worker_stream import Session
+from asyncsearch.rpc.sessions import Session
 from tests.rpc.tools import LEASE, Agent, Driver, Recorder, hello, report
 
 MIB = 1 << 20
@@ -70,7 +70,7 @@ def test_a_worker_has_room_for_128_mib_of_messages_that_are_not_durable() -> Non
 def test_no_more_of_a_worker_is_read_until_some_of_it_is_durable(
     driver: Driver, attach: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncsearch.rpc.worker_stream._UNREAD_BYTES", 1)
+    monkeypatch.setattr("asyncsearch.rpc.sessions._UNREAD_BYTES", 1)
     driver.handler.acknowledges = False
     eager, other = attach(hello(worker=3)), attach(hello(worker=4))
     for resource in range(1, 21):

@@ -235,7 +235,7 @@ def test_messages_to_a_launch_that_is_over_are_dropped(driver: Driver, attach: C
 def test_a_worker_that_never_acknowledges_is_let_go(
     driver: Driver, attach: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncsearch.rpc.worker_stream._OUTBOX_LIMIT", 3)
+    monkeypatch.setattr("asyncsearch.rpc.sessions._OUTBOX_LIMIT", 3)
     agent = attach()
     for number in range(3):
         driver.send(stop(number))

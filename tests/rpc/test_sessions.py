@@ -5,8 +5,7 @@ import pytest
 from asyncsearch.errors import OtherProtocolError, ProtocolError, StaleLeaseError
 from asyncsearch.ids import WorkerId
 from asyncsearch.rpc.messages import PROTOCOL, Hello
-from asyncsearch.rpc.sessions import Sessions
-from asyncsearch.rpc.worker_stream import Session
+from asyncsearch.rpc.sessions import Session, Sessions
 from tests.rpc.tools import hello
 
 WORKER = WorkerId(3)

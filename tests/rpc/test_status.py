@@ -7,7 +7,7 @@ import pytest
 from grpc import StatusCode
 
 from asyncsearch.errors import DisconnectedError, InternalError, ProtocolError, StaleLeaseError, UsageError
-from asyncsearch.rpc.status import TABLE, row_of, status_of
+from asyncsearch.rpc.channel import TABLE, row_of, status_of
 
 README = Path(__file__).parents[2] / "rpc" / "README.md"
 

@@ -23,7 +23,7 @@ from asyncsearch.space import (
     randint,
     uniform,
 )
-from asyncsearch.space.floats import Uniform
+from asyncsearch.space.numbers import Uniform
 
 FACTORS = (0.8, 1.2)
 

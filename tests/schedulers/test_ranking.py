@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers import ranking
-from asyncsearch.schedulers.ranking import Ranking
+from asyncsearch.schedulers import order_statistics as ranking
+from asyncsearch.schedulers.order_statistics import Ranking
 
 Entry = tuple[float, TrialId]
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import Rung, rung_levels
+from asyncsearch.schedulers.rungs import Progress, Rung, rung_levels
 
 
 @pytest.mark.parametrize(

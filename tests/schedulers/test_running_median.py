@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncsearch.schedulers.running_median import RunningMedian
+from asyncsearch.schedulers.order_statistics import RunningMedian
 
 NUMBERS = st.lists(st.one_of(st.sampled_from([0.0, 1.0, math.inf]), st.floats(-1e6, 1e6)), min_size=1, max_size=60)
 

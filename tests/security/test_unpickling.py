@@ -24,7 +24,7 @@ UNPICKLERS = {
     "runner/runner.py": "the bundle, over the agent's socket pair",
     "runner/process/spawned_children.py": "between a trial and the children that it has started, over their own pipe",
     "study/kept/definition.py": "the study's own folder, when its owner resumes it",
-    "study/kept/kept_functions.py": "the study's own folder, when its owner resumes it",
+    "study/kept/kept_study.py": "the study's own folder, when its owner resumes it",
     "testing/base_suite.py": "what it has just pickled",
     "testing/store_checkpoints.py": "what it has just pickled",
     "trainable/pickled.py": "an error that the runner makes and this process reads",

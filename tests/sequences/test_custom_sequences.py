@@ -40,7 +40,7 @@ def tooth(time: float) -> float:
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     functions: dict[str, Any] = {}
-    monkeypatch.setattr(custom_sequences, "_known", functions)
+    monkeypatch.setattr(custom_sequences._known, "present", functions)
     return functions
 
 

@@ -24,7 +24,7 @@ from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.study.study import Study
 from asyncsearch.testing.store_checkpoints import load, save
-from asyncsearch.testing.store_shards import add
+from asyncsearch.testing.store_sharing import add
 from tests.engine.tools import make_state, record, replayed
 from tests.report.tools import SCHEDULER, SPACE, simulated, store_of
 from tests.shared.test_claims import silence

@@ -15,7 +15,7 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.files import survey
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, open_shared
-from asyncsearch.shared.homes import is_below, root_of
+from asyncsearch.shared.holds import is_below, root_of
 from asyncsearch.store import LocalStore
 from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.testing.store_checkpoints import load

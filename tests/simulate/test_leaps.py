@@ -17,7 +17,7 @@ from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep
 from asyncsearch.simulate import Simulation, TrainingModel
 from asyncsearch.space import Space, choice
-from asyncsearch.testing.histories import Histories
+from asyncsearch.testing.recording import Histories
 from asyncsearch.trial import Params
 from tests.engine.tools import make_state
 

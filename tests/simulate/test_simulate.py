@@ -28,7 +28,7 @@ from asyncsearch.simulate import (
     simulate,
 )
 from asyncsearch.space import choice, loguniform
-from asyncsearch.testing.histories import Histories
+from asyncsearch.testing.recording import Histories
 from asyncsearch.trial import Params, Trial, TrialState
 
 

@@ -21,7 +21,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.writer import Journal
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.hdfs import bounded, files, segment
+from asyncsearch.store.hdfs import files, open_file, segment
 from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.hdfs.store import HdfsStore
@@ -107,7 +107,7 @@ class TakenOver:
     def __init__(self, store: HdfsStore) -> None:
         self._other = HdfsStore(store.url, lock_lease_s=0.0)
         self._other._lease_s = 60.0
-        segment._open.clear()  # the other driver is another process
+        segment.open_segments._by_place.clear()  # the other driver is another process
         self._context = self._other.lock()
         first = store._lock
         assert first is not None
@@ -223,7 +223,7 @@ def test_an_unanswered_append_fails_and_the_journal_uses_a_new_segment(
     line = journal.encode(DriverStarted("2"), (), 1.0)
     with monkeypatch.context() as patch:
         patch.setattr(OpenFile, "_write_and_sync", lambda self, data: answers.wait())
-        patch.setattr(bounded, "SYNC_S", 0.2)
+        patch.setattr(open_file, "SYNC_S", 0.2)
         with pytest.raises(StoreError, match="does not answer in time"):
             journal.append(line)
     journal.append(line)
@@ -293,7 +293,7 @@ def test_what_hdfs_refuses_is_said_in_words_without_java(store: HdfsStore) -> No
 @pytest.fixture(autouse=True)
 def nothing_is_left_open() -> Iterator[None]:
     yield
-    for left in list(segment._open.values()):
+    for left in list(segment.open_segments._by_place.values()):
         left.close()
 
 
@@ -301,13 +301,13 @@ def test_logs_of_200_trials_take_a_sync_an_append_and_are_read_once_closed(
     store: HdfsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    begin = bounded.begin
+    begin = open_file.begin
 
     def counted(function: Any, *arguments: Any) -> Any:
         calls.append(getattr(function, "__name__", ""))
         return begin(function, *arguments)
 
-    monkeypatch.setattr(bounded, "begin", counted)
+    monkeypatch.setattr(open_file, "begin", counted)
     writer, reader = store.open_log(), LogReader(store, "trial-7")
     for block in range(10):
         writer.write({f"trial-{number}": [f"{block}.000 O a line of many words"] for number in range(200)})

@@ -11,7 +11,7 @@ import pytest
 
 from asyncsearch.errors import StoreError
 from asyncsearch.store.hdfs.addresses import address_of, hadoop_settings, parse
-from asyncsearch.store.hdfs.hdfs_errors import explain
+from asyncsearch.store.hdfs.hadoop_files import explain
 
 TEAM = {
     "dfs.ha.namenodes.team": "one,two",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from asyncsearch.store.hdfs import bounded
+from asyncsearch.store.hdfs import open_file
 from asyncsearch.store.hdfs.open_file import close_at_once
 
 
@@ -57,7 +57,7 @@ def failing(writer: Writer) -> None:
 
 
 def test_a_file_that_nobody_closes_is_an_error_in_time(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "ANSWER_S", 0.1)
+    monkeypatch.setattr(open_file, "ANSWER_S", 0.1)
     with pytest.raises(TimeoutError, match="timed out"):
         close_at_once(writer.close, lambda: False)
 
@@ -65,14 +65,14 @@ def test_a_file_that_nobody_closes_is_an_error_in_time(writer: Writer, monkeypat
 def test_a_process_ends_after_its_calls_have_come_back() -> None:
     code = (
         "import sys, threading, time\n"
-        "from asyncsearch.store.hdfs import bounded\n"
+        "from asyncsearch.store.hdfs import open_file\n"
         "begun = threading.Event()\n"
         "def close():\n"
         "    begun.set()\n"
         "    time.sleep(0.3)\n"  # as hdfs-native does before it asks again
         "    sys.stdout.write('closed')\n"
         "    sys.stdout.flush()\n"
-        "bounded.begin(close)\n"
+        "open_file.begin(close)\n"
         "begun.wait()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.errors import StoreError
-from asyncsearch.store.hdfs import token_file, tokens
+from asyncsearch.store.hdfs import tokens
 from asyncsearch.store.hdfs.addresses import Address
 
 RECORDED = base64.b64decode(
@@ -39,30 +39,30 @@ def present() -> bytes:
 
 
 def services(data: bytes) -> list[bytes]:
-    return [token.service for token in token_file.parse(data)]
+    return [token.service for token in tokens.read_tokens(data)]
 
 
 def test_a_file_of_hadoop_is_read_and_written_byte_for_byte() -> None:
-    (token,) = token_file.parse(RECORDED)
+    (token,) = tokens.read_tokens(RECORDED)
     assert (token.kind, token.service) == (b"HDFS_DELEGATION_TOKEN", b"127.0.0.1:26133")
     assert b"ann@ASYNCSEARCH.TEST" in token.identifier
     assert len(token.password) == 20
-    assert token_file.write([token]) == RECORDED
+    assert tokens.token_file([token]) == RECORDED
     long = token._replace(identifier=b"x" * 70_000, password=b"y" * 200)
-    assert token_file.parse(token_file.write([long, token])) == [long, token]
+    assert tokens.read_tokens(tokens.token_file([long, token])) == [long, token]
 
 
 @pytest.mark.parametrize("data", [b"", b"HDTS\1\0", RECORDED[:-2], RECORDED[:40], b"HDTS\0\x80"])
 def test_what_is_no_whole_file_of_tokens_is_refused_in_words(data: bytes) -> None:
     with pytest.raises(StoreError, match="file of delegation tokens"):
-        token_file.parse(data)
+        tokens.read_tokens(data)
 
 
 def test_a_token_is_found_under_each_name_of_its_namenode_and_no_other() -> None:
-    found = token_file.named(RECORDED, ["localhost:26133", "other:26133", "localhost:1"], HOSTS.__getitem__)
+    found = tokens.named(RECORDED, ["localhost:26133", "other:26133", "localhost:1"], HOSTS.__getitem__)
     assert services(found) == [b"127.0.0.1:26133", b"localhost:26133"]
-    assert token_file.named(found, ["localhost:26133"], HOSTS.__getitem__) == found
-    assert len({token.password for token in token_file.parse(found)}) == 1
+    assert tokens.named(found, ["localhost:26133"], HOSTS.__getitem__) == found
+    assert len({token.password for token in tokens.read_tokens(found)}) == 1
 
 
 def test_tokens_that_a_process_is_sent_are_its_own_until_it_drops_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,10 +82,10 @@ def test_renewed_tokens_are_in_the_same_file_under_the_needed_names() -> None:
     first = os.environ[tokens.LOCATION]
     tokens.use_at(Address("hdfs://localhost:26133", (("dfs.client.x", "other:26133"),)))
     assert services(present()) == [b"127.0.0.1:26133", b"localhost:26133"]
-    token = token_file.parse(RECORDED)[0]._replace(password=b"renewed")
-    tokens.use(token_file.write([token]))
+    token = tokens.read_tokens(RECORDED)[0]._replace(password=b"renewed")
+    tokens.use(tokens.token_file([token]))
     assert os.environ[tokens.LOCATION] == first
-    assert [token.password for token in token_file.parse(present())] == [b"renewed"] * 2
+    assert [token.password for token in tokens.read_tokens(present())] == [b"renewed"] * 2
 
 
 def test_tokens_of_the_container_get_the_names_that_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from asyncsearch.errors import StoreError
-from asyncsearch.store.hdfs import log_pieces
-from asyncsearch.store.hdfs.log_pieces import blocks
+from asyncsearch.store.hdfs.store import LogPiece, log_pieces_among, pieced_blocks
 
 LOG = "logs/x.log"
 
@@ -30,7 +29,7 @@ class Dictionary:
 
 
 def whole(files: Dictionary) -> bytes:
-    return b"".join(blocks(files, LOG))
+    return b"".join(pieced_blocks(files, LOG))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def test_a_log_reads_as_appended_even_if_its_writer_died_before_cleaning(
 
 def test_a_reader_keeps_its_place_when_a_piece_was_rewritten_meanwhile() -> None:
     files = Dictionary((0, b"aaa"), (3, b"b"))
-    reader = blocks(files, LOG)
+    reader = pieced_blocks(files, LOG)
     assert next(reader) == b"aaa"
     files.files = Dictionary((0, b"aaabcc")).files
     assert b"".join(reader) == b"bcc"
@@ -64,4 +63,4 @@ def test_a_piece_that_reads_shorter_than_its_name_says_is_no_shorter_log() -> No
 
 
 def test_other_files_in_the_folder_are_no_part_of_the_log() -> None:
-    assert log_pieces.parse(["notes", "000000000000-000000000007", "1-2"]) == [log_pieces.LogPiece(0, 7)]
+    assert log_pieces_among(["notes", "000000000000-000000000007", "1-2"]) == [LogPiece(0, 7)]

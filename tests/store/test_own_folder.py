@@ -14,7 +14,7 @@ from asyncsearch.errors import StoreError
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.layout import OWN
-from asyncsearch.store.own_folder import foreign, require_own_folder
+from asyncsearch.store.opening import foreign, require_own_folder
 
 
 def train(trial: Any) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from asyncsearch.errors import ContentAwayError, StoreAwayError, StoreError
-from asyncsearch.store.hdfs import hdfs_errors
+from asyncsearch.store.hdfs import hadoop_files
 from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.store.patience import CONTENT_S, Patient, waiting
 
@@ -128,7 +128,7 @@ def test_a_store_that_waits_is_sent_to_workers_as_one_that_does_not() -> None:
 
 
 def test_each_answer_of_hdfs_either_passes_by_itself_or_does_not() -> None:
-    passing = {meaning for _, meaning, _ in hdfs_errors._KNOWN if hdfs_errors.passes(meaning)}
+    passing = {meaning for _, meaning, _ in hadoop_files._KNOWN if hadoop_files.passes(meaning)}
     assert passing == {
         "the NameNode is in safe mode, in which nothing can be written",
         "no NameNode of the cluster is active",

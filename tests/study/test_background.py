@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from asyncsearch.study.background import begun
+from asyncsearch.study.run import begun
 
 
 def test_the_thread_has_ended_at_the_end_of_the_with_even_if_that_failed() -> None:

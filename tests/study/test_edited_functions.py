@@ -12,7 +12,7 @@ import pytest
 from asyncsearch import ASHA, FIFO, GridSearch, OptunaSearch, Sharing, Study, choice
 from asyncsearch.errors import StoreError
 from asyncsearch.sequences import custom_sequences, sequence
-from asyncsearch.study.kept import kept_functions
+from asyncsearch.study.kept import kept_study
 from asyncsearch.trial import TrialState
 
 PEAK = 1.0
@@ -21,8 +21,7 @@ PEAK = 1.0
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each test begin as a new process."""
-    monkeypatch.setattr(custom_sequences, "_known", {})
-    monkeypatch.setattr(custom_sequences, "_versions", {})
+    monkeypatch.setattr(custom_sequences, "_known", custom_sequences._KnownFunctions())
 
 
 def rate_of(value: float) -> Callable[..., Any]:
@@ -74,7 +73,7 @@ def test_a_trial_goes_on_with_the_function_that_it_began_with(
     assert any(trial.state is TrialState.PAUSED for trial in first.trials)
     assert EDITED not in caplog.text
     trained = {trial.id: trial.resource for trial in first.trials}
-    custom_sequences._versions.clear()
+    custom_sequences._known.versions.clear()
     made = study(tmp_path / "s", 2.0, backend=backend, resume=True).run(32, parallelism=1, display="none")
     assert caplog.text.count(EDITED) == 1
     assert any(trial.resource > trained[trial.id] for trial in made.trials[:8]), "older trials are trained further"
@@ -85,7 +84,7 @@ def test_a_trial_goes_on_with_the_function_that_it_began_with(
 def test_each_edit_is_kept_and_an_unedited_study_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def run(trials: int, value: float) -> Study:
         caplog.clear()
-        custom_sequences._versions.clear()
+        custom_sequences._known.versions.clear()
         options: dict[str, Any] = {"resume": True, "scheduler": FIFO(max_resource=2)}
         return study(tmp_path / "s", value, **options).run(trials, display="none")
 
@@ -104,7 +103,7 @@ def test_each_edit_is_kept_and_an_unedited_study_says_nothing(tmp_path: Path, ca
 def test_the_study_of_a_store_goes_on_with_each_trial_as_it_began(tmp_path: Path) -> None:
     study(tmp_path / "s", 1.0).run(4, display="none")
     study(tmp_path / "s", 2.0, resume=True).run(8, display="none")
-    custom_sequences._versions.clear()
+    custom_sequences._known.versions.clear()
     made = Study.resume(tmp_path / "s").run(32, display="none")
     assert {min(rates(made)[trial]) for trial in range(4, 8)} == {2.0}
     assert all(len(found) == 1 for found in rates(made).values())
@@ -156,8 +155,8 @@ def test_bytecode_of_another_python_is_not_run_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     study(tmp_path / "s", 1.0).run(8, display="none")
-    custom_sequences._versions.clear()
-    monkeypatch.setattr(kept_functions, "THIS_PYTHON", "3.99")
+    custom_sequences._known.versions.clear()
+    monkeypatch.setattr(kept_study, "THIS_PYTHON", "3.99")
     made = study(tmp_path / "s", 2.0, resume=True).run(32, display="none")
     assert "whether it was edited cannot be told" in caplog.text
     assert EDITED not in caplog.text

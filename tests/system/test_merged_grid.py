@@ -12,7 +12,7 @@ import pytest
 
 from asyncsearch import FIFO, GridSearch, Study, Trainer
 from asyncsearch.plan.keys import canonical
-from asyncsearch.testing.histories import Histories
+from asyncsearch.testing.recording import Histories
 from asyncsearch.trial import TrialState
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
 

@@ -15,7 +15,7 @@ from asyncsearch.ablation.left_out import PARAMETER, Ablated
 from asyncsearch.report.formatting import aligned, cut, many, number
 from asyncsearch.report.live.lines import WIDTH, best_line, continue_command, facts, title, unshown_line
 from asyncsearch.report.live.status import StudyStatus, TrialRow
-from asyncsearch.sequences.flat_params import params
+from asyncsearch.sequences.params import params
 from asyncsearch.sequences.svg import escape
 from asyncsearch.trial import Params, TrialState
 

@@ -12,8 +12,8 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.ids import NodeKey, PathStep, TrialId, trial_name
 from asyncsearch.report.formatting import cut, many, number
 from asyncsearch.sequences import present
-from asyncsearch.sequences.flat_params import flat, scalar
-from asyncsearch.sequences.flat_params import params as as_words
+from asyncsearch.sequences.params import flat, scalar
+from asyncsearch.sequences.params import params as as_words
 from asyncsearch.trial import Params, TrialState
 
 MOST_NAMED = 6

@@ -84,6 +84,7 @@ class FarCheckpoints(FarFolder):
                 " sizes than were sent. Check the connection, and that no other driver opened the study; then commit"
                 " again."
             )
+        # The commit: what fails before it leaves garbage, never half a checkpoint.
         self._remote.write(f"{folder}/{layout.MANIFEST}", manifest.encode(checkpoint, packed_with, shards))
         for other in older:
             if other != version:  # an attempt whose answer was lost may have committed this one

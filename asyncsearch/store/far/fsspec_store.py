@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.far.appending_store import AppendingStore
 from asyncsearch.store.far.remote import Remote
+from asyncsearch.store.far.store import AppendingStore
 from asyncsearch.store.passwords import with_user_alone, without_keys
 
 

@@ -46,8 +46,24 @@ _WITHOUT_KEYS = (
     " FSSPEC_SFTP_PASSWORD; or go on from the script that names them, Study(..., resume=True)"
 )
 
-_guards: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-_guards_guard = threading.Lock()
+
+class _FileGuards:
+    """The locks of files in this process, each as long as somebody uses it."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._own = threading.Lock()
+
+    def of(self, file: str) -> threading.Lock:
+        """Return the lock of a file, the same one for every thread that asks."""
+        with self._own:  # else two threads that ask first would each get a lock of their own
+            found = self._locks.get(file)
+            if found is None:
+                found = self._locks[file] = threading.Lock()
+            return found
+
+
+_guards = _FileGuards()
 
 
 class Remote:
@@ -124,12 +140,7 @@ class Remote:
 
         It may be held during calls of the file system: every waiting thread needs that same file.
         """
-        key = f"{type(self._fs).__qualname__}:{self._path(name)}"
-        with _guards_guard:
-            lock = _guards.get(key)
-            if lock is None:
-                lock = _guards[key] = threading.Lock()
-            return lock
+        return _guards.of(f"{type(self._fs).__qualname__}:{self._path(name)}")
 
     def is_file(self, name: str) -> bool:
         """Return whether there is a file of this name."""

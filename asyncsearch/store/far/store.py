@@ -1,14 +1,23 @@
-"""A store that copies files to and from this machine: all but how its journal and its logs are written."""
+"""Stores that copy files to and from this machine, and those of them whose journal and logs grow by appended pieces.
+
+A journal segment of an ``AppendingStore`` is one file where appending is cheap (tried once), else a folder with one
+numbered object for each append; a segment of the logs is one file, or one object. An append is as durable as the file
+system makes a closed file.
+"""
 
 from __future__ import annotations
 
 import abc
+import uuid
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from asyncsearch.errors import StoreError
 from asyncsearch.store import layout
+from asyncsearch.store.blocks import split_lines, texts_of
 from asyncsearch.store.far.checkpoints import FarCheckpoints
+from asyncsearch.store.far.files import FarFiles
+from asyncsearch.store.locks.lease_lock import LeaseLock
 
 T = TypeVar("T")
 
@@ -40,3 +49,133 @@ class FarStore(FarCheckpoints):
     @property
     def log_interval_s(self) -> float:
         return 5.0
+
+
+class AppendingFiles(FarFiles, Protocol):
+    """The files below a URL, some of which grow."""
+
+    @property
+    def can_append(self) -> bool: ...
+    def put(self, name: str, data: bytes) -> None: ...
+    def append(self, name: str, data: bytes) -> None: ...
+
+
+class AppendedSegment:
+    """A journal segment: one file that grows, or a folder of numbered objects."""
+
+    def __init__(self, remote: AppendingFiles, name: str, appends: bool, lock: LeaseLock | None) -> None:
+        self._remote = remote
+        self._name = name
+        self._appends = appends
+        self._lock = lock
+        self._chunk = 0
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def append(self, data: bytes) -> None:
+        assert data.endswith(b"\n"), "a segment takes whole lines"
+        if self._closed:
+            raise StoreError(
+                f"Journal segment {self._name} of the store {self._remote.shown!r} is closed. Go on in a new one:"
+                " open_segment()."
+            )
+        try:
+            if self._lock is not None:
+                self._lock.check()
+            if self._appends:
+                self._remote.append(f"journal/{self._name}", data)
+            else:
+                self._chunk += 1
+                self._remote.put(f"journal/{self._name}/{self._chunk:09d}", data)
+            if self._lock is not None:
+                self._lock.check()  # it may have been stopped in between for longer than its lease
+        except BaseException:
+            # It is unknown how much was written: the next line could be appended to half a line.
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class AppendedLog:
+    """A file that grows by each append; see ``LogFile``."""
+
+    def __init__(self, remote: AppendingFiles, name: str) -> None:
+        """Take over an empty file."""
+        self._remote, self._name = remote, name
+
+    def append(self, data: bytes) -> None:
+        self._remote.append(self._name, data)
+
+    def finish(self, data: bytes) -> None:
+        self._remote.append(self._name, data)
+
+    def give_up(self) -> None:
+        """Nothing is open between two appends."""
+
+
+class AppendingStore(FarStore):
+    """A store on such a file system."""
+
+    _remote: AppendingFiles
+
+    def __init__(self, lock_lease_s: float) -> None:
+        super().__init__(lock_lease_s)
+        self._appends: bool | None = None
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._appends = self._can_append()
+
+    # Journal
+
+    def _segment_lines(self, name: str) -> Iterator[bytes]:
+        return self._lines(f"journal/{name}")
+
+    def open_segment(self) -> AppendedSegment:
+        appends = self._can_append()
+        first = "" if appends else "/000000000"
+        name, _ = self._begin_segment(lambda path: self._remote.create(path + first, b"") or None)
+        return AppendedSegment(self._remote, name, appends, self._lock)
+
+    # Logs
+
+    @property
+    def log_open_s(self) -> float:
+        return 60.0  # it can be read meanwhile, but only block by block
+
+    @property
+    def log_appends(self) -> bool:
+        return self._can_append()
+
+    def begin_log(self, name: str) -> AppendedLog | None:
+        return AppendedLog(self._remote, name) if self._remote.create(layout.check_name(name), b"") else None
+
+    def _old_log(self, name: str) -> Iterator[str]:
+        path = layout.log_file(name)
+        return texts_of(self._lines(path) if path.removeprefix("logs/") in self._remote.list("logs") else ())
+
+    def _can_append(self) -> bool:
+        if self._appends is None:
+            probe = f"tmp/append-{uuid.uuid4().hex}"
+            try:
+                self._appends = self._remote.can_append
+                if self._appends:
+                    self._remote.append(probe, b"1\n")
+                    self._remote.append(probe, b"2\n")
+                    self._appends = self._remote.read(probe) == b"1\n2\n"
+                    self._remote.remove(probe)
+            except StoreError:
+                self._appends = False  # HDFS can be set up without append
+        return self._appends
+
+    def _lines(self, name: str) -> Iterator[bytes]:
+        chunks = self._remote.list(name)
+        if not chunks:
+            yield from split_lines(self._remote.blocks(name))
+        for chunk in chunks:
+            yield from split_lines([self._remote.read(f"{name}/{chunk}") or b""])

@@ -18,10 +18,9 @@ from asyncsearch.files.contents import Content
 from asyncsearch.files.plain import open_to_read
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.hdfs.addresses import Address, address_of, hadoop_settings
-from asyncsearch.store.hdfs.bounded import Bounded, call
 from asyncsearch.store.hdfs.client import client_of
 from asyncsearch.store.hdfs.hadoop_files import HadoopFiles, HadoopStatus
-from asyncsearch.store.hdfs.open_file import OpenFile, read_ahead
+from asyncsearch.store.hdfs.open_file import Bounded, OpenFile, call, read_ahead
 
 _RECOVERY_S = 120.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0

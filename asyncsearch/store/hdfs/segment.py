@@ -21,10 +21,6 @@ from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.locks.lease_lock import LeaseLock
 
 _log = logging.getLogger(__name__)
-_open: dict[tuple[str, str], HdfsSegment] = {}
-"""The segments that this process has open, by cluster and path."""
-
-
 SHORTEST_S = 5.0
 _SHARE = 0.05
 MOST_BYTES = 16 << 20
@@ -58,12 +54,17 @@ class HdfsSegment:
         self._is_over = self._has_ended = False
         self._is_open = True
         """Whether HDFS has the file open, as far as is known."""
-        _open[_key(files, self._path)] = self
+        open_segments.add(self)
         self._timer = threading.Timer(open_s, self._publish) if math.isinf(open_s) else self._start(open_s)
 
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The cluster and the path of its file."""
+        return _place(self._files, self._path)
 
     def lines(self) -> Sequence[bytes]:
         """Return the lines that were appended and are durable."""
@@ -111,7 +112,7 @@ class HdfsSegment:
             if self._is_open:
                 self._files.recover(self._path)
                 self._is_open = False
-            _open.pop(_key(self._files, self._path), None)
+            open_segments.discard(self)
 
     def _end(self) -> None:
         """Write nothing more; HDFS may have it open."""
@@ -171,21 +172,35 @@ class HdfsLog:
         self._files.begin_to_close(self._name)
 
 
-def open_here(files: HdfsFiles, name: str) -> HdfsSegment | None:
-    """Return the segment if this process has it open for writing."""
-    return _open.get(_key(files, f"journal/{name}"))
+class OpenSegments:
+    """The segments that this process has open, whichever of its stores has begun them."""
+
+    def __init__(self) -> None:
+        self._by_place: dict[tuple[str, str], HdfsSegment] = {}
+
+    def add(self, segment: HdfsSegment) -> None:
+        self._by_place[segment.place] = segment
+
+    def discard(self, segment: HdfsSegment) -> None:
+        self._by_place.pop(segment.place, None)
+
+    def find(self, files: HdfsFiles, name: str) -> HdfsSegment | None:
+        """Return the segment if this process has it open for writing."""
+        return self._by_place.get(_place(files, f"journal/{name}"))
+
+    def close_all(self, files: HdfsFiles) -> None:
+        """Close the segments of a store that are still open in this process."""
+        cluster, folder = _place(files, "journal/")
+        for (where, path), segment in list(self._by_place.items()):  # a copy: a segment that closes leaves it
+            if where == cluster and path.startswith(folder):
+                try:
+                    segment.close()
+                except StoreError as error:
+                    _log.warning("%s Who takes the study over has HDFS close it.", error)
 
 
-def close_all(files: HdfsFiles) -> None:
-    """Close the segments of a store that are still open in this process."""
-    cluster, folder = _key(files, "journal/")
-    for (where, path), segment in list(_open.items()):
-        if where == cluster and path.startswith(folder):
-            try:
-                segment.close()
-            except StoreError as error:
-                _log.warning("%s Who takes the study over has HDFS close it.", error)
+open_segments = OpenSegments()
 
 
-def _key(files: HdfsFiles, path: str) -> tuple[str, str]:
+def _place(files: HdfsFiles, path: str) -> tuple[str, str]:
     return files.address.url, files.path(path)

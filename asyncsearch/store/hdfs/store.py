@@ -10,17 +10,22 @@ Besides the guarantees of asyncsearch.store.far.store:
 * Who does not hold the lock reads the closed segments, and learns that the last one is being written.
 * The logs of all trials are one open file of its driver, synced every few seconds, and closed as the journal is.
 * A checkpoint whose content no DataNode has is waited for; if that lasts while HDFS takes other files, it is damaged.
+
+Earlier versions wrote a log as a folder of closed files, each named by the bytes that it holds:
+``logs/trial-7.log/000000000000-000000000518``. What was appended was written anew together with the short pieces before
+it, so pieces overlap where their writer was killed: the one that reaches furthest counts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import re
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from asyncsearch.errors import BeingWrittenError, ContentAwayError, JournalDamagedError, StoreError
 from asyncsearch.files.contents import Content
@@ -29,10 +34,9 @@ from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.blocks import split_lines, texts_of
 from asyncsearch.store.far.store import FarStore
-from asyncsearch.store.hdfs import log_pieces
 from asyncsearch.store.hdfs.addresses import Address, parse
 from asyncsearch.store.hdfs.files import HdfsFiles
-from asyncsearch.store.hdfs.segment import HdfsLog, HdfsSegment, close_all, open_here, open_time_s
+from asyncsearch.store.hdfs.segment import HdfsLog, HdfsSegment, open_segments, open_time_s
 
 _UPLOADS = 8
 """Files of a checkpoint that are copied at a time: for a small one HDFS mostly waits."""
@@ -81,12 +85,12 @@ class HdfsStore(FarStore):
             try:
                 yield
             finally:
-                close_all(self._remote)
+                open_segments.close_all(self._remote)
 
     # Journal
 
     def _segment_lines(self, name: str) -> Iterator[bytes]:
-        mine = open_here(self._remote, name)
+        mine = open_segments.find(self._remote, name)
         if mine is not None:
             yield from split_lines(mine.lines())
             return
@@ -172,7 +176,7 @@ class HdfsStore(FarStore):
         return None if file is None else HdfsLog(self._remote, name, file)
 
     def _old_log(self, name: str) -> Iterator[str]:
-        return texts_of(split_lines(log_pieces.blocks(self._remote, layout.log_file(name))))
+        return texts_of(split_lines(pieced_blocks(self._remote, layout.log_file(name))))
 
 
 class Absences:
@@ -189,3 +193,67 @@ class Absences:
     def forget(self, name: str) -> None:
         """Note that the content is there, or that nothing could be read at all."""
         self._since.pop(name, None)
+
+
+_PIECE_NAME = re.compile(r"(\d{12})-(\d{12,})")
+
+
+class LogFiles(Protocol):
+    """The part of a file system that is needed."""
+
+    @property
+    def shown(self) -> str: ...
+    def list(self, folder: str) -> Sequence[str]: ...
+    def read(self, name: str) -> bytes | None: ...
+
+
+class LogPiece(NamedTuple):
+    """The bytes of a log from ``start`` to before ``end``."""
+
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.start:012d}-{self.end:012d}"
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+def log_pieces_among(names: Sequence[str]) -> list[LogPiece]:
+    """Return the pieces among the names of a folder."""
+    return [LogPiece(int(found[1]), int(found[2])) for name in names if (found := _PIECE_NAME.fullmatch(name))]
+
+
+def longest_at(pieces: Sequence[LogPiece], at: int) -> LogPiece | None:
+    """Return the piece that holds byte ``at`` and reaches furthest; None if the log ends there."""
+    return max((piece for piece in pieces if piece.start <= at < piece.end), key=lambda piece: piece.end, default=None)
+
+
+def pieced_blocks(files: LogFiles, folder: str) -> Iterator[bytes]:
+    """Yield the content of a log; nothing if there is none. It may be written meanwhile.
+
+    Raises:
+        StoreError: it cannot be read, or is damaged.
+    """
+    at = 0
+    present = log_pieces_among(files.list(folder))
+    while (piece := longest_at(present, at)) is not None:
+        data = _piece_content(files, folder, piece)
+        if data is None:  # it was written anew meanwhile, in a longer one
+            present = log_pieces_among(files.list(folder))
+            continue
+        yield data[at - piece.start :]
+        at = piece.end
+
+
+def _piece_content(files: LogFiles, folder: str, piece: LogPiece) -> bytes | None:
+    name = f"{folder}/{piece}"
+    data = files.read(name)
+    if data is not None and len(data) != piece.size_bytes:
+        raise StoreError(
+            f"Of {f'{files.shown}/{name}'!r} {len(data):,} of {piece.size_bytes:,} bytes can be read. See whether all"
+            " DataNodes that had it run, hdfs fsck, then try again."
+        )
+    return data

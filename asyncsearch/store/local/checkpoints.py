@@ -75,9 +75,11 @@ class DiskCheckpoints(DiskFiles):
             described = whole / layout.MANIFEST
             remove_tree(described)  # an earlier attempt to commit this folder may have left it, or the worker
             write_new(described, manifest.encode(checkpoint, packed_with, shards))
+            # Before the rename: after a power cut, a name that survives must lead to a manifest that does.
             sync_folder(whole)
             number = self._publish(whole, node, checkpoint.resource)
             for version in self._versions(checkpoint):
+                # The version before stays: a worker that has just listed it may be reading it.
                 if version.number < number - 1:
                     discard(node / str(version), self._tmp)
         return manifest.size_bytes

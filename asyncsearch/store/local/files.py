@@ -56,6 +56,7 @@ class DiskFiles(Store):
             except BaseException:
                 staged.unlink(missing_ok=True)
                 raise
+            # The name must survive a power cut, too: what is written next may rely on it.
             sync_folder(path.parent)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -67,6 +68,7 @@ class DiskFiles(Store):
                 while True:
                     make_folders(path.parent)
                     try:
+                        # A link fails where the name is taken; a rename would replace the file of who was faster.
                         return _link(staged, path, data)
                     except FileNotFoundError:
                         if path.parent.is_dir():  # else another process has just removed the empty folder

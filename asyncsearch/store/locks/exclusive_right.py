@@ -82,10 +82,12 @@ class ExclusiveRight:
         own = NumberedFile(number, f"{self._folder}/{number:06d}{suffix}.json")
         if not self._files.create(own.name, content(own.name)):
             return self._holder(own) or AT_THIS_MOMENT
+        # Listed anew: two that saw the same listing find each other here, and at most one of them goes on.
         who = self.rival(own)
         if who is not None:
             self._files.write(own.name, released(own.name))
             return who
+        # Only those that were listed before: a file of a later rival decides who holds the right.
         for old in before:
             with contextlib.suppress(NotAFileError):  # what somebody has put in its place is void as well
                 self._files.remove(old.name)

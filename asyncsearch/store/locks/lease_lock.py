@@ -101,6 +101,7 @@ class LeaseLock:
         Raises:
             StoreLockedError: another driver holds it.
         """
+        # Before the write: a slow one must not make the lease last longer here than others believe.
         begun = time.monotonic()
         found = self._right.acquire(lambda name: self._record(), lambda name: self._record(released=True))
         if isinstance(found, str):

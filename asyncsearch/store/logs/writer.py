@@ -105,6 +105,7 @@ class LogWriter:
             self._finish(b"")
 
     def _write(self, block: dict[str, bytes]) -> None:
+        # Until it is known to be written: a block that is written twice has one number, and is read once.
         self._unsure = block
         data, parts = form.encode_block(self._number, block)
         if not self._store.log_appends:

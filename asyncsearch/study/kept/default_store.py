@@ -6,18 +6,20 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 from asyncsearch.files.paths import plain_part, working_folder
 from asyncsearch.journal.opening import StudyFile, read_study_file
 from asyncsearch.store import open_store
 
 HOME = Path("studies")
-_chosen: set[Path] = set()
-"""Folders of studies of this process that have not run yet."""
 
 
 class DefaultFolder:
     """The folders that this script's studies of one name have had, and the next one."""
+
+    _chosen: ClassVar[set[Path]] = set()
+    """Folders of studies of this process that have not run yet, whatever their names."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -39,9 +41,9 @@ class DefaultFolder:
         """Return a folder that no study has, nor another study of this process will have."""
         working_folder()
         number = 1
-        while (folder := self._numbered(number)).absolute() in _chosen or folder.exists():
+        while (folder := self._numbered(number)).absolute() in self._chosen or folder.exists():
             number += 1
-        _chosen.add(folder.absolute())
+        self._chosen.add(folder.absolute())
         return folder
 
     def claim(self, folder: Path) -> Path:

@@ -21,7 +21,7 @@ from asyncsearch.report.live.table import html, table
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.simulate import Curves, Delays, Simulation
 from asyncsearch.sizing.gangs import Gang
-from asyncsearch.testing.histories import Histories
+from asyncsearch.testing.recording import Histories
 from asyncsearch.trial import Trial, TrialState
 from tests.engine.tools import Recorded, make_state
 from tests.report.tools import FAILING, SPACE, full_counts, make_status, simulated

@@ -8,7 +8,7 @@ import pytest
 
 from asyncsearch import choice, loguniform, randint, sequences
 from asyncsearch.report.tensorboard import ScalarKind, ShownParameter, scalar_of, shown_parameters
-from asyncsearch.sequences.flat_params import flat
+from asyncsearch.sequences.params import flat
 from asyncsearch.space.domains import Domain
 
 

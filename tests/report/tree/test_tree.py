@@ -38,7 +38,7 @@ from asyncsearch.sequences import multistep
 from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, choice
 from asyncsearch.study.study import Study
-from asyncsearch.testing.histories import Histories
+from asyncsearch.testing.recording import Histories
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 from tests.engine.others import Beside, Facts

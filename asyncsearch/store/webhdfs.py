@@ -1,7 +1,14 @@
-"""Files below a ``webhdfs://`` or ``swebhdfs://`` URL, through the package ``hdfs`` (HdfsCLI).
+"""A study's folder on HDFS over HTTP: a ``webhdfs://`` or ``swebhdfs://`` URL, by the package ``hdfs`` (HdfsCLI).
 
 WebHDFS has neither an open file that is synced nor the recovery of a lease: an append opens the file, writes and closes
-it, and the bytes are then in the memory of the DataNodes.
+it, and the bytes are then in the memory of the DataNodes. Besides the guarantees of asyncsearch.store.far.store:
+
+* A small file is replaced atomically, and of several processes that create one, exactly one succeeds.
+* A journal segment is one file, which each append opens and closes. What was appended survives the death of any
+  process, and of one DataNode of several; the DataNodes have it in memory, not on their disks.
+* A driver that was stopped for longer than its lease finds out before it acknowledges anything; what it wrote by then
+  does not count, since the segment of the driver that took over says where it begins.
+* What is read is compared with the length that the NameNode gives: less is an error.
 """
 
 from __future__ import annotations
@@ -13,19 +20,36 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.errors import CheckpointError, StoreError
+from asyncsearch.errors import BeingWrittenError, CheckpointError, JournalDamagedError, StoreError
 from asyncsearch.files.contents import Content, ContentCounter
 from asyncsearch.files.plain import open_to_read
-from asyncsearch.store.base_store import FileInfo
+from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.blocks import BLOCK_BYTES, counted
+from asyncsearch.store.far.store import AppendingStore
 from asyncsearch.store.hdfs import tokens
-from asyncsearch.store.hdfs.addresses import gateways_of, hadoop_settings
+from asyncsearch.store.hdfs.addresses import gateways_of, hadoop_settings, parse
 from asyncsearch.store.hdfs.hadoop_files import HadoopFiles, HadoopStatus
 
 _TIMEOUT_S = (10.0, 120.0)
 """To connect, and to wait for an answer."""
-_local = threading.local()
-"""The connections of each thread: requests does not promise that threads may share them."""
+
+
+class _Connections(threading.local):
+    """The client of each thread: requests does not promise that threads may share one."""
+
+    client: Any = None
+    _key: tuple[int, str, str | None] | None = None
+
+    def to(self, gateways: str) -> Any:
+        """Return the client of this thread for some gateways, made anew where it is another's."""
+        token = tokens.for_http()
+        key = (os.getpid(), gateways, token)  # a forked child must not use its parent's connections
+        if self._key != key:
+            self.client, self._key = _made(gateways, token), key
+        return self.client
+
+
+_connections = _Connections()
 
 
 class WebHdfsFiles(HadoopFiles):
@@ -59,11 +83,7 @@ class WebHdfsFiles(HadoopFiles):
     @property
     def client(self) -> Any:
         """The client of this thread."""
-        token = tokens.for_http()
-        key = (os.getpid(), self.gateways, token)  # a forked child must not use its parent's connections
-        if getattr(_local, "key", None) != key:
-            _local.client, _local.key = _made(self.gateways, token), key
-        return _local.client
+        return _connections.to(self.gateways)
 
     def _named(self, error: Exception) -> Exception:
         return RuntimeError(f"{getattr(error, 'exception', None) or type(error).__name__}: {error}")
@@ -198,3 +218,41 @@ def _made(gateways: str, token: str | None) -> Any:
             ) from error
         return KerberosClient(gateways, timeout=_TIMEOUT_S)
     return hdfs.InsecureClient(gateways, user=os.environ.get("HADOOP_USER_NAME"), timeout=_TIMEOUT_S)
+
+
+class WebHdfsStore(AppendingStore):
+    """One study's folder at a ``webhdfs://`` or ``swebhdfs://`` URL.
+
+    Args:
+        url: such as ``webhdfs://namenode:9870/studies/digits``.
+        gateways: addresses of the NameNodes; empty means as the URL says, Spark's Hadoop configuration or
+            HADOOP_CONF_DIR.
+        lock_lease_s: seconds without a refresh after which a driver on another machine loses its lock.
+    """
+
+    _remote: WebHdfsFiles
+
+    def __init__(self, url: str, gateways: str = "", *, lock_lease_s: float = 60.0) -> None:
+        super().__init__(lock_lease_s)
+        self._remote = WebHdfsFiles(url, gateways)
+
+    def at(self, url: str) -> Store:
+        is_same = parse(url)[:2] == parse(self.url)[:2]  # a worker cannot find the address out again
+        return WebHdfsStore(url, self._remote.known_gateways if is_same else "", lock_lease_s=self._lease_s)
+
+    def read_segment(self, name: str) -> Iterator[bytes]:
+        return self._compared(name, super().read_segment(name))
+
+    def _compared(self, name: str, lines: Iterator[bytes]) -> Iterator[bytes]:
+        size_bytes, read = self._remote.size(f"journal/{name}") or 0, 0
+        for line in lines:
+            read += len(line)
+            yield line
+        if read < size_bytes:
+            words = f"Of journal segment {name} of {self.shown!r} {read:,} of {size_bytes:,} bytes can be read."
+            if self._lock is None:
+                raise BeingWrittenError(f"{words} Try again in a moment.")
+            raise JournalDamagedError(
+                f"{words} If its driver was killed a moment ago, try again in a minute; else see whether all DataNodes"
+                " run, hdfs fsck."
+            )

@@ -1,6 +1,7 @@
-"""Domains of floats: ``uniform``, ``loguniform`` and ``quniform``.
+"""Domains of numbers: ``uniform``, ``loguniform``, ``quniform``; ``randint`` and ``lograndint`` with both bounds.
 
 Rule 1: pure; all randomness comes from the generator that ``sample`` is given.
+Rule 2: what lies evenly between decimals is computed with exact fractions, never summed up.
 """
 
 from __future__ import annotations
@@ -13,12 +14,81 @@ from typing import TYPE_CHECKING, Any, overload
 from asyncsearch.checked_calls import answering
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
-from asyncsearch.sequences.exact_arithmetic import fraction
+from asyncsearch.sequences.formulas import fraction
 from asyncsearch.space.parameter_values import number, show
-from asyncsearch.space.spacing import Numbers, distinct, log_between, shares
 
 if TYPE_CHECKING:
     import numpy as np
+from collections.abc import Iterable
+from dataclasses import fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from asyncsearch.space.domains import Domain
+from asyncsearch.space.parameter_values import integer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+T = TypeVar("T", int, float)
+
+
+@dataclass(frozen=True, repr=False)
+class Numbers(Domain):
+    """Numbers from ``low`` to ``high``; each field is an argument."""
+
+    parse: ClassVar[staticmethod[[Any], Any]]
+    """Returns a value as one of them, or raises ``SpaceError``."""
+    noun: ClassVar[str]
+    """One of them, for messages: ``an integer``."""
+    low: Any
+    high: Any
+
+    def __post_init__(self) -> None:
+        for name, value in self.arguments().items():
+            try:
+                object.__setattr__(self, name, self.parse(value))
+            except SpaceError as error:
+                raise SpaceError(f"{self.kind}({name}=...): {error}") from None
+
+    def accept(self, value: Any) -> Any:
+        try:
+            result = self.parse(value)
+        except SpaceError as error:
+            raise SpaceError(f"{error} Its domain is {self.call()}.") from None
+        if not self.low <= result <= self.high:
+            bounds = f"{self.low} to {self.high}"
+            raise SpaceError(f"{show(value)} is outside {self.call()}: write {self.noun} from {bounds}.")
+        return result
+
+    def arguments(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self) if not field.kw_only}
+
+    def _bounds_error(self, rule: str) -> SpaceError:
+        low, high = self.low, self.high
+        advice = f"constant({low!r})" if low == high else f"{self.kind}({high!r}, {low!r})"
+        return SpaceError(f"{self.call()}: low must {rule} high; write {advice}.")
+
+
+def shares(points: int | None) -> list[Fraction]:
+    """Return ``points`` numbers evenly from 0 to 1; the middle if there is only one."""
+    # Callers ask Domain.size first: a continuous domain has no grid of all values.
+    assert points is not None
+    if points == 1:
+        return [Fraction(1, 2)]
+    return [Fraction(index, points - 1) for index in range(points)]
+
+
+def log_between(low: float, high: float, share: float) -> float:
+    """Return the number whose logarithm lies at ``share`` (0 to 1) between those of two positive numbers."""
+    return math.exp(math.log(low) * (1 - share) + math.log(high) * share)
+
+
+def distinct(values: Iterable[T]) -> Sequence[T]:
+    """Return the values ascending, without repetitions."""
+    return tuple(sorted(set(values)))
+
 
 _MAX_STEPS = 2**53
 
@@ -184,3 +254,81 @@ class _Steps(Sequence[float]):
     def __getitem__(self, index: int | slice) -> float | Sequence[float]:
         chosen = range(len(self))[index]
         return self._domain.at(chosen) if isinstance(chosen, int) else [self._domain.at(i) for i in chosen]
+
+
+@dataclass(frozen=True, repr=False)
+class RandInt(Numbers):
+    """Integers from ``low`` to ``high``, both included, each equally likely."""
+
+    kind = "randint"
+    parse = staticmethod(integer)
+    noun = "an integer"
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.low > self.high:
+            raise self._bounds_error("not be above")
+
+    @property
+    def size(self) -> int:
+        return self.high - self.low + 1
+
+    def sample(self, generator: np.random.Generator) -> int:
+        return self.low + below(generator, self.size)
+
+    def at_quantile(self, share: float) -> int:
+        return self.low + step_at(share, self.size)
+
+    def grid(self, points: int | None) -> Sequence[int]:
+        if points is None or points >= self.size:
+            return range(self.low, self.high + 1)
+        return self._spaced(points)
+
+    def _spaced(self, points: int) -> Sequence[int]:
+        return distinct(self.low + round((self.size - 1) * share) for share in shares(points))
+
+
+@dataclass(frozen=True, repr=False)
+class LogRandInt(RandInt):
+    """Integers from ``low`` to ``high``, both included, k with a probability of about 1 / k."""
+
+    kind = "lograndint"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.low < 1:
+            raise SpaceError(f"{self.call()}: low must be 1 or more to have a logarithm; write 1.")
+
+    sample = Domain.sample
+
+    def at_quantile(self, share: float) -> int:
+        # Half a step beyond both bounds, so that they get their full share.
+        return self._nearest(log_between(self.low - 0.5, self.high + 0.5, share))
+
+    def _spaced(self, points: int) -> Sequence[int]:
+        return distinct(self._nearest(log_between(self.low, self.high, float(share))) for share in shares(points))
+
+    def _nearest(self, value: float) -> int:
+        return max(self.low, min(round(value), self.high))
+
+
+@answering("randint", "randint(1, 4)")
+def randint(low: int, high: int) -> RandInt:
+    """Return a domain of the integers from ``low`` to ``high``, both included, each equally likely.
+
+    Raises:
+        SpaceError: a bound is not an integer of 64 bits, or low > high.
+    """
+    return RandInt(low, high)
+
+
+@answering("lograndint", "lograndint(1, 1024)")
+def lograndint(low: int, high: int) -> LogRandInt:
+    """Return a domain of the integers from ``low`` to ``high``, both included, k with a probability of about 1 / k.
+
+    Raises:
+        SpaceError: a bound is not an integer of 64 bits, low < 1, or low > high.
+    """
+    return LogRandInt(low, high)

@@ -1,4 +1,4 @@
-"""Sequences in params: found, decoded from JSON, replaced by their values at a time, and cut where they change.
+"""Sequences in params: found, decoded from JSON, replaced by their values at a time, cut where they change, and shown.
 
 Rule: a dictionary anywhere below the top of params whose ``"sequence"`` is a text is a sequence, whatever else it is.
 Two configurations share their first equal segments, and nothing else: a segment begins only where a piece begins, never
@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from asyncsearch.errors import SpaceError
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.formulas import Const, Piece, text_of
 from asyncsearch.sequences.parsing import from_json, is_tagged
@@ -110,3 +111,46 @@ class _Track:
         formula = self.now.formula
         # The text of a formula is not the kind of any sequence, so the two cannot be confused.
         return formula.value if isinstance(formula, Const) else {"sequence": formula.text}
+
+
+def params(configuration: Mapping[str, Any]) -> str:
+    """Return ``width=128 model.lr=0.001``."""
+    return " ".join(f"{name}={scalar(value)}" for name, value in flat(configuration))
+
+
+def scalar(value: Any) -> str:
+    """Return one value of a configuration, floats with four significant digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def flat(configuration: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, value) of nested params; a sequence is one value."""
+    for name, value in configuration.items():
+        if is_sequence(value):
+            yield f"{prefix}{name}", _revived(value)
+        elif isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+class ReadableParams(dict[str, Any]):
+    """Params as a dictionary of JSON values, whose text has sequences as people write them."""
+
+    def __repr__(self) -> str:
+        return repr(_written(self))
+
+
+def _written(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _revived(value) if is_sequence(value) else _written(value) if isinstance(value, Mapping) else value
+        for name, value in configuration.items()
+    }
+
+
+def _revived(value: Any) -> Any:
+    """Return a sequence, or its JSON value if this version does not know it."""
+    try:
+        return revive(value)
+    except SpaceError:
+        return value

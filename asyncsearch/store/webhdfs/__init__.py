@@ -1,1 +1,0 @@
-"""Stores on HDFS over HTTP, where only its gateway can be reached. ``hdfs://`` promises more."""
