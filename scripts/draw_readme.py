@@ -22,8 +22,8 @@ from sklearn.neural_network import MLPClassifier
 
 from asyncsearch import ASHA, FIFO, GridSearch, Study, Trainer, choice, loguniform, plot_timeline, randint
 from asyncsearch.report.live.display import Notebook
-from asyncsearch.report.live.html import html
 from asyncsearch.report.live.status import StudyStatus
+from asyncsearch.report.live.table import html
 from asyncsearch.sequences import multistep, warmup
 from asyncsearch.study.study import run_shown
 

@@ -19,7 +19,7 @@ tests=(
     tests/launch/test_bundle.py tests/launch/test_code_pickler.py tests/launch/test_processes.py
     tests/notebooks/test_first_search.py
     tests/packing/test_members.py tests/packing/test_parity.py
-    tests/report/ablation tests/report/plots tests/report/tensorboard tests/report/test_dataframe.py
+    tests/report/test_ablation.py tests/report/plots tests/report/tensorboard tests/report/test_dataframe.py
     tests/rpc/test_auth.py tests/rpc/test_convert.py tests/rpc/test_golden.py tests/rpc/test_quiet_grpc.py tests/rpc/test_sessions.py
     tests/runner/test_protocol.py tests/searchers/test_optuna.py tests/searchers/test_sobol.py
     tests/spark/test_spark_launcher.py

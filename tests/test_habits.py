@@ -93,7 +93,7 @@ RECURSIVE = ("rmtree", "copytree", "rglob", "removedirs")
 """Calls that call themselves for each level of a folder: 1,000 levels are an error."""
 LISTING = ("scandir", "listdir", "iterdir")
 READS_OWN_FILES = (
-    "checking/", "doctor/", "launch/", "runner/process/cgroup_memory", "runner/packs/pack_timing",
+    "checking/", "doctor/", "launch/", "runner/process/kernel_files", "runner/packs/pack_timing",
     "runner/process/lifeline", "agent/runner_template", "rpc/forks",
 )  # fmt: skip
 """Modules that read what the system or they themselves have made: files of /proc and packages, pipes, probes."""

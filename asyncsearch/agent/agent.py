@@ -24,7 +24,7 @@ from asyncsearch.agent.transfers import Fetched, Published, ShardDone, Transferr
 from asyncsearch.agent.workbench import Workbench
 from asyncsearch.errors import InternalError
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, StoreTokens
-from asyncsearch.runner.device import device_name
+from asyncsearch.runner.process.kernel_files import device_name
 from asyncsearch.store.hdfs import tokens
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from asyncsearch.rpc.messages import RankFailed
 from asyncsearch.runner.failures import with_last_lines
 from asyncsearch.runner.protocol import Amendment, GangSeat, Join, Note, ToRunner, Train, TrainPack
 from asyncsearch.runner.trial_folder import FolderPlace
-from asyncsearch.sizing.pack_groups import group_of
+from asyncsearch.sizing.packing import group_of
 from asyncsearch.store.manifest import PackedWith
 from asyncsearch.work import Lane, node_at
 

@@ -19,7 +19,7 @@ import msgspec
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
-from asyncsearch.runner.process.cgroup_memory import events_file_of, limit_of, text_of
+from asyncsearch.runner.process.kernel_files import events_file_of, limit_of, text_of
 
 OUT_OF_MEMORY = "out_of_memory"
 _OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}

@@ -14,7 +14,7 @@ import msgspec
 from asyncsearch.checking.steps import STEPS
 from asyncsearch.checking.training_runs import Task, loaded_frameworks
 from asyncsearch.errors import UsageError
-from asyncsearch.runner.process.own_modules import take_modules_over
+from asyncsearch.runner.process.sent_code import take_modules_over
 
 
 def main(folder: str) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from asyncsearch.cli.parser import make_parser
 from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
-from asyncsearch.report.plain_text import printable
+from asyncsearch.report.formatting import printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

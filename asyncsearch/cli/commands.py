@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import parse_trial, trial_name
 from asyncsearch.nonfinite import spell
-from asyncsearch.report.formatting import command
-from asyncsearch.report.plain_text import csv_text, json_text, log_lines, printable
+from asyncsearch.report.formatting import command, csv_text, json_text, printable
 from asyncsearch.trial import Trial, TrialState
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def trials(options: argparse.Namespace) -> None:
 
 def logs(options: argparse.Namespace) -> None:
     """Print the output of a trial."""
-    from asyncsearch.report.follow_logs import follow
+    from asyncsearch.report.live.shown_logs import follow, log_lines
 
     study = _opened(options.store)
     lines = follow(study.store, parse_trial(options.trial)) if options.follow else study.logs(options.trial)

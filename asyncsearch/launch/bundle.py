@@ -25,7 +25,7 @@ from asyncsearch.launch.module_plan import (
 from asyncsearch.launch.own_modules import OwnModules, sent_by_value
 from asyncsearch.launch.reach import Reach, parts
 from asyncsearch.launch.value_pickler import UnsendableError, ValuePickler
-from asyncsearch.runner.process.own_modules import alias_modules, execute_modules, fill_module, last_of, set_state
+from asyncsearch.runner.process.sent_code import alias_modules, execute_modules, fill_module, last_of, set_state
 
 _MB = 1_000_000
 WARN_BYTES = 10 * _MB

@@ -19,10 +19,9 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.events import Outcome
 from asyncsearch.old_pickles import loads
-from asyncsearch.runner.connections import close_connections
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lane_runner import LaneRunner
-from asyncsearch.runner.process.process_state import SignalState
+from asyncsearch.runner.process.process_state import SignalState, rank_connections
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.process.spawned_children import sending_copies
 from asyncsearch.runner.protocol import Ended, FromRunner, Join, PackFindings, ToRunner, Train, TrainPack
@@ -118,7 +117,7 @@ class InlineRunner(LaneRunner):
             with sending_copies(self._trainable):
                 super().handle(message)
         finally:
-            close_connections()  # torch allows no second default group, and this process is the user's
+            rank_connections.close()  # torch allows no second default group, and this process is the user's
             if state is not None:
                 state.restore()
 

@@ -20,7 +20,7 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import Post
 from asyncsearch.launch.inline_runner import InlineChannel, InlineRunner, ShownFailures
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, WorkerMessage
-from asyncsearch.runner.device import device_name
+from asyncsearch.runner.process.kernel_files import device_name
 from asyncsearch.runner.protocol import FromRunner, LaneReported
 
 _LOOK_S = 0.1

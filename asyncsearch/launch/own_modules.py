@@ -27,7 +27,7 @@ from typing import Any
 import cloudpickle
 
 from asyncsearch.files.plain import read_text
-from asyncsearch.runner.process.own_modules import ModulePlace, ModuleSource
+from asyncsearch.runner.process.sent_code import ModulePlace, ModuleSource
 
 SKIPPED = frozenset({"__builtins__", "__loader__", "__spec__", "__cached__", "__path__"})
 """Globals that a worker makes itself."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from asyncsearch.launch.bundle import Bundle
 from asyncsearch.launch.own_modules import is_own_source
-from asyncsearch.runner.process.sources import WithSources
+from asyncsearch.runner.process.sent_code import WithSources
 
 MAX_CHARS = 1_000_000
 """Of all files together; the largest ones are left out, and their tracebacks show no lines."""

@@ -18,7 +18,7 @@ from typing import Any
 import cloudpickle
 
 from asyncsearch.launch.own_modules import SKIPPED, OwnModules, is_inside, place_of
-from asyncsearch.runner.process import own_modules, rebuilt_values
+from asyncsearch.runner.process import rebuilt_values, sent_code
 
 _DRIVER_ONLY = {
     "Accumulator": "an accumulator of Spark, to which only tasks of Spark add. Report the number instead, as in "
@@ -133,7 +133,7 @@ class ValuePickler(CodePickler):
             return NotImplemented
         if isinstance(obj, _Namespace):
             is_complete = self._root is None and obj.module.__name__ in self._own.sent
-            return (own_modules.namespace, (obj.module,)) if is_complete else (dict, ())
+            return (sent_code.namespace, (obj.module,)) if is_complete else (dict, ())
         if type(obj) is object and (place := self._own.place_of_mark(obj)) is not None:
             self.mentioned.add(place[0])
             if self._own.goes_by_name(place[0]):
@@ -216,13 +216,13 @@ class ValuePickler(CodePickler):
             # Made by hand, or replaced since by another import: cloudpickle does not end where two of them refer to
             # each other.
             content = {key: value for key, value in vars(module).items() if key not in SKIPPED}
-            return types.ModuleType, (name,), content, None, None, own_modules.fill_module
+            return types.ModuleType, (name,), content, None, None, sent_code.fill_module
         self.mentioned.add(name)
         if self._root is not None or name not in self._own.sent:
             return str, (name,)  # it is to be decided how it is sent
         if self._own.goes_by_name(name):
             return importlib.import_module, (name,)
-        return own_modules.make_module, (name, place_of(module), self._own.left_out(name))
+        return sent_code.make_module, (name, place_of(module), self._own.left_out(name))
 
 
 def _registered(value: Any, reduced: Any) -> Any:

@@ -11,9 +11,8 @@ import torch
 from asyncsearch.packing.alike.member_marks import MemberMarks
 from asyncsearch.packing.alike.refusals import refusal
 from asyncsearch.packing.alike.structure import difference_between
-from asyncsearch.packing.member import Member, cross_entropy
+from asyncsearch.packing.member import Member, autocast_of, cross_entropy
 from asyncsearch.packing.member_stack import MemberStack
-from asyncsearch.packing.stack.mixed_precision import autocast_of
 from asyncsearch.packing.stack.sample_masks import first_samples
 from asyncsearch.packing.unit_generators import drawing_from
 

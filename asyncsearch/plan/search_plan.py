@@ -77,6 +77,7 @@ class SearchPlan(BasePlan):
         self._requests[trial] = request
         self._tree.add_request(request.node, target, trial, is_urgent)
         if former is not None:
+            # After the new one is added: else nodes that both need would go, and their measured costs with them.
             self._tree.remove_request(former.node, former.target, trial, former.is_urgent)
 
     def withdraw(self, trial: TrialId) -> None:

@@ -28,7 +28,7 @@ from asyncsearch.nonfinite import finite, unspell
 from asyncsearch.report.formatting import cut, duration, many, number
 from asyncsearch.report.together_words import of_others_packs, of_pack
 from asyncsearch.sequences.params import params
-from asyncsearch.sizing.pack_groups import Grouping, group_of
+from asyncsearch.sizing.packing import Grouping, group_of
 from asyncsearch.trial import TrialState
 
 WIDTH = 100

@@ -1,14 +1,22 @@
-"""Numbers, sizes and durations as people read and write them, in one place so that all outputs look alike."""
+"""Numbers, sizes, durations and texts as people read and write them, in one place so that all outputs look alike.
+
+Texts of trials, stores and workers are stored as they are, and made harmless here, where a terminal may show them:
+nothing in them moves the cursor or forges a line.
+"""
 
 from __future__ import annotations
 
+import csv
 import functools
+import io
+import json
 import re
 import shlex
 import shutil
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from asyncsearch.errors import UsageError
 
@@ -121,3 +129,59 @@ def parse_age(text: str) -> float:
     if match is None:
         raise UsageError(f"{text!r} is not an age: write it as '30d', '12h' or '2w'.")
     return float(match[1]) * _SECONDS[match[2]]
+
+
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, movements of the cursor
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # titles, links, the clipboard
+    r"|\x1b[@-Z\\-_]"
+)
+NO_TIME = "--:--:--"
+
+
+def printable(text: str, keep: str = "\n\t") -> str:
+    """Return a text without escape sequences; other characters that cannot be printed become "?", but for ``keep``."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else "?" for char in _ESCAPES.sub("", text))
+
+
+def time_of_day(time_s: float) -> str:
+    """Return "12:00:01" of seconds since 1970, in local time; "--:--:--" if no clock can have shown them."""
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(time_s))
+    except (ValueError, OverflowError, OSError):
+        return NO_TIME
+
+
+def csv_text(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+    r"""Return rows as CSV, one line each: a character that cannot be printed is written as ``\x1b``.
+
+    Args:
+        names: of the columns, in their order.
+    """
+    headings = {name: _escaped(name) for name in names}
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(headings.values()), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({headings[name]: _escaped(value) for name, value in row.items()} for row in rows)
+    return out.getvalue().removesuffix("\n")
+
+
+def json_text(value: Any, encoding: str = "utf-8") -> str:
+    """Return JSON that is the same value for programs in an encoding, and has no control characters for terminals."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=2)
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
+
+
+def _escaped(value: Any) -> Any:
+    text = value if isinstance(value, str) else str(value)
+    if value is None or text.isprintable():
+        return value
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

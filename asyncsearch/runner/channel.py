@@ -58,7 +58,7 @@ class Channel(Generic[In, Out]):
                 del self._unsent[: self.socket.send(self._unsent, socket.MSG_DONTWAIT)]
         except BlockingIOError:
             pass
-        except OSError:
+        except OSError:  # not yet the end: messages of the other end may still be unread, its last reports among them
             self._unsent.clear()
 
     def receive_now(self) -> list[In]:

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.ids import trial_name
 from asyncsearch.other_libraries.trainables import answer_on_epochs, answer_on_report, require_functions
-from asyncsearch.runner import connections
 from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics, check_resource, is_same, shortened
 from asyncsearch.runner.once_cache import once
+from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.saving import HOW_TO_PAUSE, check_hooks, hooks_of, read, write
 from asyncsearch.runner.timeline import CurrentValues, LaneTimeline, as_fraction, as_resource
 from asyncsearch.runner.trial_folder import FolderPlace, TrialFolder
@@ -164,7 +164,7 @@ class SearchContext(TrialContext):
         # Imported here: a runner whose trials train without torch needs none of it.
         from asyncsearch.trainers.torch.gangs.connection import open_lone_group
 
-        return open_lone_group(backend, connections.keep)
+        return open_lone_group(backend, rank_connections.keep)
 
     def once(self, function: Callable[..., T], *args: Any) -> T:
         return once(function, *args)

@@ -11,8 +11,8 @@ from typing import Protocol, TypeVar
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError, UsageError
-from asyncsearch.runner.device import device_name
 from asyncsearch.runner.failures import exception_text
+from asyncsearch.runner.process.kernel_files import device_name
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import (
     Amendment,

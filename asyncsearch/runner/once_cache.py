@@ -58,6 +58,7 @@ class OnceCache:
 
     def forget(self, number: int) -> None:
         """Drop the values of calls that depend on an object that has ended."""
+        # Over copies: an object may end, and call this, in the middle of a call that adds values.
         for head, values in list(self._values.items()):
             for digest in [digest for digest, one in list(values.items()) if number in one.objects]:
                 values.pop(digest, None)

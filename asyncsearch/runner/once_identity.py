@@ -82,6 +82,7 @@ class ObjectNumbers:
         number = next(self._counter)
 
         def end(_: object) -> None:
+            # By now another object may have its place, and a number of its own.
             if (now := self._known.get(place)) is not None and now[1] == number:
                 del self._known[place]
             self._ended(number)

@@ -17,16 +17,13 @@ from collections.abc import Mapping, Sequence
 from asyncsearch.events import Outcome
 from asyncsearch.old_pickles import loads
 from asyncsearch.runner.channel import RunnerEnd, runner_end
-from asyncsearch.runner.connections import close_connections
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lane_runner import LaneRunner
 from asyncsearch.runner.process.lifeline import end_with_agent
-from asyncsearch.runner.process.main_module import adopt
 from asyncsearch.runner.process.memory_limits import limit_memory
-from asyncsearch.runner.process.own_modules import take_modules_over
-from asyncsearch.runner.process.process_state import ProcessState, Stdio
+from asyncsearch.runner.process.process_state import ProcessState, Stdio, rank_connections
+from asyncsearch.runner.process.sent_code import adopt, show_received_sources, take_modules_over
 from asyncsearch.runner.process.signals import SigtermGuard
-from asyncsearch.runner.process.sources import show_received_sources
 from asyncsearch.runner.process.spawned_children import send_by_value
 from asyncsearch.runner.protocol import Ended, Load, RunnerReady, ToRunner, Train
 from asyncsearch.trainable import TrainFunction, as_function
@@ -57,7 +54,7 @@ class Runner(LaneRunner):
     def _begin(self, lanes: Sequence[Train]) -> None:
         self._stdio.restore()
         self._return_home()
-        close_connections()
+        rank_connections.close()
         super()._begin(lanes)
 
     def _run(self, lane: Train) -> Ended:

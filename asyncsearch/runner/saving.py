@@ -211,7 +211,7 @@ def _probe(folder: Path) -> str:
             with open(path, "wb") as file:
                 file.write(bytes(_PROBE_BYTES))
                 file.flush()
-                os.fsync(file.fileno())
+                os.fsync(file.fileno())  # a remote disk that is full may take the write, and refuse it here
         finally:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()

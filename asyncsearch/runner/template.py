@@ -42,7 +42,7 @@ def main(descriptor: int) -> None:
             _, status, usage = os.wait4(int(request), 0)
             answer = f"{status} {usage.ru_maxrss}"
             runners.discard(int(request))
-            if not runners:
+            if not runners:  # whose an orphan is cannot be told: only now is none that of a runner that lives
                 kill_children()
         else:
             pid = fork_in_session()
@@ -69,7 +69,7 @@ def _next_request(control: socket.socket, woken: int, runners: Container[int]) -
         ready = [one for one, _ in poll.poll()]
         if woken in ready:
             os.read(woken, 65_536)
-            reap_ended(runners)
+            reap_ended(runners)  # the runners apart: their exit status is still to be asked for
         if control.fileno() in ready:
             try:
                 data, descriptors, _, _ = socket.recv_fds(control, 64, 4)

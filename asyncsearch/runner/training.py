@@ -13,11 +13,11 @@ import msgspec
 from asyncsearch.arguments import metric_in_call
 from asyncsearch.errors import UsageError
 from asyncsearch.events import KILLED, Outcome
-from asyncsearch.runner.connections import is_lost_rank
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
 from asyncsearch.runner.link import AgentLink, Link
 from asyncsearch.runner.metrics import as_metrics, as_number
+from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, GangSeat, Train
 from asyncsearch.trainable import ReportError, TrainFunction, TrialStopped
@@ -78,7 +78,7 @@ def ended_by(error: BaseException | None, context: SearchContext, interrupts: Si
     if context.should_stop:
         return Ended(Outcome.STOPPED, context.resource)
     assert error is not None
-    if context.world_size > 1 and is_lost_rank(error):
+    if context.world_size > 1 and rank_connections.is_lost_rank(error):
         return Ended(Outcome.FAILED, context.resource, f"{_text_of(error, context)}\nanother rank was lost", KILLED)
     if isinstance(error, TrialStopped) and interrupts.is_received:
         return Ended(Outcome.FAILED, context.resource, "its process got SIGTERM from outside", KILLED)

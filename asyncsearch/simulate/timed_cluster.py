@@ -32,7 +32,7 @@ from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
 from asyncsearch.simulate.options import Delays, Draws, Faults, Loss, TrainingModel
 from asyncsearch.simulate.virtual_cluster import VirtualClock, VirtualCluster, VirtualLane, VirtualWorker
 from asyncsearch.simulate.workloads import CheckedWorkload, Failure, Workload
-from asyncsearch.sizing.pack_groups import grouping_by
+from asyncsearch.sizing.packing import grouping_by
 from asyncsearch.work import Stage, Work
 
 _NO_DELAYS, _NO_FAULTS, _TRAINING = Delays(), Faults(), TrainingModel()

@@ -2,18 +2,20 @@
 
 A pack is work with several lanes, each a batch of its own. It begins with trainings that have the same units left, so
 that they end together; a strategy of ``sizing.pack_strategies`` chooses among them. While it trains, others of the same
-group may join it between two units, wherever these are.
+group may join it between two units, wherever these are. A group is the trainings that are alike enough for one
+computation, told by the values of their hyper-parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from asyncsearch.errors import UsageError
 from asyncsearch.plan.base_plan import Batch
-from asyncsearch.sizing.pack_groups import Grouping, group_of, grouping_by
 from asyncsearch.sizing.pack_probe import (
     FIRST_COUNTS,
     WARM_UP,
@@ -31,6 +33,41 @@ from asyncsearch.sizing.pack_strategies import (
     require_strategy,
     strategy_name,
 )
+
+Grouping = Callable[[Mapping[str, Any]], str]
+"""Returns the group of a training from its values; a pure function."""
+
+
+def group_of(params: Mapping[str, Any]) -> str:
+    """Return the group of a training whose trainable names nothing: the values that are neither floats nor sequences.
+
+    A number with a fraction, such as a learning rate, may differ between members of a pack. Anything else, such as a
+    width, may decide how the model is built.
+    """
+    return _text({name: value for name, value in params.items() if not _may_differ(value)})
+
+
+class GroupBy(msgspec.Struct, frozen=True):
+    """Tells groups by the values of some hyper-parameters only."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, params: Mapping[str, Any]) -> str:
+        return _text({name: params.get(name) for name in self.names})
+
+
+def grouping_by(names: Sequence[str] | None) -> Grouping:
+    """Return the function that tells groups by these hyper-parameters; None for all others."""
+    return group_of if names is None else GroupBy(tuple(names))
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True)
+
+
+def _may_differ(value: object) -> bool:
+    return isinstance(value, float) or (isinstance(value, Mapping) and "sequence" in value)
+
 
 MAX_LANES = 1024
 """The most trainings that one worker may get together."""

@@ -13,9 +13,9 @@ from asyncsearch.files.trees import walk
 from asyncsearch.ids import CheckpointRef, trial_name
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import reports
+from asyncsearch.report import tensorboard as event_file
 from asyncsearch.report.plots.plots import PlottedStudy
-from asyncsearch.report.tensorboard import event_file
-from asyncsearch.report.tensorboard.trial_runs import TrialRun, metrics_of, shown_parameters, trial_runs
+from asyncsearch.report.tensorboard import TrialRun, metrics_of, shown_parameters, trial_runs
 from asyncsearch.runner.trial_folder import NAME
 from asyncsearch.space.domains import Domain
 from asyncsearch.store.base_store import Store

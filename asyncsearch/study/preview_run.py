@@ -11,10 +11,9 @@ from asyncsearch.launch import choose
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import announced
 from asyncsearch.report.what_if.expected import cost_of, expected
-from asyncsearch.report.what_if.packs import packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of, workers_note
 from asyncsearch.report.what_if.recorded_units import Speedups
-from asyncsearch.report.what_if.scaling import scaling_of
+from asyncsearch.report.what_if.scaling import packing_asked, packs_to_simulate, scaling_of
 from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.study.asked.devices_option import with_devices
 from asyncsearch.study.asked.gang_option import gang_notes, gangs_of, workers_for

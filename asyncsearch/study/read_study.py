@@ -15,10 +15,9 @@ from asyncsearch.ids import CheckpointRef, TrialId, parse_trial
 from asyncsearch.journal.opening import Replayed, StudyFile, config_of, read_records, read_study_file
 from asyncsearch.journal.projection import last_metrics
 from asyncsearch.journal.reading import read_position, read_state
-from asyncsearch.report.formatting import time_of
+from asyncsearch.report.formatting import printable, time_of
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.live.status_of import status_of
-from asyncsearch.report.plain_text import printable
 from asyncsearch.sentences import in_sentences
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store

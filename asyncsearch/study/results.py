@@ -15,11 +15,11 @@ from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.opening import read_records
 from asyncsearch.report.explain import explain
 from asyncsearch.report.live.lines import continue_lines, head_words
-from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
+from asyncsearch.report.plots.curves import Incumbent, incumbents, incumbents_dataframe
 from asyncsearch.schedulers.reasons import WAITS_THERE
 from asyncsearch.sentences import in_sentences
 from asyncsearch.sequences.params import ReadableParams
-from asyncsearch.sizing.pack_groups import grouping_by
+from asyncsearch.sizing.packing import grouping_by
 from asyncsearch.store.logs.reader import LogReader
 from asyncsearch.study.read_study import ReadStudy
 from asyncsearch.trial import Metrics, Trial
@@ -27,7 +27,7 @@ from asyncsearch.trial import Metrics, Trial
 if TYPE_CHECKING:
     import pandas
 
-    from asyncsearch.report.ablation.table import AblationTable
+    from asyncsearch.report.ablation import AblationTable
     from asyncsearch.report.tree.tree import Tree
     from asyncsearch.space import Space
 
@@ -126,8 +126,7 @@ class Results(ReadStudy):
             NoTrialsError: there is nothing to compare yet.
         """
         from asyncsearch.journal.projection import reports
-        from asyncsearch.report.ablation.effects import effects_of
-        from asyncsearch.report.ablation.table import AblationTable
+        from asyncsearch.report.ablation import AblationTable, effects_of
 
         found = effects_of(self.trials, reports(read_records(self.store)), self.config.metric)
         return AblationTable(self.name, self.config.metric, self.config.mode, found)
@@ -252,7 +251,7 @@ class Results(ReadStudy):
         return table(self._status())
 
     def _repr_html_(self) -> str:
-        from asyncsearch.report.live.html import html
+        from asyncsearch.report.live.table import html
 
         return html(self._status())
 

@@ -16,8 +16,8 @@ from asyncsearch.journal.projection import last_failure
 from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
+from asyncsearch.report.formatting import printable
 from asyncsearch.report.live.display import Display
-from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import warnings_of
 from asyncsearch.rpc import auth
 from asyncsearch.searchers.base_searcher import Searcher

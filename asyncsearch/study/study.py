@@ -23,8 +23,8 @@ from asyncsearch.launch.bundle import pack
 from asyncsearch.launch.sources import with_sources
 from asyncsearch.other_libraries.names import attribute_answer
 from asyncsearch.plan.keys import canonical, digest, path
+from asyncsearch.report.formatting import printable
 from asyncsearch.report.live.display import Display, open_display
-from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import Preview
 from asyncsearch.schedulers.base_scheduler import Scheduler, require_scheduler
 from asyncsearch.schedulers.fifo import FIFO

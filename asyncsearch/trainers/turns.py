@@ -23,13 +23,32 @@ from asyncsearch.trainers.state.global_generators import capture, restore
 _KEPT = "_left_states"
 """The attribute of a trainer with the states that it has left, or with what returns them."""
 _BETWEEN_UNITS = ("save", "load", "update")
-_holder: list[weakref.ref[Any]] = []
-"""The trainer whose states the generators have; none if nobody needs them."""
+
+
+class _Turn:
+    """Whose states the global generators of this process have; nobody's if nobody needs them."""
+
+    def __init__(self) -> None:
+        self._trainer: weakref.ref[Any] | None = None
+
+    def is_of(self, trainer: Any) -> bool:
+        return self._trainer is not None and self._trainer() is trainer
+
+    def begin(self, trainer: Any) -> None:
+        self._trainer = weakref.ref(trainer)
+
+    def end(self) -> Any:
+        """Return the trainer whose turn it was; None if it was nobody's, or the trainer is gone."""
+        ended, self._trainer = self._trainer, None
+        return None if ended is None else ended()
+
+
+_turn = _Turn()
 
 
 def take_turn(trainer: Any) -> None:
     """Let the generators have the states that this trainer has left."""
-    if not _has_turn(trainer):
+    if not _turn.is_of(trainer):
         begin_turn(trainer)
         kept = vars(trainer).pop(_KEPT, None)
         if kept is not None:
@@ -38,9 +57,9 @@ def take_turn(trainer: Any) -> None:
 
 def begin_turn(trainer: Any) -> None:
     """Begin the turn of a trainer that sets the generators itself, as its ``setup`` and ``train`` do."""
-    if not _keeps_its_own(trainer) and not _has_turn(trainer):
+    if not _keeps_its_own(trainer) and not _turn.is_of(trainer):
         end_turn()
-        _holder.append(weakref.ref(trainer))
+        _turn.begin(trainer)
 
 
 def keep_turn(trainer: Any) -> None:
@@ -53,16 +72,15 @@ def keep_turn(trainer: Any) -> None:
 
 def end_turn() -> None:
     """Keep the present states for the trainer whose turn it was."""
-    while _holder:
-        trainer = _holder.pop()()
-        if trainer is not None:
-            vars(trainer)[_KEPT] = capture()
+    trainer = _turn.end()
+    if trainer is not None:
+        vars(trainer)[_KEPT] = capture()
 
 
 def leave_states(trainer: Any, states: Callable[[], Mapping[str, Any]]) -> None:
     """Note the states that a trainer has left without a turn of its own, as one that trained in a stack."""
-    if _has_turn(trainer):
-        _holder.clear()
+    if _turn.is_of(trainer):
+        _turn.end()
     vars(trainer)[_KEPT] = states
 
 
@@ -129,10 +147,6 @@ def _has_hooks_between_units(trainer: Any) -> bool:
     """Return whether a hook that is called between units, other than ``evaluate``, is the user's own."""
     has_default = getattr(type(trainer), "has_default", None)  # a Trainer with a train_pack of its own has none
     return has_default is None or any(name in vars(trainer) or not has_default(name) for name in _BETWEEN_UNITS)
-
-
-def _has_turn(trainer: Any) -> bool:
-    return bool(_holder) and _holder[0]() is trainer
 
 
 def _raise(error: Exception) -> None:

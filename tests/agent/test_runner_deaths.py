@@ -12,8 +12,8 @@ import pytest
 from asyncsearch.agent import runner_deaths
 from asyncsearch.agent.runner_deaths import OomCounters, OomKills, cause_of_death
 from asyncsearch.events import KILLED
-from asyncsearch.runner.process import cgroup_memory
-from asyncsearch.runner.process.cgroup_memory import events_file
+from asyncsearch.runner.process import kernel_files
+from asyncsearch.runner.process.kernel_files import events_file
 
 MIB = 1024 * 1024
 NONE, SOME = OomKills(0, 0), OomKills(1, 1, 512 * MIB)
@@ -90,7 +90,7 @@ class Kernel:
         self.kills, self.now = 0, 100.0
         texts = {"/proc/7/cgroup": V2, "/proc/self/mountinfo": V2_MOUNTS.format(root="/")}
         counted = "/sys/fs/cgroup/kube/pod/one/memory.events"
-        for reader in (runner_deaths, cgroup_memory):
+        for reader in (runner_deaths, kernel_files):
             monkeypatch.setattr(
                 reader,
                 "text_of",

@@ -29,8 +29,8 @@ from asyncsearch.simulate import Delays, Faults, Loss, SimulationResult, Trainin
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.sizing.autoscale import Autoscale, KnownSpeed, KnownSpeeds, Volume
 from asyncsearch.sizing.gangs import Gang
-from asyncsearch.sizing.pack_groups import group_of
 from asyncsearch.sizing.pack_probe import speedup_at
+from asyncsearch.sizing.packing import group_of
 from asyncsearch.trial import TrialState
 from tests.engine.player import Player
 from tests.engine.test_random_events import SHARED, TWINS

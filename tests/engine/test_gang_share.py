@@ -27,7 +27,7 @@ from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.sizing.autoscale import Autoscale, KnownSpeed, KnownSpeeds
 from asyncsearch.sizing.gangs import Gang
-from asyncsearch.sizing.pack_groups import group_of
+from asyncsearch.sizing.packing import group_of
 from asyncsearch.study.asked.gang_option import sizes_of
 from tests.engine.player import Player, lease_of, only
 from tests.engine.test_random_gangs import GANGS, GangWorld

@@ -15,7 +15,7 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.schedulers import FIFO
 from asyncsearch.sizing.autoscale import Autoscale, KnownSpeed, KnownSpeeds
 from asyncsearch.sizing.gangs import Gang
-from asyncsearch.sizing.pack_groups import group_of
+from asyncsearch.sizing.packing import group_of
 from asyncsearch.trial import UNBOUNDED
 from tests.engine.player import Player
 from tests.engine.tools import make_state

@@ -14,7 +14,7 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.journal.format import Record, SegmentReader
 from asyncsearch.report.live.lines import workers_line
 from asyncsearch.report.live.status_of import status_of
-from asyncsearch.report.timeline.worker_spans import SpanEnd, worker_timeline
+from asyncsearch.report.timeline import SpanEnd, worker_timeline
 from asyncsearch.report.tree.reading import read_tree
 from asyncsearch.report.tree.view import Kind
 from tests.engine.player import Player

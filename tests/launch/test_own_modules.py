@@ -25,8 +25,8 @@ _numbers = itertools.count()
 
 IN_WORKER = """
 import pickle, sys
-from asyncsearch.runner.process.own_modules import take_modules_over
-from asyncsearch.runner.process.main_module import adopt
+from asyncsearch.runner.process.sent_code import take_modules_over
+from asyncsearch.runner.process.sent_code import adopt
 take_modules_over()
 train = pickle.loads(sys.stdin.buffer.read())
 adopt(train)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from asyncsearch.errors import UsageError
 from asyncsearch.packing import Member, pack, probe, why_not
-from asyncsearch.packing.stack.mixed_precision import GradientScales
+from asyncsearch.packing.member import GradientScales
 from tests.packing.alone import clone, difference, largest, state_of, step_alone
 from tests.packing.models import CLASSES, FEATURES, batch, member
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from asyncsearch.trainers.packs import known_classes
+from asyncsearch.trainers.packs import pack_training
 from asyncsearch.trainers.torch.packs import must_match
 from asyncsearch.trainers.torch.packs.refusals import why_not_together
 from asyncsearch.trainers.torch.packs.units import PackedTrainers
@@ -238,7 +238,7 @@ def test_what_a_trainer_does_by_itself_is_refused_by_name(kind: type[Any], words
 def test_what_copies_are_trained_for_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     files = []
     for tries in (True, False):
-        known_classes._known.clear()
+        pack_training._known.clear()
         if not tries:
             monkeypatch.setattr(must_match, "why_not", lambda members, batch: None)
         trainers = [trainer(Normed, *each) for each in RATES]

@@ -17,7 +17,7 @@ from asyncsearch.runner.protocol import Ended, PackFindings, Train
 from asyncsearch.runner.training import run_training
 from asyncsearch.sequences import step
 from asyncsearch.trainable import PackOutcome, as_function
-from asyncsearch.trainers.packs import known_classes
+from asyncsearch.trainers.packs import pack_training
 from tests.agent.driver import make_stage
 from tests.agent.recorder import Recorder
 from tests.packing.alone import difference
@@ -45,7 +45,7 @@ class LastOutput(nn.Module):  # type: ignore[misc]
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    known_classes._known.clear()
+    pack_training._known.clear()
 
 
 def stage(lane: int, **changes: Any) -> Any:

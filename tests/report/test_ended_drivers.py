@@ -11,7 +11,7 @@ import pytest
 
 from asyncsearch import ASHA, Study, uniform
 from asyncsearch.report.formatting import moment
-from asyncsearch.report.live.html import html
+from asyncsearch.report.live.table import html
 from asyncsearch.trial import TrialState
 
 KILLED = """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import FORMAT, Header, encode_header
-from asyncsearch.report.follow_logs import follow
+from asyncsearch.report.live.shown_logs import follow
 from asyncsearch.store import open_store
 from tests.report.tools import simulated, store_of
 

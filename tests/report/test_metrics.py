@@ -19,9 +19,8 @@ from asyncsearch import cli
 from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import last_metrics
-from asyncsearch.report.live.html import html
 from asyncsearch.report.live.status_of import MOST_COLUMNS, status_of
-from asyncsearch.report.live.table import table
+from asyncsearch.report.live.table import html, table
 from asyncsearch.schedulers import ASHA, FIFO, PBT
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep

@@ -19,7 +19,7 @@ from asyncsearch import cli
 from asyncsearch.journal.opening import read_records
 from asyncsearch.report.live.table import table
 from asyncsearch.report.plots.plots import plot_history, plot_rungs
-from asyncsearch.report.timeline.worker_spans import SpanEnd, worker_timeline
+from asyncsearch.report.timeline import SpanEnd, worker_timeline
 from asyncsearch.report.tree.view import Kind
 from asyncsearch.schedulers import ASHA, FIFO, PBT, Hyperband, MedianStopping
 from asyncsearch.searchers import Ablation

@@ -22,7 +22,7 @@ FORKS = 60
 
 @pytest.fixture(autouse=True)
 def _handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(fork_signals, "_in_child", {})
+    monkeypatch.setattr(fork_signals._forked, "in_child", {})
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.getsignal(number) for number in numbers]
     yield

@@ -12,10 +12,10 @@ import pytest
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.events import Outcome
 from asyncsearch.runner.channel import Channel, agent_end, runner_end
-from asyncsearch.runner.connections import close_connections, is_lost_rank
 from asyncsearch.runner.gangs.agreement import GangLink
 from asyncsearch.runner.gangs.gang_context import GangContext
 from asyncsearch.runner.link import AgentLink
+from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, FromRunner, GangSeat, LaneReported, Note, ToRunner, Train
 from asyncsearch.runner.training import run_training
@@ -110,11 +110,11 @@ def test_a_connection_is_made_once_and_closed_when_a_training_begins(make: Calla
     gang = make(0).gang
     found = gang.connected(Connection, Connection)
     assert gang.connected(Connection, Connection) is found
-    assert [is_lost_rank(ValueError(words)) for words in ("lost", "other")] == [True, False]
-    close_connections()
-    close_connections()
+    assert [rank_connections.is_lost_rank(ValueError(words)) for words in ("lost", "other")] == [True, False]
+    rank_connections.close()
+    rank_connections.close()
     assert found.closed == 1
-    assert not is_lost_rank(ValueError("lost"))
+    assert not rank_connections.is_lost_rank(ValueError("lost"))
 
 
 def test_a_rank_that_waits_for_another_heeds_the_end_of_its_gang(make: Callable[[int], Rank]) -> None:

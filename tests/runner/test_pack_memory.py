@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from asyncsearch.events import PackMemory
 from asyncsearch.runner.packs.pack_memory import PackMemoryProbe, ProcessMemory
-from asyncsearch.runner.process.cgroup_memory import limit_of, room_in
+from asyncsearch.runner.process.kernel_files import limit_of, room_in
 from asyncsearch.sizing.pack_probe import MEMORY_SHARE, most_that_fit
 
 

@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
 
-from asyncsearch.report.live.html import html
 from asyncsearch.report.live.status import BestSeen, TrialRow
+from asyncsearch.report.live.table import html
 from asyncsearch.simulate import Faults
 from asyncsearch.space import Space, choice, uniform
 from asyncsearch.study.results import open_results

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncsearch import cli
+from asyncsearch.report.formatting import NO_TIME, csv_text, json_text, printable, time_of_day
 from asyncsearch.report.live.display import Plain, Terminal
-from asyncsearch.report.live.log_printer import line_text
-from asyncsearch.report.plain_text import NO_TIME, csv_text, json_text, log_lines, printable, time_of_day
+from asyncsearch.report.live.shown_logs import line_text, log_lines
 from asyncsearch.rpc.messages import LogLine
 from asyncsearch.simulate import Faults
 from asyncsearch.space import Space, choice, uniform

@@ -14,9 +14,8 @@ from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.plan.nodes import ascending
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.plan.solo_plan import SoloPlan
-from asyncsearch.sizing.pack_groups import group_of
 from asyncsearch.sizing.pack_strategies import PACK_STRATEGIES, PackCandidate, PackChoice, distances
-from asyncsearch.sizing.packing import Packing, mates
+from asyncsearch.sizing.packing import Packing, group_of, mates
 from tests.plan.tools import ask, words
 
 

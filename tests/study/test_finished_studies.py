@@ -12,10 +12,10 @@ import pytest
 
 from asyncsearch import ASHA, FIFO, Study, uniform
 from asyncsearch.report.formatting import duration, moment
-from asyncsearch.report.live.html import html
 from asyncsearch.report.live.lines import title
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.live.status_of import status_of
+from asyncsearch.report.live.table import html
 from asyncsearch.sequences import exponential, multistep
 from asyncsearch.study.results import open_results
 from asyncsearch.trial import TrialState

@@ -18,7 +18,7 @@ from keras.src.backend.common.stateless_scope import in_stateless_scope  # noqa:
 from asyncsearch import FIFO, PackOutcome, Study, uniform  # noqa: E402  # needs tensorflow
 from asyncsearch.errors import UsageError  # noqa: E402
 from asyncsearch.trainers.keras.packs.stacks import StackedMembers  # noqa: E402
-from asyncsearch.trainers.packs import known_classes  # noqa: E402
+from asyncsearch.trainers.packs import pack_training  # noqa: E402
 from tests.faults.shares import IS_ALL  # noqa: E402
 from tests.study.test_packs import shown  # noqa: E402
 from tests.trainers.keras_pack_trainers import (  # noqa: E402
@@ -43,7 +43,7 @@ def _double_precision() -> Iterator[None]:
     before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
-    known_classes._known.clear()
+    pack_training._known.clear()
     yield
     keras.config.set_floatx(before[0])
     keras.config.set_dtype_policy(before[1])

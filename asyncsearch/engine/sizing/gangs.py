@@ -35,7 +35,7 @@ from asyncsearch.sizing.autoscale import (
     seconds_at,
 )
 from asyncsearch.sizing.gangs import Gang, GangCounts, size_now
-from asyncsearch.sizing.pack_groups import group_of
+from asyncsearch.sizing.packing import group_of
 from asyncsearch.trial import UNBOUNDED
 from asyncsearch.work import GangMember
 

@@ -17,9 +17,8 @@ from asyncsearch.errors import UsageError
 from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.sizing.lanes import Lanes, fair_lanes, fair_share, most_joined, most_lanes
-from asyncsearch.sizing.pack_groups import grouping_by
 from asyncsearch.sizing.pack_strategies import PackCandidate, PackChoice
-from asyncsearch.sizing.packing import KnownPacks, Packing, mates, may_join
+from asyncsearch.sizing.packing import KnownPacks, Packing, grouping_by, mates, may_join
 from asyncsearch.trial import UNBOUNDED, seed_of
 from asyncsearch.work import Lane, Stage
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from asyncsearch.packing.member import Member, cross_entropy
+from asyncsearch.packing.member import Member, cross_entropy, precision_refusals
 from asyncsearch.packing.stack.activations import DROPOUTS
-from asyncsearch.packing.stack.mixed_precision import precision_refusals
 from asyncsearch.packing.stack.update_rules import RULES
 
 nn: Any = torch.nn

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from asyncsearch.packing.member import Member
+from asyncsearch.packing.member import Member, precision_differences
 from asyncsearch.packing.stack.activations import DROPOUTS
-from asyncsearch.packing.stack.mixed_precision import precision_differences
 from asyncsearch.packing.stack.optimizer_rows import trained_parameters
 from asyncsearch.packing.stack.update_rules import RULES
 

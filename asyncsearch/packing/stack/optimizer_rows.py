@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from asyncsearch.packing.stack.mixed_precision import Flags, GradientScales
+from asyncsearch.packing.member import Flags, GradientScales
 from asyncsearch.packing.stack.update_rules import (
     RULES,
     BlockStep,
@@ -214,6 +214,7 @@ class OptimizerRows:
         skipped = None if scales is None else scales.unscale(matrix)
         if limits is not None:
             self._clip(matrix, limits)
+        # A copy, since an update may overwrite the gradients.
         self._grads = (matrix.clone(), used) if self.keeps_grads else None
         if self._used != used:
             self._used, self._blocks = used, self._split(used)
@@ -248,7 +249,7 @@ class OptimizerRows:
         yield
         self.weights[chosen], self.steps[rows] = weights, steps
         for name, tensor in self.state.items():
-            tensor[chosen] = state.get(name, 0.0)
+            tensor[chosen] = state.get(name, 0.0)  # zero if this step has begun it: it is as without the step
         for name, flags in present.items():
             self.present[name][rows] = flags
 

@@ -126,7 +126,7 @@ def cross_entropy_sums(outputs: Any, y: Any, is_shared: bool, sizes: Sequence[in
     counts = rows != _IGNORED if has_classes else torch.ones_like(found, dtype=torch.bool)
     if sizes is not None:
         counts = counts & _first(sizes, found).view(*found.shape[:2], *[1] * (found.dim() - 2))
-        found = torch.where(counts, found, 0.0)
+        found = torch.where(counts, found, 0.0)  # not a product: 0 times an infinite loss of padding is no number
     return found.flatten(1).sum(1), counts.flatten(1).sum(1)
 
 

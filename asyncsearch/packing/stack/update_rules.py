@@ -128,7 +128,7 @@ class AdamRule(UpdateRule):
         if numbers.some("weight_decay") and not numbers.every("decoupled_weight_decay"):
             grads = grads.addcmul_(weights, column(decay * (1 - decoupled)))
         mean, square = state["exp_avg"], state["exp_avg_sq"]
-        mean.lerp_(grads, column(1 - beta1))
+        mean.lerp_(grads, column(1 - beta1))  # as torch's own Adam: beta1 * mean + (1 - beta1) * grads rounds otherwise
         square.mul_(column(beta2)).addcmul_(grads, grads * column(1 - beta2))
         if "max_exp_avg_sq" in state:
             square = torch.maximum(state["max_exp_avg_sq"], square, out=state["max_exp_avg_sq"])

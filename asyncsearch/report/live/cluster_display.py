@@ -6,9 +6,9 @@ import html
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from asyncsearch.report.formatting import printable
 from asyncsearch.report.live.display import CellOutput, on_terminal, over, say, shell_of
 from asyncsearch.report.live.table import StudyRow, cluster_table
-from asyncsearch.report.plain_text import printable
 
 
 class Shown(Protocol):

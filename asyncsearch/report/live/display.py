@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.report.live.html import html
+from asyncsearch.report.formatting import printable
 from asyncsearch.report.live.lines import short_line
-from asyncsearch.report.live.log_printer import LinePrinter
+from asyncsearch.report.live.shown_logs import LinePrinter
 from asyncsearch.report.live.status import StudyStatus
-from asyncsearch.report.live.table import table
-from asyncsearch.report.plain_text import printable
+from asyncsearch.report.live.table import html, table
 from asyncsearch.rpc.messages import LogLine
 
 _log = logging.getLogger(__name__)

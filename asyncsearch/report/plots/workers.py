@@ -12,7 +12,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.report.formatting import cut, duration, many, share
 from asyncsearch.report.plots.charts import ORANGE, Plot, load_altair, titled
 from asyncsearch.report.plots.plots import PlottedStudy, require_study
-from asyncsearch.report.timeline.worker_spans import (
+from asyncsearch.report.timeline import (
     SpanEnd,
     WorkerSpan,
     WorkerTimeline,

@@ -18,9 +18,18 @@ from asyncsearch.journal.format import Record
 from asyncsearch.report.formatting import cut, many
 from asyncsearch.report.tree.drawing import draw
 from asyncsearch.report.tree.reading import read_tree
-from asyncsearch.report.tree.sentences import branched_text, nothing_shared, reader_names, savings, values, varying
 from asyncsearch.report.tree.svg import Drawing
-from asyncsearch.report.tree.view import Kind, TreeNode, TreeView
+from asyncsearch.report.tree.view import (
+    Kind,
+    TreeNode,
+    TreeView,
+    branched_text,
+    nothing_shared,
+    reader_names,
+    savings,
+    values,
+    varying,
+)
 from asyncsearch.sequences.svg import notebook_html
 from asyncsearch.trial import TrialState
 

@@ -12,16 +12,15 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import ResourceError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import read_records, read_study_file
-from asyncsearch.report.what_if.packs import Packs
 from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.report.what_if.recorded_units import Speedups
-from asyncsearch.report.what_if.scaling import Scaling
+from asyncsearch.report.what_if.scaling import Packs, Scaling
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.simulate.options import Delays, TrainingModel
 from asyncsearch.simulate.simulated_search import simulate
 from asyncsearch.simulate.workloads import Curves
-from asyncsearch.sizing.pack_groups import grouping_by
+from asyncsearch.sizing.packing import grouping_by
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store

@@ -16,7 +16,7 @@ from asyncsearch.nonfinite import finite
 from asyncsearch.report.what_if.recorded_units import Speedups, recorded_units
 from asyncsearch.simulate.options import Delays
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
-from asyncsearch.sizing.pack_groups import Grouping, group_of
+from asyncsearch.sizing.packing import Grouping, group_of
 from asyncsearch.trial import TrialState
 
 _LEAST_S = 1e-9

@@ -22,9 +22,8 @@ from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
 from asyncsearch.simulate.options import TrainingModel
-from asyncsearch.sizing.pack_groups import Grouping, group_of
 from asyncsearch.sizing.pack_probe import curve_of, fastest, speedup_at, units_alone
-from asyncsearch.sizing.packing import KnownPacks
+from asyncsearch.sizing.packing import Grouping, KnownPacks, group_of
 
 Speedups = Mapping[int, float] | Mapping[str, Mapping[int, float]]
 """As ``TrainingModel.pack_speedup``."""

@@ -19,10 +19,9 @@ from asyncsearch.events import RunRequested
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
 from asyncsearch.report.formatting import aligned, duration, number
-from asyncsearch.report.what_if.packs import Packs, packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.report.what_if.recorded_units import Speedups
-from asyncsearch.report.what_if.scaling import scaling_of
+from asyncsearch.report.what_if.scaling import Packs, packing_asked, packs_to_simulate, scaling_of
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.sentences import in_sentences
@@ -31,8 +30,7 @@ from asyncsearch.simulate.recorded_workload import RecordedWorkload
 from asyncsearch.simulate.result import SimulationResult
 from asyncsearch.simulate.simulated_search import simulate
 from asyncsearch.sizing.gangs import Gang
-from asyncsearch.sizing.pack_groups import grouping_by
-from asyncsearch.sizing.packing import Packing
+from asyncsearch.sizing.packing import Packing, grouping_by
 from asyncsearch.space import Space
 from asyncsearch.store.base_store import Store
 

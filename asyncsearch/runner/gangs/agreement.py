@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from asyncsearch.actions import CutWork, SaveAt
-from asyncsearch.runner import connections
 from asyncsearch.runner.gangs.gang_shards import GangShards
 from asyncsearch.runner.link import AgentLink
+from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.protocol import GangSeat, WrittenShards
 from asyncsearch.trainable import TrialStopped
 from asyncsearch.trainable.gang import RankConnection
@@ -64,7 +64,7 @@ class GangLink:
     def connected(self, kind: type[C], connect: Callable[[], C]) -> C:
         if kind not in self._connections:
             self._connections[kind] = connect()
-            connections.keep(self._connections[kind])
+            rank_connections.keep(self._connections[kind])
         found: C = self._connections[kind]
         return found
 
@@ -83,6 +83,7 @@ class GangLink:
 
     def _pass_on_by_driver(self, decision: bytes) -> bytes:
         self._agreed += 1
+        # Numbered, since rank 0 may tell its next decision before another rank has taken this one.
         key = f"decision {self._agreed}"
         if not self.is_first:
             return self.await_value(0, key).encode()

@@ -82,7 +82,7 @@ class GangShards:
         try:
             write()
             place = self._ranks.shard_place(stage, resource)
-        finally:
+        finally:  # without a place, too: the other ranks await the answer
             self._ranks.tell(f"shard place {self._number}", place)
         return WrittenShards(self._strategy, tuple(map(self._files_of, range(1, self._ranks.seat.size))))
 
@@ -113,7 +113,7 @@ class GangShards:
         except Exception as error:
             result = _ShardResult("", f"{type(error).__name__}: {error}", isinstance(error, StoreError))
             raise
-        finally:
+        finally:  # whatever has happened: rank 0 awaits it before it commits
             self._ranks.tell(f"shard {self._number}", msgspec.json.encode(result).decode())
 
     def _files_of(self, rank: int) -> str:

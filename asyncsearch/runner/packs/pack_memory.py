@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from asyncsearch.events import PackMemory
-from asyncsearch.runner.process.cgroup_memory import events_file_of, room_in, text_of
+from asyncsearch.runner.process.kernel_files import events_file_of, room_in, text_of
 from asyncsearch.sizing.pack_probe import MEMORY_SHARE, most_that_fit
 
 _SELF = Path("/proc/self")

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from asyncsearch.events import PackSeconds
-from asyncsearch.runner.device import device_name
 from asyncsearch.runner.packs.pack_memory import PackMemoryProbe
+from asyncsearch.runner.process.kernel_files import device_name
 from asyncsearch.runner.protocol import PackFindings
 from asyncsearch.sentences import warn_of_former_name
 from asyncsearch.sizing.pack_probe import WARM_UP, fastest, is_worth_timing, most_that_fit

@@ -115,6 +115,7 @@ class PackRun:
                 self._interrupts.disarm()
         except BaseException as error:  # SIGTERM between two steps concerns all lanes
             self._interrupts.disarm()
+            # The lanes that have not begun, too: the agent awaits the end of each.
             self._lanes += [*self._waiting, *self._joined()]
             for lane in list(self._lanes):
                 self._end(lane, ended_by(error, lane.context, self._interrupts))
@@ -224,7 +225,7 @@ class PackRun:
     def _end(self, lane: PackedTrainer, ended: Ended) -> None:
         self._lanes.remove(lane)
         self._ended += 1
-        lane.context.close()
+        lane.context.close()  # before its end is told: a thread of it that goes on must report nothing after that
         lane.trainer = lane._units = None  # its model needs no memory any more
         self._tell(msgspec.structs.replace(ended, lane=lane.number))
 

@@ -72,7 +72,7 @@ def fork_in_session() -> int:
     try:
         pid = os.fork()
         if pid == 0:
-            os.setsid()
+            os.setsid()  # and then closes its end of the pipe, below, by which the parent knows that there is a group
         else:
             os.close(writing)
             os.read(reading, 1)  # until the child has closed its end, or has ended

@@ -1,5 +1,7 @@
 """The changes of a trial to its process, undone before the next one: what would interrupt, limit, end or hide it.
 
+A trial's connections with other ranks outlive it, too, and are closed when the process trains again.
+
 Not undone is what libraries set once, at their import or first use, and expect to stay: environment variables, the
 import path, settings such as default types, warnings and locales, and the handler of SIGCHLD, which torch has.
 """
@@ -16,6 +18,9 @@ import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TextIO
+
+from asyncsearch.errors import RankLostError
+from asyncsearch.trainable.gang import RankConnection
 
 try:
     import resource
@@ -127,6 +132,29 @@ def _limit(number: int) -> tuple[int, int]:
 
 def _size(limit: int) -> float:
     return float("inf") if limit == resource.RLIM_INFINITY else limit
+
+
+class RankConnections:
+    """The connections of this process with other ranks of a gang, of which there is one training at a time."""
+
+    def __init__(self) -> None:
+        self._open: list[RankConnection] = []
+
+    def keep(self, connection: RankConnection) -> None:
+        """Keep a connection until ``close``: at the end of its training other ranks may still read from it."""
+        self._open.append(connection)
+
+    def close(self) -> None:
+        """Close the connections of the last training."""
+        while self._open:
+            self._open.pop().close()
+
+    def is_lost_rank(self, error: BaseException) -> bool:
+        """Return whether an error says that another rank of the gang is gone, which is not this trial's doing."""
+        return isinstance(error, RankLostError) or any(one.is_lost_rank(error) for one in self._open)
+
+
+rank_connections = RankConnections()
 
 
 _STREAMS = ((1, "stdout"), (2, "stderr"))

@@ -22,14 +22,21 @@ class SharedValue:
     destroy = unpersist
 
 
-_tokens: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
-_originals: weakref.WeakValueDictionary[str, type] = weakref.WeakValueDictionary()
+class SentClasses:
+    """The classes that this process has sent, each with a text that stands for it."""
+
+    def __init__(self) -> None:
+        self.tokens: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
+        self.originals: weakref.WeakValueDictionary[str, type] = weakref.WeakValueDictionary()
+
+
+_sent = SentClasses()
 
 
 def token_of(kind: type) -> str:
     """Return a text that stands for a class of this process, which sends it."""
-    token = _tokens.setdefault(kind, uuid.uuid4().hex)
-    _originals[token] = kind
+    token = _sent.tokens.setdefault(kind, uuid.uuid4().hex)
+    _sent.originals[token] = kind
     return token
 
 
@@ -38,14 +45,14 @@ def make_class(token: str, make: Callable[..., type], arguments: tuple[Any, ...]
 
     There a second one would be entered into the registries of its bases.
     """
-    original = _originals.get(token)
+    original = _sent.originals.get(token)
     return make(*arguments) if original is None else original
 
 
 def fill_class(kind: type, content: tuple[Callable[[type, Any], object], Any]) -> None:
     """Give a class its content, unless this process is the one that sent it."""
     fill, state = content
-    if kind not in _tokens:
+    if kind not in _sent.tokens:
         fill(kind, state)
 
 

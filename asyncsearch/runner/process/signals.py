@@ -21,10 +21,42 @@ from asyncsearch.trainable import TrialStopped
 
 SignalHandler = Callable[[int, FrameType | None], Any]
 
-_in_child: dict[int, Any] = {}
-"""Number of each signal handled here -> its handler in a child."""
-_blocked = threading.local()
-"""Signals that were blocked before the fork that a thread does; several threads may fork at once."""
+
+class ForkedHandlers:
+    """The signals that are handled here, and the passage of their handlers through a fork."""
+
+    def __init__(self) -> None:
+        self.in_child: dict[int, Any] = {}
+        """Number of each signal handled here -> its handler in a child."""
+        self._blocked = threading.local()
+        """Signals that were blocked before the fork that a thread does; several threads may fork at once."""
+
+    def block(self) -> None:
+        """Hold these signals back: one between the fork and ``take`` would be forgotten by the child."""
+        signals = tuple(self.in_child)
+        self._blocked.before = signal.pthread_sigmask(signal.SIG_BLOCK, signals) if signals else None
+
+    def unblock(self) -> None:
+        """Let those through that came meanwhile."""
+        before = getattr(self._blocked, "before", None)
+        if before is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def take(self) -> None:
+        """Set, in a child, its own handlers."""
+        # While the mask is lifted the default action: a Python handler would be called inside this function, which
+        # raises nothing that anybody sees.
+        for number in self.in_child:
+            signal.signal(number, signal.SIG_DFL)
+        self.unblock()
+        for number, handler in self.in_child.items():
+            signal.signal(number, handler)
+        self.in_child.clear()
+
+
+_forked = ForkedHandlers()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_forked.block, after_in_parent=_forked.unblock, after_in_child=_forked.take)
 
 
 def handle(number: int, handler: SignalHandler, in_child: Any) -> None:
@@ -35,7 +67,7 @@ def handle(number: int, handler: SignalHandler, in_child: Any) -> None:
         handler: for this process.
         in_child: handler of a process that is forked from this one, as ``signal.signal`` takes it.
     """
-    _in_child[number] = in_child
+    _forked.in_child[number] = in_child
     signal.signal(number, handler)
 
 
@@ -50,41 +82,16 @@ def handling(number: int, handler: SignalHandler, default: Any) -> Iterator[None
     """
     before = signal.getsignal(number)
     former = default if before is None else before
-    outer = _in_child.get(number)
+    outer = _forked.in_child.get(number)
     handle(number, handler, former if outer is None else outer)
     try:
         yield
     finally:
         signal.signal(number, former)
         if outer is None:
-            _in_child.pop(number, None)
+            _forked.in_child.pop(number, None)
         else:
-            _in_child[number] = outer
-
-
-def _block() -> None:
-    _blocked.before = signal.pthread_sigmask(signal.SIG_BLOCK, tuple(_in_child)) if _in_child else None
-
-
-def _unblock() -> None:
-    before = getattr(_blocked, "before", None)
-    if before is not None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _take_child_handlers() -> None:
-    # While the mask is lifted the default action: a Python handler would be called inside this function, which raises
-    # nothing that anybody sees.
-    for number in _in_child:
-        signal.signal(number, signal.SIG_DFL)
-    _unblock()
-    for number, handler in _in_child.items():
-        signal.signal(number, handler)
-    _in_child.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_take_child_handlers)
+            _forked.in_child[number] = outer
 
 
 class SigtermGuard:

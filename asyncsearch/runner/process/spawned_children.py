@@ -22,11 +22,23 @@ from multiprocessing.reduction import ForkingPickler
 from types import FunctionType, ModuleType
 from typing import Any
 
-_origins = [uuid.uuid4().hex]
-"""The processes that this one is forked from, and itself, the last."""
-os.register_at_fork(after_in_child=lambda: _origins.append(uuid.uuid4().hex))
-_known: dict[tuple[str, int], dict[str, Any]] = {}
-"""The process in which a dictionary of globals began and its address there -> the one that stands for it here."""
+
+class KnownGlobals:
+    """The dictionaries of globals that are one in a trial's process and in its children."""
+
+    def __init__(self) -> None:
+        self.origins = [uuid.uuid4().hex]
+        """The processes that this one is forked from, and itself, the last."""
+        self.here: dict[tuple[str, int], dict[str, Any]] = {}
+        """The process in which a dictionary began and its address there -> the one that stands for it here."""
+
+    def note_fork(self) -> None:
+        """Take a name of its own in a child: the addresses of what it makes from now on are not the parent's."""
+        self.origins.append(uuid.uuid4().hex)
+
+
+_known = KnownGlobals()
+os.register_at_fork(after_in_child=_known.note_fork)
 
 
 def send_by_value() -> None:
@@ -39,15 +51,15 @@ def send_by_value() -> None:
 @contextlib.contextmanager
 def sending_copies(trainable: object = None) -> Iterator[None]:
     """Let this process meanwhile send definitions that are not what their name stands for: those of ``trainable``."""
-    known = dict(_known)
+    known = dict(_known.here)
     _know({"trainable": trainable, **_attributes(trainable)})
     before = vars(ForkingPickler).get("reducer_override")
     setattr(ForkingPickler, "reducer_override", _reduced_copy)  # noqa: B010
     try:
         yield
     finally:
-        _known.clear()  # the data of each trainable would stay in a notebook's process
-        _known.update(known)
+        _known.here.clear()  # the data of each trainable would stay in a notebook's process
+        _known.here.update(known)
         if before is None:
             delattr(ForkingPickler, "reducer_override")
         else:
@@ -105,18 +117,19 @@ class _Globals:
     """The globals of a function that is sent."""
 
     def __init__(self, globals_: dict[str, Any]) -> None:
-        here = (_origins[-1], id(globals_))
-        self.key = next((key for key, one in _known.items() if one is globals_), here)
-        _known[self.key] = globals_
+        here = (_known.origins[-1], id(globals_))
+        self.key = next((key for key, one in _known.here.items() if one is globals_), here)
+        _known.here[self.key] = globals_
         self.names = {name: globals_[name] for name in ("__package__", "__name__", "__file__") if name in globals_}
 
 
 def shared_globals(origin: str, address: int, names: dict[str, Any]) -> dict[str, Any]:
     """Return the globals that stand here for those of a function that was sent."""
     module = sys.modules.get(names.get("__name__", ""))
-    if origin in _origins and module is not None and id(vars(module)) == address:
-        _known[origin, address] = vars(module)
-    return _known.setdefault((origin, address), dict(names))
+    # Only in a process that is forked from the origin does an address there mean the same dictionary here.
+    if origin in _known.origins and module is not None and id(vars(module)) == address:
+        _known.here[origin, address] = vars(module)
+    return _known.here.setdefault((origin, address), dict(names))
 
 
 def fill_function(fill: Any, function: FunctionType, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
@@ -165,7 +178,7 @@ def _can_be_imported(module: str | None) -> bool:
 
 
 @functools.lru_cache(maxsize=1)
-def _register_modules(_known: int) -> None:
+def _register_modules(_modules: int) -> None:
     """Let cloudpickle send the definitions of modules that no child can import."""
     import cloudpickle
 

@@ -22,20 +22,25 @@ from asyncsearch.trainers.keras.batches import batch_of, tested
 from asyncsearch.trainers.keras.clipping import clip
 from asyncsearch.trainers.keras.gangs.connection import open_ring
 from asyncsearch.trainers.keras.gangs.strategy import KerasGang, jit_words, require_averageable
-from asyncsearch.trainers.keras.left_generators import OwnGenerators, captured, restore, seed_tensorflow
-from asyncsearch.trainers.keras.model_state import (
-    assign,
-    bytes_of,
+from asyncsearch.trainers.keras.packs import pack_training
+from asyncsearch.trainers.keras.packs.samples import may_draw
+from asyncsearch.trainers.keras.traced_values import HeldValues
+from asyncsearch.trainers.keras.trainer_state import (
+    OwnGenerators,
+    captured,
     drawn_state,
     forget_traces,
     give_state,
+    has_own,
     inner,
     kind,
+    read_variables,
+    restore,
     restored,
+    seed_tensorflow,
+    without_weights,
+    write_variables,
 )
-from asyncsearch.trainers.keras.packs import pack_training
-from asyncsearch.trainers.keras.packs.seeds import may_draw
-from asyncsearch.trainers.keras.traced_values import HeldValues
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
 
@@ -100,7 +105,7 @@ class KerasTrainer(FrameworkTrainer):
         self._settle()
         with contextlib.nullcontext() if self._gang is None else self._gang.unit():
             super().train()
-        if not _has_own(self.net, "train_on_batch"):  # it may change a value at each step, and not where one is traced
+        if not has_own(self.net, "train_on_batch"):  # it may change a value at each step, and not where one is traced
             self._held = HeldValues(self)  # with what the traces themselves have changed, such as a count of calls
         self._keep_generators()
 
@@ -115,7 +120,7 @@ class KerasTrainer(FrameworkTrainer):
             variables = [*self.net.variables, *self.net.metrics_variables, *self.opt.variables]
             with self._noting_draws(is_traced_now), restored(variables):
                 found = self._metrics()
-            if not _has_own(self.net, "test_on_batch"):
+            if not has_own(self.net, "test_on_batch"):
                 self._held = HeldValues(self)
             return found
 
@@ -143,8 +148,7 @@ class KerasTrainer(FrameworkTrainer):
     def save(self, path: Path) -> None:
         path.mkdir()
         # Not save_weights: it leaves out the state of seed generators (measured, Keras 3.15).
-        with (path / "variables.npz").open("wb") as file:
-            np.savez(file, **{name: bytes_of(variable) for name, variable in self._variables()})
+        write_variables(path / "variables.npz", self._variables())
         known = {id(variable): number for number, variable in enumerate(self.net.variables)}
         trained = [known.get(id(variable), -1) for variable in inner(self.opt)._trainable_variables]
         state = {"optimizer": kind(self.opt), "trained": trained, "counters": self._counters()}
@@ -155,9 +159,7 @@ class KerasTrainer(FrameworkTrainer):
         self._restore_counters(state["counters"])
         self._train_as_saved(state.get("trained", []))
         self._require_same_optimizer(state["optimizer"], kind(self.opt))
-        with np.load(path / "variables.npz") as saved:
-            for name, variable in self._variables():
-                assign(name, variable, saved)
+        read_variables(path / "variables.npz", self._variables())
 
     # Implementation of the base class
 
@@ -290,8 +292,7 @@ class KerasTrainer(FrameworkTrainer):
     def _evaluate_by_override(self) -> Mapping[str, Any]:
         """Call an ``evaluate`` that is the user's own, and restore all but weights."""
         self._settle()
-        weights = {id(one) for layer in self.net._flatten_layers() for one in layer._trainable_variables}
-        with restored([one for one in self.net.variables if id(one) not in weights]):
+        with restored(without_weights(self.net, self.net.variables)):
             return type(self).evaluate(self)
 
     @contextlib.contextmanager
@@ -350,8 +351,3 @@ class KerasTrainer(FrameworkTrainer):
             yield f"model/{number}", variable
         for number, variable in enumerate(self.opt.variables):
             yield f"optimizer/{number}", variable
-
-
-def _has_own(net: Any, method: str) -> bool:
-    """Return whether a method of a model is not that of Keras."""
-    return method in vars(net) or not getattr(type(net), method).__module__.startswith("keras.")

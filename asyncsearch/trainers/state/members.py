@@ -1,15 +1,20 @@
-"""The members of a state: objects of a kind, and collections of them, each restored in place."""
+"""The members of a state: objects of a kind, and collections of them, each restored in place.
+
+Kinds are looked for among those of the frameworks that are imported, then by ``state_dict``.
+"""
 
 from __future__ import annotations
 
+import random
+import sys
 from collections import deque
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
+from types import ModuleType
 from typing import Any
 
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.state.encoding import Decoder, Encoder
-from asyncsearch.trainers.state.known_kinds import kind_of
-from asyncsearch.trainers.state.state_kinds import CannotSaveError, StateKind, advice, is_of
+from asyncsearch.trainers.state.state_kinds import CannotSaveError, PickledState, StateKind, advice, has_methods, is_of
 
 _SEQUENCES = (list, deque)
 _IMMUTABLE = (bool, int, float, complex, str, bytes, frozenset, type(None))
@@ -168,3 +173,82 @@ def _misfit(place: str, why: str) -> UsageError:
         f"The checkpoint does not fit {place}: {why}. Build for a trial what was built when it was saved (from "
         "trial.saved_params), or start a new study."
     )
+
+
+def kind_of(value: Any) -> StateKind | None:
+    """Return the kind of an object; None if it is a plain value or a collection, or nothing that is known.
+
+    Raises:
+        CannotSaveError: it is known that it cannot be saved.
+    """
+    if isinstance(value, ModuleType):
+        raise CannotSaveError(f"is the module {value.__name__}: global generators are saved without being named.")
+    for find in _finders():
+        found = find(value)
+        if found is not None:
+            return found
+    if not isinstance(value, type) and has_methods(value, "state_dict", "load_state_dict"):
+        return _STATE_DICT
+    return None
+
+
+def _finders() -> list[Callable[[Any], StateKind | None]]:
+    """Return the functions that know the objects of the frameworks that are imported, the more special ones first."""
+    found: list[Callable[[Any], StateKind | None]] = [find_python]
+    if "keras" in sys.modules:  # before torch: on that backend a Keras layer is a torch module, too
+        from asyncsearch.trainers.state.keras_state import find_keras
+
+        found.append(find_keras)
+    if "torch" in sys.modules:
+        from asyncsearch.trainers.state.torch_state import find_torch
+
+        found.append(find_torch)
+    if "sklearn.base" in sys.modules:
+        found.append(find_sklearn)
+    if "numpy" in sys.modules:
+        from asyncsearch.trainers.state.numpy_state import find_numpy
+
+        found.append(find_numpy)
+    return found
+
+
+_STATE_DICT = StateKind(
+    "state_dict", lambda value: value.state_dict(), lambda value, state: value.load_state_dict(state) and None
+)
+
+
+_RANDOM = StateKind("random.Random", lambda value: value.getstate(), lambda value, state: value.setstate(state))
+
+
+def find_python(value: Any) -> StateKind | None:
+    """Return the kind of a generator."""
+    if isinstance(value, random.SystemRandom):
+        raise CannotSaveError("is a SystemRandom, which has no state: write random.Random(trial.seed).")
+    return _RANDOM if isinstance(value, random.Random) else None
+
+
+def find_sklearn(value: Any) -> StateKind | None:
+    """Return the kind of an estimator."""
+    is_estimator = is_of("sklearn.base", "BaseEstimator", value) and hasattr(value, "__dict__")
+    return _ESTIMATOR if is_estimator else None
+
+
+def _get_estimator(estimator: Any) -> PickledState:
+    import pickle  # here alone: most states hold no estimator
+
+    return PickledState(pickle.dumps(estimator, protocol=5))
+
+
+def _put_estimator(estimator: Any, saved: PickledState) -> None:
+    import pickle
+
+    # Read in the runner alone, and only where SavedState has compared the checksum and the folder is trusted.
+    found = pickle.loads(saved.data)  # noqa: S301
+    if type(found) is not type(estimator):
+        raise UsageError(f"it is of type {type(estimator).__qualname__}, and {type(found).__qualname__} was saved")
+    attributes = vars(estimator)
+    attributes.clear()
+    attributes.update(vars(found))
+
+
+_ESTIMATOR = StateKind("estimator", _get_estimator, _put_estimator)

@@ -14,7 +14,7 @@ import pytest
 from asyncsearch.errors import UsageError
 from asyncsearch.report.formatting import command
 from asyncsearch.report.live.display import Notebook, Plain, Quiet, Terminal, open_display, say
-from asyncsearch.report.live.log_printer import LINES_PER_S, LinePrinter, line_text
+from asyncsearch.report.live.shown_logs import LINES_PER_S, LinePrinter, line_text
 from asyncsearch.rpc.messages import LogLine
 from tests.report.tools import full_counts, make_status
 

@@ -14,11 +14,10 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, RunRequested
 from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.report.formatting import duration
-from asyncsearch.report.live.html import html
 from asyncsearch.report.live.lines import WIDTH, short_line
 from asyncsearch.report.live.status import StudyStatus, TrialRow
 from asyncsearch.report.live.status_of import status_of
-from asyncsearch.report.live.table import table
+from asyncsearch.report.live.table import html, table
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.simulate import Curves, Delays, Simulation
 from asyncsearch.sizing.gangs import Gang

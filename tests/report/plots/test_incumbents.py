@@ -12,7 +12,7 @@ from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.journal.projection import reports
 from asyncsearch.report.live.status_of import status_of
 from asyncsearch.report.live.table import table
-from asyncsearch.report.plots.incumbents import Incumbent, incumbents
+from asyncsearch.report.plots.curves import Incumbent, incumbents
 from asyncsearch.schedulers import FIFO
 from asyncsearch.simulate import Faults, Loss, TrainingModel
 from asyncsearch.study.study import Study

@@ -8,8 +8,7 @@ import pytest
 
 pytest.importorskip("tensorboard")
 
-from asyncsearch.report.tensorboard.event_file import of_run, update
-from asyncsearch.report.tensorboard.trial_runs import ScalarPoint, TrialRun
+from asyncsearch.report.tensorboard import ScalarPoint, TrialRun, of_run, update
 
 
 def run_of(units: int, *, ended_s: float | None = None) -> TrialRun:

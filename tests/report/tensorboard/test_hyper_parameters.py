@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from asyncsearch import choice, loguniform, randint, sequences
-from asyncsearch.report.tensorboard.trial_runs import ScalarKind, ShownParameter, scalar_of, shown_parameters
+from asyncsearch.report.tensorboard import ScalarKind, ShownParameter, scalar_of, shown_parameters
 from asyncsearch.sequences.params import flat
 from asyncsearch.space.domains import Domain
 

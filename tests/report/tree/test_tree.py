@@ -27,7 +27,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.journal.format import Record
-from asyncsearch.report.tree.layout import Layout
+from asyncsearch.report.tree.drawing import Layout
 from asyncsearch.report.tree.reading import read_tree
 from asyncsearch.report.tree.tree import Tree, text_tree, tree
 from asyncsearch.report.tree.view import Kind, TreeView

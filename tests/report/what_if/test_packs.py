@@ -10,10 +10,10 @@ import pytest
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import UsageError
 from asyncsearch.report.what_if.expected import Cost, expected, measured
-from asyncsearch.report.what_if.packs import Packs, packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.preview import preview
 from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.report.what_if.recorded_units import recorded_units
+from asyncsearch.report.what_if.scaling import Packs, packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.worker_counts import what_if
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler

@@ -34,6 +34,7 @@ class Ring:
         """Why there are no sums any more."""
         self._before, self._after = before, after
         self._count = 0
+        # All ranks send at once: if each waited until its part was sent, parts larger than buffers would hold up all.
         for one in (before, after):
             one.setblocking(False)
 

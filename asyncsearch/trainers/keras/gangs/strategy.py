@@ -17,6 +17,8 @@ import tensorflow as tf
 
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.keras.gangs.connection import Ring
+from asyncsearch.trainers.keras.trainer_state import without_weights
+from asyncsearch.trainers.ranks import share_of
 
 _RIGHT_REDUCTIONS = (None, "sum_over_batch_size", "mean")
 _TESTING = ("test_step", "compute_metrics", "get_metrics_result", "reset_metrics")
@@ -70,6 +72,7 @@ class KerasGang:
 
     def _averaged(self, grads: list[Any]) -> list[Any]:
         wide = [None if grad is None else _wide(grad.dtype) for grad in grads]
+        # Sorted, since all ranks must sum the same kinds in the same order.
         for kind in sorted({kind for kind in wide if kind is not None}, key=lambda kind: str(kind.name)):
             places = [place for place, one in enumerate(wide) if one == kind]
             found = self._averaged_alike([grads[place] for place in places], kind)
@@ -119,8 +122,7 @@ class KerasGang:
 
     def _statistics(self) -> list[Any]:
         """Return the variables that training changes by no gradient: neither weights of a frozen layer nor seeds."""
-        weights = {id(one) for layer in self._net._flatten_layers() for one in layer._trainable_variables}
-        return [one for one in self._net.non_trainable_variables if id(one) not in weights]
+        return without_weights(self._net, self._net.non_trainable_variables)
 
     def _floats(self, variables: Any) -> list[Any]:
         return [one for one in variables if keras.backend.is_float_dtype(one.dtype)]
@@ -142,8 +144,7 @@ class KerasGang:
     def range_of_rank(self, count: int) -> tuple[int, int]:
         """Return which validation samples this rank evaluates: its share where metrics are sums over ranks, or all."""
         parts = self._ring.size if count >= self._ring.size and self._may_share_metrics() else 1
-        rank = self._ring.rank % parts
-        return rank * count // parts, (rank + 1) * count // parts
+        return share_of(self._ring.rank % parts, parts, count)
 
     def whole_metrics(self) -> Mapping[str, Any]:
         """Return the metrics of all ranks together, after each has evaluated its share."""

@@ -7,13 +7,16 @@ from typing import Any
 
 from asyncsearch.events import is_of_all
 from asyncsearch.trainable import PackOutcome
-from asyncsearch.trainers.keras.packs.evaluation import metrics_of_stacks
 from asyncsearch.trainers.keras.packs.refusals import why_not_together
-from asyncsearch.trainers.keras.packs.samples import in_step, is_equal_tensor
-from asyncsearch.trainers.keras.packs.seeds import has_default_evaluation, seed_now, train_alone
-from asyncsearch.trainers.keras.packs.units import KerasPack
-from asyncsearch.trainers.packs.known_classes import PackReport
-from asyncsearch.trainers.packs.pack_training import PackTraining, train_packs, with_own_metrics
+from asyncsearch.trainers.keras.packs.samples import (
+    has_default_evaluation,
+    in_step,
+    is_equal_tensor,
+    seed_now,
+    train_alone,
+)
+from asyncsearch.trainers.keras.packs.units import KerasPack, metrics_of_stacks
+from asyncsearch.trainers.packs.pack_training import PackReport, PackTraining, train_packs, with_own_metrics
 from asyncsearch.trainers.packs.sample_streams import EqualData, TrainerUnit, streams_of
 from asyncsearch.trainers.turns import fail
 

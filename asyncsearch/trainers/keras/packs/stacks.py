@@ -27,8 +27,7 @@ from asyncsearch.trainers.keras.packs.traced_steps import (
     require_own_state,
 )
 from asyncsearch.trainers.keras.packs.update_rules import RULES, number_names, numbers_of
-from asyncsearch.trainers.packs.known_classes import known_of
-from asyncsearch.trainers.packs.pack_training import NotTogetherError
+from asyncsearch.trainers.packs.pack_training import NotTogetherError, known_of
 
 _LIMIT = "clip_grad_norm"
 

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from asyncsearch.trainers.keras.model_state import drawn_state
+from asyncsearch.trainers.keras.trainer_state import drawn_state
 from asyncsearch.trainers.packs.pack_training import NotTogetherError
 
 Tensors = tuple[Any, ...]

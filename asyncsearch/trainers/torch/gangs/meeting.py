@@ -64,6 +64,7 @@ def require_members(ranks: Ranks, secret: bytes, group: Any) -> None:
     """
     mine = ranks.seat.rank
     others = [rank for rank in range(ranks.seat.size) if rank != mine]
+    # All are under way before one is awaited: ranks that received first would wait for each other.
     sent = [group.send([_as_tensor(proof_of(secret, f"{mine} to {other}"))], other, 0) for other in others]
     for other in others:
         found = torch.zeros(PROOF_BYTES, dtype=torch.uint8, device="cpu")

@@ -15,7 +15,7 @@ from asyncsearch.packing.alike.structure import is_equal
 from asyncsearch.packing.stack.sample_masks import copied_batch
 from asyncsearch.packing.unit_generators import outside_states
 from asyncsearch.trainers.base_trainer import FrameworkTrainer
-from asyncsearch.trainers.packs.known_classes import known_of
+from asyncsearch.trainers.packs.pack_training import known_of
 from asyncsearch.trainers.torch.packs.watched_trainer import CHANGING, Parts, spy_of, written
 
 _FUNCTIONS = ("loss", "sample_losses")

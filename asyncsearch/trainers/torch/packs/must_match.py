@@ -25,7 +25,7 @@ from asyncsearch.packing.stack.optimizer_rows import trained_parameters
 from asyncsearch.packing.stack.sample_masks import kinds_of
 from asyncsearch.packing.stack.update_rules import RULES
 from asyncsearch.packing.step_failures import FailedStep
-from asyncsearch.trainers.packs.known_classes import known_of
+from asyncsearch.trainers.packs.pack_training import known_of
 from asyncsearch.trainers.torch.packs.loss_reads import ReadsDifferError, SeenLosses, as_before, reads_of
 from asyncsearch.trainers.torch.packs.samples import PackedUnit
 

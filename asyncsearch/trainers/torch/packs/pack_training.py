@@ -7,8 +7,7 @@ from typing import Any
 
 from asyncsearch.errors import UsageError
 from asyncsearch.trainable import PackOutcome
-from asyncsearch.trainers.packs.known_classes import PackReport
-from asyncsearch.trainers.packs.pack_training import train_packs, with_own_metrics
+from asyncsearch.trainers.packs.pack_training import PackReport, train_packs, with_own_metrics
 from asyncsearch.trainers.torch.packs.refusals import why_not_together
 from asyncsearch.trainers.torch.packs.units import PackedTrainers
 from asyncsearch.trainers.turns import train_or_fail

@@ -13,8 +13,7 @@ import pytest
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.journal.projection import Report
-from asyncsearch.report.ablation.effects import Effect, _tested, effects_of
-from asyncsearch.report.ablation.table import AblationTable
+from asyncsearch.report.ablation import AblationTable, Effect, _tested, effects_of
 from asyncsearch.trial import Trial, TrialState
 
 Curves = Mapping[tuple[str, int], Sequence[float]]

@@ -21,12 +21,12 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import Record, SegmentReader
-from asyncsearch.report.timeline.worker_spans import SpanEnd, WorkerTimeline, joint_timeline, worker_timeline
+from asyncsearch.report.timeline import SpanEnd, WorkerTimeline, joint_timeline, worker_timeline
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 from tests.report.tools import FAILING, records_of, simulated
 
-JOURNALS = sorted((Path(__file__).parents[2] / "golden" / "journals").glob("*.jsonl"))
+JOURNALS = sorted((Path(__file__).parents[1] / "golden" / "journals").glob("*.jsonl"))
 WORKER = WorkerId(0)
 ATTACHED = WorkerAttached(WORKER, 1)
 LEASE = Lease(0, WORKER, 1)

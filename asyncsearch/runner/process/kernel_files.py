@@ -1,7 +1,11 @@
-"""The files in which Linux tells how much memory a cgroup may use, how much it uses, and the kills for want of it."""
+"""What files of the kernel tell: the memory of a cgroup, its limit and the kills for want of it; and the device.
+
+Times of packs that were measured on one device say nothing of another.
+"""
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path, PurePosixPath
 
 _PROC = Path("/proc")
@@ -76,3 +80,28 @@ def text_of(file: Path) -> str:
 def _number_in(file: Path) -> int | None:
     text = text_of(file).strip()
     return int(text) if text.isdecimal() else None
+
+
+_GPUS = Path("/proc/driver/nvidia/gpus")
+_PROCESSOR = Path("/proc/cpuinfo")
+
+
+def device_name(visible: str | None) -> str:
+    """Return the kinds of the accelerators of this machine, or the kind of its processor.
+
+    Args:
+        visible: ``CUDA_VISIBLE_DEVICES`` of the runner. None if it is not set, so that it sees all.
+    """
+    models = sorted({_field(text_of(file), "Model") for file in _GPUS.glob("*/information")}) if visible != "" else []
+    if models:
+        return ", ".join(models)
+    if visible:
+        return f"accelerator {visible}"
+    model = _field(text_of(_PROCESSOR), "model name")
+    return f"{platform.machine()} processor" + (f", {model}" if model else "")
+
+
+def _field(text: str, name: str) -> str:
+    """Return the first value of a name in lines such as ``Model:  NVIDIA H200``. Empty if there is none."""
+    values = (line.partition(":")[2].strip() for line in text.splitlines() if line.partition(":")[0].strip() == name)
+    return next(values, "")

@@ -1,1 +1,0 @@
-"""Which worker trained what, and when, as the journal tells."""
