@@ -28,7 +28,7 @@ UNPICKLERS = {
     "testing/base_suite.py": "what it has just pickled",
     "testing/store_checkpoints.py": "what it has just pickled",
     "trainable/pickled.py": "an error that the runner makes and this process reads",
-    "trainers/state/known_kinds.py": "a checkpoint of this study, after its checksum",
+    "trainers/state/sklearn_state.py": "a checkpoint of this study, after its checksum",
 }
 """Every module that can unpickle, and where its bytes come from; none of them is the network."""
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from asyncsearch.errors import UsageError
-from asyncsearch.trainers.state.state_kinds import CannotSaveError, PickledState, StateKind, has_methods, is_of
+from asyncsearch.trainers.state.state_kinds import CannotSaveError, StateKind, has_methods
 
 
 def kind_of(value: Any) -> StateKind | None:
@@ -41,7 +39,9 @@ def _finders() -> list[Callable[[Any], StateKind | None]]:
         from asyncsearch.trainers.state.torch_state import find_torch
 
         found.append(find_torch)
-    if "sklearn.base" in sys.modules:
+    if "sklearn.base" in sys.modules:  # its module can unpickle, and no other training needs that
+        from asyncsearch.trainers.state.sklearn_state import find_sklearn
+
         found.append(find_sklearn)
     if "numpy" in sys.modules:
         from asyncsearch.trainers.state.numpy_state import find_numpy
@@ -63,22 +63,3 @@ def find_python(value: Any) -> StateKind | None:
     if isinstance(value, random.SystemRandom):
         raise CannotSaveError("is a SystemRandom, which has no state: write random.Random(trial.seed).")
     return _RANDOM if isinstance(value, random.Random) else None
-
-
-def find_sklearn(value: Any) -> StateKind | None:
-    """Return the kind of an estimator."""
-    is_estimator = is_of("sklearn.base", "BaseEstimator", value) and hasattr(value, "__dict__")
-    return _ESTIMATOR if is_estimator else None
-
-
-def _put(estimator: Any, saved: PickledState) -> None:
-    # Read in the runner alone, and only where SavedState has compared the checksum and the folder is trusted.
-    found = pickle.loads(saved.data)  # noqa: S301
-    if type(found) is not type(estimator):
-        raise UsageError(f"it is of type {type(estimator).__qualname__}, and {type(found).__qualname__} was saved")
-    attributes = vars(estimator)
-    attributes.clear()
-    attributes.update(vars(found))
-
-
-_ESTIMATOR = StateKind("estimator", lambda value: PickledState(pickle.dumps(value, protocol=5)), _put)
