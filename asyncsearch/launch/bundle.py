@@ -7,7 +7,6 @@ the same packages, not the same folders.
 from __future__ import annotations
 
 import contextlib
-import re
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -92,7 +91,14 @@ def _settled(trainable: object, own: OwnModules) -> tuple[bytes, frozenset[str]]
 
 def _names_module(data: bytes, name: str) -> bool:
     """Return whether a text in a pickle begins with the name of a module, as settings of other libraries do."""
-    return re.search(re.escape(name.encode()) + rb"(?![A-Za-z0-9_])", data) is not None
+    text = name.encode()
+    at = data.find(text)
+    while at >= 0:
+        after = data[at + len(text) : at + len(text) + 1]
+        if not after.isalnum() and after != b"_":
+            return True
+        at = data.find(text, at + 1)
+    return False
 
 
 class _Parcel:

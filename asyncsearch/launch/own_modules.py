@@ -114,13 +114,18 @@ class OwnModules:
 
     def imported_by(self, code: types.CodeType) -> set[str]:
         """Return the own modules that a code may import, by a statement or by a name in a text."""
-        package = self._packages.get(code.co_filename, "")
-        found = set()
+        packages = list(_upwards(self._packages.get(code.co_filename, "")))
         texts = {text for text in code.co_consts if isinstance(text, str)}
+        found = set()
         for name in {*code.co_names, *texts}:
-            found |= {place for place in (name, *_relative(name, package)) if self.get(place) is not None}
-        for start in (text for text in texts if text.endswith(".") and text != "."):
-            found |= {name for name in {**self.named, **self.odd} if name.startswith(start)}
+            if self.get(name) is not None:
+                found.add(name)
+            for package in packages:
+                if self.get(place := f"{package}.{name}" if name else package) is not None:
+                    found.add(place)
+        for start in texts:
+            if start.endswith(".") and start != "." and " " not in start:  # docstrings end so, too
+                found |= {name for name in self.loaded() if name.startswith(start)}
         return found | self.reached_in(found, code.co_names)
 
     def reached_in(self, packages: Collection[str], names: Collection[str]) -> set[str]:
@@ -207,11 +212,6 @@ def loaded_modules() -> dict[str, types.ModuleType]:
     copied = sys.modules.copy()  # in one step, since other threads may import meanwhile
     loaded: list[tuple[str, Any]] = sorted(copied.items(), key=itemgetter(0))
     return {name: module for name, module in loaded if isinstance(module, types.ModuleType)}
-
-
-def _relative(name: str, package: str) -> Iterator[str]:
-    if package:
-        yield from (f"{place}.{name}" if name else place for place in _upwards(package))
 
 
 def _upwards(name: str) -> Iterator[str]:

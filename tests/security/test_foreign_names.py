@@ -134,7 +134,8 @@ def is_own(state: StudyState, sender: WorkerId, message: Any) -> bool:
         return (message.checkpoint.node, message.checkpoint.resource) in units
     reached = message.resource <= its[-1].stop
     if isinstance(message, TrainingEnded) and message.checkpoint_resource is not None:
-        return bool(reached and message.checkpoint_resource in {unit for _, unit in units})
+        is_reached = message.checkpoint_resource <= message.resource
+        return bool(reached and is_reached and message.checkpoint_resource in {unit for _, unit in units})
     return bool(reached)
 
 
