@@ -27,6 +27,12 @@ def test_the_newest_release_of_the_changelog_is_this_version() -> None:
     assert headings[0] == __version__
 
 
+def test_pages_install_the_wheel_of_this_version() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    assert set(re.findall(r"asyncsearch-([\d.]+)-py3", text)) == {__version__}
+
+
 def test_every_news_fragment_has_a_name_that_a_release_takes() -> None:
     names = [path.name for path in (ROOT / "newsfragments").iterdir() if path.name != "README.md"]
     known = re.compile(rf"(\d+|\+[\w-]+)\.({'|'.join(KINDS)})\.md")

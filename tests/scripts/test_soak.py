@@ -53,5 +53,6 @@ def test_a_search_that_was_too_short_to_tell_is_not_called_flat(
 ) -> None:
     monkeypatch.setenv("TMPDIR", tempfile.gettempdir())  # the script sets both, which are set back after this
     monkeypatch.setattr(tempfile, "tempdir", tempfile.gettempdir())
+    monkeypatch.setattr(soak, "OFTEN_S", 60.0)  # however long two trials take, they end before the second look
     assert soak.main(["--trials", "2", "--minutes", "0"]) == 1
     assert "too few to tell" in capsys.readouterr().out
