@@ -7,6 +7,7 @@ the same packages, not the same folders.
 from __future__ import annotations
 
 import contextlib
+import pickle
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -90,15 +91,26 @@ def _settled(trainable: object, own: OwnModules) -> tuple[bytes, frozenset[str]]
 
 
 def _names_module(data: bytes, name: str) -> bool:
-    """Return whether a text in a pickle begins with the name of a module, as settings of other libraries do."""
+    """Return whether a pickle has the name of a module as a word, as settings of other libraries do: ``mine.Net``."""
     text = name.encode()
     at = data.find(text)
     while at >= 0:
         after = data[at + len(text) : at + len(text) + 1]
-        if not after.isalnum() and after != b"_":
+        if not _is_of_word(after) and (not _is_of_word(data[at - 1 : at]) or _begins_text(data, at, len(text))):
             return True
         at = data.find(text, at + 1)
     return False
+
+
+def _is_of_word(character: bytes) -> bool:
+    return character.isalnum() or character == b"_"
+
+
+def _begins_text(data: bytes, at: int, length: int) -> bool:
+    """Return whether a text of at least this length begins here: the length before it may look like a letter."""
+    return (data[at - 2 : at - 1] == pickle.SHORT_BINUNICODE and data[at - 1] >= length) or (
+        data[at - 5 : at - 4] == pickle.BINUNICODE and int.from_bytes(data[at - 4 : at], "little") >= length
+    )
 
 
 class _Parcel:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
+import cloudpickle
 import pytest
 
 from asyncsearch.errors import NotPicklableError
 from asyncsearch.launch import bundle, own_modules
-from asyncsearch.launch.bundle import pack
+from asyncsearch.launch.bundle import _names_module, pack
 from asyncsearch.trainable import Trainer, TrialContext
 
 ImportOwn = Callable[[str, Mapping[str, str]], ModuleType]
@@ -319,3 +320,20 @@ def test_what_a_decorator_has_registered_with_keras_travels_registered(tmp_path:
     assert own.train(None) == [True, True, False]
     assert run_elsewhere(pack(own.train).data, "train(None)", tmp_path) == "[True, True, False]"
     assert own.train(pickle.loads(pack(own.Scale).data)) == [True, True, False]
+
+
+@pytest.mark.parametrize("length", [0, ord("A") - 8, ord("_") - 8, 300, 0x41424344 % 70_000], ids=str)
+@pytest.mark.parametrize(
+    ("text", "is_named"),
+    [
+        ("mine.Net", True),
+        ("minefield", False),
+        ('{"to": "mine.Net"}', True),
+        ("deter_mine.Net", False),
+        ("ermine", False),
+    ],
+)
+def test_a_text_names_a_module_where_its_name_stands_as_a_word(text: str, is_named: bool, length: int) -> None:
+    padded = text + "." * length
+    for value in (padded, {"to": [padded]}, {padded: "mine_"}):
+        assert _names_module(cloudpickle.dumps(value), "mine") == is_named
