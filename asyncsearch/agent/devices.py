@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from asyncsearch.errors import ClusterError
 from asyncsearch.files.paths import import_path as in_full
-from asyncsearch.runner.process.memory_limits import SHARE
+from asyncsearch.runner.process.device_memory import SHARE
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _DEVICES = "CUDA_VISIBLE_DEVICES"

@@ -13,24 +13,20 @@ from asyncsearch.engine.affected import dependents_of, is_at_target, is_to_be_ev
 from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
 from asyncsearch.engine.filling import is_anything_left
 from asyncsearch.engine.moving import (
-    Emit,
     fail_or_retry,
     inherit_known,
     inherit_news,
-    judge,
     move_by,
     requeue,
     requeue_lost,
     requeue_unsaved,
     settle_at_target,
-    stop_all,
-    stop_run,
-    stop_training,
     wait,
 )
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.sizing.share import count_launchable, cut_short, give_back, launch, relaunch
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit, judge, stop_all, stop_run, stop_training
 from asyncsearch.events import (
     KILLED,
     AnyEvent,

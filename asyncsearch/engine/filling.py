@@ -10,7 +10,6 @@ from msgspec import UNSET
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, EndRun, SaveAt
 from asyncsearch.engine.attempts import NEVER, UNSAVED
-from asyncsearch.engine.moving import Emit, stop_run, stop_training
 from asyncsearch.engine.next_trials import (
     Asked,
     create,
@@ -26,6 +25,7 @@ from asyncsearch.engine.sizing.gangs import is_waiting_in_vain, members, next_si
 from asyncsearch.engine.sizing.packs import is_open, lane_for, pack, to_measure
 from asyncsearch.engine.sizing.share import excess, give_back
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit, stop_run, stop_training
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.plan.base_plan import Batch

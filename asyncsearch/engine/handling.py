@@ -18,11 +18,11 @@ from asyncsearch.engine.applying import apply
 from asyncsearch.engine.deciding import respond
 from asyncsearch.engine.filling import adjust, conclude, fill
 from asyncsearch.engine.learning import learn
-from asyncsearch.engine.moving import Emit
 from asyncsearch.engine.sizing.gangs import is_scaled, resize
 from asyncsearch.engine.sizing.joining import join
 from asyncsearch.engine.sizing.share import excess
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
 from asyncsearch.plan.retention import checkpoint_to_spare
 

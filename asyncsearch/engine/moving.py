@@ -1,49 +1,14 @@
-"""Decides the next state of one trial, and whether a training or the run is stopped, each with its reason. Pure.
-
-A scheduler decides whether to stop a trial when it reads a report. A worker stops once no trial needs the rest of its
-work: ``filling.adjust`` finds that out from the plan.
-"""
+"""Decides the next state of one trial that is not stopped, with its reason. Pure; ``stopping`` has the stops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from asyncsearch.actions import AnyAction, Inherit, MoveTrial, StopRun, StopTraining
+from asyncsearch.actions import Inherit, MoveTrial
 from asyncsearch.engine.affected import is_at_target, is_to_be_evaluated, trials_unsaved
 from asyncsearch.engine.attempts import Attempt, Verdict, verdict_at_target
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit, judge, stop_run
 from asyncsearch.events import TrainingEnded
 from asyncsearch.trial import Trial, TrialState
-
-Emit = Callable[[AnyAction], None]
-"""Applies an action at once, and keeps it for the journal."""
-
-
-def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
-    """Stop a trial if its scheduler decides so; return whether it did."""
-    if (reason := state.scheduler.judge(trial.id, trial.resource)) is not None:
-        emit(MoveTrial(trial.id, TrialState.STOPPED, reason))
-    return reason is not None
-
-
-def stop_run(state: StudyState, reason: str, kind: str, emit: Emit) -> None:
-    """Begin to end the run for a reason that concerns all trials."""
-    emit(StopRun(reason, kind))
-    stop_all(state, reason, emit)
-
-
-def stop_all(state: StudyState, reason: str, emit: Emit) -> None:
-    """Tell all attempts to stop training, and to wait no longer for a store that takes no checkpoint."""
-    for attempt in list(state.attempts.values()):
-        if attempt.is_committing and not attempt.is_stop_sent:
-            emit(StopTraining(attempt.lease, reason, attempt.lane))
-        stop_training(attempt, reason, emit)
-
-
-def stop_training(attempt: Attempt, reason: str, emit: Emit) -> None:
-    """Tell an attempt to stop, once."""
-    if attempt.is_training and not attempt.is_stop_sent:
-        emit(StopTraining(attempt.lease, reason, attempt.lane))
 
 
 def requeue_lost(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str = "") -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from asyncsearch.actions import Branch, CreateTrial, EndProposals, Promote
-from asyncsearch.engine.moving import Emit, settle_from_known, stop_run
+from asyncsearch.engine.moving import settle_from_known
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit, stop_run
 from asyncsearch.errors import InternalError, SpaceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.base_scheduler import Promotion

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from asyncsearch.packing.alike.member_marks import MemberMarks
-from asyncsearch.packing.alike.refusals import refusal
+from asyncsearch.packing.alike.model_refusals import refusal
 from asyncsearch.packing.alike.structure import difference_between
 from asyncsearch.packing.member import Member, autocast_of, cross_entropy
 from asyncsearch.packing.member_stack import MemberStack

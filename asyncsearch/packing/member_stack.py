@@ -10,7 +10,7 @@ import torch
 
 from asyncsearch.errors import UsageError
 from asyncsearch.packing.alike.member_marks import MemberMarks
-from asyncsearch.packing.alike.refusals import padding_refusal
+from asyncsearch.packing.alike.model_refusals import padding_refusal
 from asyncsearch.packing.member import GradientScales, Member, autocast_of, scales_of
 from asyncsearch.packing.stack.optimizer_rows import OptimizerRows, trained_parameters
 from asyncsearch.packing.stack.sample_masks import batch_length, first_samples, stacked_batches

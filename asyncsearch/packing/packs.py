@@ -10,7 +10,7 @@ from torch.utils import _pytree
 
 from asyncsearch.errors import UsageError
 from asyncsearch.events import is_of_all
-from asyncsearch.packing.alike.refusals import conflict
+from asyncsearch.packing.alike.model_refusals import conflict
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_groups import MemberGroups
 from asyncsearch.packing.member_stack import MemberStack

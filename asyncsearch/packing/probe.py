@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.alike.refusals import conflict, refusal
+from asyncsearch.packing.alike.model_refusals import conflict, refusal
 from asyncsearch.packing.alike.structure import difference_between
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.member_groups import LoneMember

@@ -19,8 +19,8 @@ from asyncsearch.old_pickles import loads
 from asyncsearch.runner.channel import RunnerEnd, runner_end
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lane_runner import LaneRunner
+from asyncsearch.runner.process.device_memory import limit_memory
 from asyncsearch.runner.process.lifeline import end_with_agent
-from asyncsearch.runner.process.memory_limits import limit_memory
 from asyncsearch.runner.process.process_state import ProcessState, Stdio, rank_connections
 from asyncsearch.runner.process.sent_code import adopt, show_received_sources, take_modules_over
 from asyncsearch.runner.process.signals import SigtermGuard

@@ -6,21 +6,15 @@ from contextlib import nullcontext
 
 import msgspec
 
-from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.arguments import enough
 from asyncsearch.driver.shared_workers import WorkerShare
-from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.machine import require_descriptors
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import announced
 from asyncsearch.rpc.forks import require_no_fork_with_grpc
-from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.shared.pack_times import TimesInProcess
-from asyncsearch.store.base_store import Store
-from asyncsearch.study import trial_dirs
 from asyncsearch.study.asked.devices_option import (
-    devices_of,
     many_devices,
     require_equal_kinds,
     require_own_devices,
@@ -65,35 +59,6 @@ class FoundWorkers(msgspec.Struct, frozen=True):
         words += many(found.parallelism, "worker") + (f" ({found.place})" if found.place else "")
         words += "" if gang is None else f", {gang.size} to a trial"
         return words + ("" if devices is None else f", {many_devices(devices)} to a worker")
-
-    def config(
-        self, bundle: bytes, store: Store, worker: WorkerId, epoch: int, endpoint: Endpoint | None
-    ) -> WorkerConfig:
-        """Return the configuration of one launch of one of them.
-
-        Args:
-            bundle: the pickled trainable.
-            store: of the study.
-            worker: which one.
-            epoch: number of the launch.
-            endpoint: where the driver's server listens; None if the worker is in this process.
-        """
-        what, devices = self.definition, self.definition.devices or 1.0
-        return WorkerConfig(
-            study=what.config.study,
-            metric=what.config.metric,
-            bundle=bundle,
-            store=what.shared or store,
-            dirs=trial_dirs.place_in(store),
-            untrusted="" if what.shared is None or what.is_trusted else what.shared.shown,
-            endpoint=endpoint,
-            worker=worker,
-            epoch=epoch,
-            cpu_threads=self.preflight.cpu_threads,
-            gpus=None if self.devices is None else devices_of(worker, self.devices, devices),
-            gpu_share=min(1.0, devices),
-            **what.worker,
-        )
 
 
 def find_workers(

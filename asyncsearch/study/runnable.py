@@ -39,6 +39,7 @@ from asyncsearch.study.read_study import ReadState
 from asyncsearch.study.run import begun, run_search
 from asyncsearch.study.run_parts import Search
 from asyncsearch.study.trial_dirs import swept
+from asyncsearch.study.worker_config import worker_config
 from asyncsearch.trainable import Pickled, WithFunctions
 
 CORRECT = "Correct it and run the script again, with resume=True and a larger num_trials, or in another store="
@@ -99,7 +100,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
                     last_record=last,
                     launcher=launcher,
                     preflight=found.preflight,
-                    worker_config=partial(found.config, bundle, store),
+                    worker_config=partial(worker_config, found, bundle, store),
                     identity=identity,
                     worker_store=(what.shared or store).url,
                     definition=what,

@@ -2,5 +2,5 @@
 
 The trainers own data order, generators and checkpoints, so that resuming is bit-identical.
 
-Rule: only this package imports torch, tensorflow or keras, and each of its modules imports only one of them.
+Rule: only this package, ``packing`` and ``ablation`` import torch, tensorflow or keras, each of their modules only one.
 """

@@ -12,7 +12,7 @@ import torch
 
 from asyncsearch.trainers.packs import pack_training
 from asyncsearch.trainers.torch.packs import must_match
-from asyncsearch.trainers.torch.packs.refusals import why_not_together
+from asyncsearch.trainers.torch.packs.trainer_refusals import why_not_together
 from asyncsearch.trainers.torch.packs.units import PackedTrainers
 from asyncsearch.trainers.torch.trainer import TorchTrainer
 from tests.packing.alone import difference

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncsearch.events import PackMemory
-from asyncsearch.runner.packs.pack_memory import PackMemoryProbe, ProcessMemory
+from asyncsearch.runner.packs.pack_memory import AcceleratorMemory, PackMemoryProbe, ProcessMemory
 from asyncsearch.runner.process.kernel_files import limit_of, room_in
 from asyncsearch.sizing.pack_probe import MEMORY_SHARE, most_that_fit
 
@@ -143,3 +143,27 @@ def test_this_process_has_no_more_room_than_the_machine() -> None:
     assert room is not None
     total = int(Path("/proc/meminfo").read_text().split()[1]) * 1024
     assert 0 < room[0] < total
+
+
+class Cuda:
+    """Answers as ``torch.cuda`` does: there is no GPU here. Of 100 bytes 8 are taken by other processes."""
+
+    def __init__(self, fraction: float, allocated: int, cached: int) -> None:
+        self.get_per_process_memory_fraction = lambda: fraction
+        self.memory_allocated = lambda: allocated
+        self.memory_reserved = lambda: allocated + cached
+        self.mem_get_info = lambda: (100 - 8 - allocated - cached, 100)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "room", "limit"),
+    [
+        (1.0, 82, "the accelerator"),
+        (0.5, 40, "this worker's share of the accelerator"),
+        (0.12, 5, "this worker's share"),
+    ],
+)
+def test_a_pack_has_room_in_its_share_of_an_accelerator(fraction: float, room: int, limit: str) -> None:
+    found = AcceleratorMemory(Cuda(fraction, allocated=10, cached=5)).room()
+    assert found is not None
+    assert (found[0], found[1][: len(limit)]) == (room, limit)

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from asyncsearch.actions import CutWork
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.moving import Emit
 from asyncsearch.engine.pool import Slot, SlotState
 from asyncsearch.engine.sizing.share import count_launchable
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.sizing.autoscale import (

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from asyncsearch.actions import AddLane
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.moving import Emit
 from asyncsearch.engine.next_trials import create_next, promote_next
 from asyncsearch.engine.sizing.packs import (
     candidates,
@@ -24,6 +23,7 @@ from asyncsearch.engine.sizing.packs import (
     may_be_packed,
 )
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit
 from asyncsearch.ids import Lease
 from asyncsearch.sizing.pack_strategies import PackCandidate, PackChoice
 from asyncsearch.sizing.packing import Packing, joiners

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable
 
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.moving import Emit, stop_run
 from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit, stop_run
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch

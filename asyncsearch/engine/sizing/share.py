@@ -13,9 +13,9 @@ from msgspec import UNSET
 
 from asyncsearch.actions import CutWork, DismissWorker, LaunchWorker
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.moving import Emit
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.trial import UNBOUNDED
 

@@ -78,8 +78,13 @@ class AcceleratorMemory:
         return int(self._cuda.max_memory_allocated())
 
     def room(self) -> tuple[int, str] | None:
-        free = self._cuda.mem_get_info()[0] + self._cuda.memory_reserved() - self._cuda.memory_allocated()
-        return int(free), "the accelerator"
+        reserved, (free, total) = self._cuda.memory_reserved(), self._cuda.mem_get_info()
+        cached = reserved - self._cuda.memory_allocated()
+        # With devices_per_trial=0.5 another process has the other half, though it may not have taken it yet.
+        share = int(total * self._cuda.get_per_process_memory_fraction()) - reserved
+        by_name = {"the accelerator": int(free), "this worker's share of the accelerator": max(0, share)}
+        limit = min(by_name, key=lambda name: by_name[name])
+        return by_name[limit] + int(cached), limit
 
     def lane_at_most(self) -> int | None:
         return None

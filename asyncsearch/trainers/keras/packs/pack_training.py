@@ -7,7 +7,6 @@ from typing import Any
 
 from asyncsearch.events import is_of_all
 from asyncsearch.trainable import PackOutcome
-from asyncsearch.trainers.keras.packs.refusals import why_not_together
 from asyncsearch.trainers.keras.packs.samples import (
     has_default_evaluation,
     in_step,
@@ -15,6 +14,7 @@ from asyncsearch.trainers.keras.packs.samples import (
     seed_now,
     train_alone,
 )
+from asyncsearch.trainers.keras.packs.trainer_refusals import why_not_together
 from asyncsearch.trainers.keras.packs.units import KerasPack, metrics_of_stacks
 from asyncsearch.trainers.packs.pack_training import PackReport, PackTraining, train_packs, with_own_metrics
 from asyncsearch.trainers.packs.sample_streams import EqualData, TrainerUnit, streams_of

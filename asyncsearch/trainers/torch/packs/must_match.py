@@ -15,7 +15,7 @@ from typing import Any
 
 from asyncsearch.errors import UsageError
 from asyncsearch.events import is_of_all
-from asyncsearch.packing.alike.refusals import padding_trap, refusal
+from asyncsearch.packing.alike.model_refusals import padding_trap, refusal
 from asyncsearch.packing.alike.structure import is_equal
 from asyncsearch.packing.member import Member
 from asyncsearch.packing.packs import Pack

@@ -8,7 +8,7 @@ from typing import Any
 from asyncsearch.errors import UsageError
 from asyncsearch.trainable import PackOutcome
 from asyncsearch.trainers.packs.pack_training import PackReport, train_packs, with_own_metrics
-from asyncsearch.trainers.torch.packs.refusals import why_not_together
+from asyncsearch.trainers.torch.packs.trainer_refusals import why_not_together
 from asyncsearch.trainers.torch.packs.units import PackedTrainers
 from asyncsearch.trainers.turns import train_or_fail
 

@@ -25,7 +25,6 @@ from asyncsearch.trainers.packs.pack_training import PackTraining, with_own_metr
 from asyncsearch.trainers.packs.sample_streams import EqualData, SampleStream, streams_of
 from asyncsearch.trainers.torch.batches import length_of
 from asyncsearch.trainers.torch.packs.must_match import MustMatch
-from asyncsearch.trainers.torch.packs.refusals import has_own_hooks, is_member_of, member_of, why_not_together
 from asyncsearch.trainers.torch.packs.samples import (
     PackedUnit,
     UnitSeeds,
@@ -35,6 +34,7 @@ from asyncsearch.trainers.torch.packs.samples import (
     left_states,
     own_samples,
 )
+from asyncsearch.trainers.torch.packs.trainer_refusals import has_own_hooks, is_member_of, member_of, why_not_together
 from asyncsearch.trainers.turns import end_turn, fail, leave_states
 
 

@@ -1,4 +1,10 @@
-"""Whether trainers can be packed, and each of them as a member of a pack."""
+"""Whether trainers for PyTorch can be in one pack, and why not; and each of them as a member of it.
+
+Asked in this order: the study (``study.asked.packing_option``: the trainable, the scheduler), this module (the class
+and what trainers share), ``packing.alike.model_refusals`` (the model and the optimizer of each), ``must_match`` (loss
+and first batch of a unit) and ``packing.probe`` (one step of the stack). From the third on a refused trainer trains
+sequentially in its pack.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ from typing import Any
 
 import torch
 
-from asyncsearch.packing.alike.refusals import conflict
+from asyncsearch.packing.alike.model_refusals import conflict
 from asyncsearch.packing.member import Member, cross_entropy
 from asyncsearch.trainers.packs.pack_training import class_refusal
 from asyncsearch.trainers.torch.packs.loss_reads import LossWatch, has_default_loss, reads_of

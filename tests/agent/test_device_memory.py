@@ -10,7 +10,7 @@ import pytest
 
 WATCH = """
 import sys
-from asyncsearch.runner.process.memory_limits import limit_memory, when_imported
+from asyncsearch.runner.process.device_memory import limit_memory, when_imported
 """
 
 
@@ -68,7 +68,7 @@ print(torch.cuda.is_initialized())
 torch.cuda.device_count = lambda: 2
 torch.cuda.set_per_process_memory_fraction = lambda *given: print(*given)
 for call, _ in torch.cuda._queued_calls:
-    if "memory_limits" in call.__code__.co_filename:
+    if "device_memory" in call.__code__.co_filename:
         call()
 """
     assert printed(code) == ["False", "0.25", "0", "0.25", "1"]
@@ -85,7 +85,7 @@ import os
 os.environ |= {{"PATH": {str(tmp_path)!r} + os.pathsep + os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "GPU-a,MIG-b"}}
 limit_memory({{"ASYNCSEARCH_GPU_SHARE": "0.25"}})
 import tensorflow
-from asyncsearch.runner.process.memory_limits import limit_tensorflow
+from asyncsearch.runner.process.device_memory import limit_tensorflow
 config = tensorflow.config
 config.list_physical_devices = lambda kind: ["first", "second"]
 config.set_logical_device_configuration = lambda gpu, limits: print(gpu, *[one.memory_limit for one in limits])

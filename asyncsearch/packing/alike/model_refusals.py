@@ -1,4 +1,4 @@
-"""Refusals of members that cannot be trained as one computation; each names the thing to change."""
+"""Why a model, or its optimizer, cannot be trained as one computation with others, and what to change."""
 
 from __future__ import annotations
 

@@ -1,0 +1,44 @@
+"""Decides the stops of a trial, of a training and of the run, each with its reason. Pure.
+
+A report stops a trial where its scheduler says so (``judge``). Its worker stops once no trial needs the rest of the
+work, which ``filling.adjust`` finds out from the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from asyncsearch.actions import AnyAction, MoveTrial, StopRun, StopTraining
+from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.state import StudyState
+from asyncsearch.trial import Trial, TrialState
+
+Emit = Callable[[AnyAction], None]
+"""Applies an action at once, and keeps it for the journal."""
+
+
+def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
+    """Stop a trial if its scheduler decides so; return whether it did."""
+    if (reason := state.scheduler.judge(trial.id, trial.resource)) is not None:
+        emit(MoveTrial(trial.id, TrialState.STOPPED, reason))
+    return reason is not None
+
+
+def stop_run(state: StudyState, reason: str, kind: str, emit: Emit) -> None:
+    """Begin to end the run for a reason that concerns all trials."""
+    emit(StopRun(reason, kind))
+    stop_all(state, reason, emit)
+
+
+def stop_all(state: StudyState, reason: str, emit: Emit) -> None:
+    """Tell all attempts to stop training, and to wait no longer for a store that takes no checkpoint."""
+    for attempt in list(state.attempts.values()):
+        if attempt.is_committing and not attempt.is_stop_sent:
+            emit(StopTraining(attempt.lease, reason, attempt.lane))
+        stop_training(attempt, reason, emit)
+
+
+def stop_training(attempt: Attempt, reason: str, emit: Emit) -> None:
+    """Tell an attempt to stop, once."""
+    if attempt.is_training and not attempt.is_stop_sent:
+        emit(StopTraining(attempt.lease, reason, attempt.lane))
