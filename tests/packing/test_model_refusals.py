@@ -88,7 +88,7 @@ def recurrent(kind: str) -> Callable[[Any, Any], Any]:
 TRAPS = {
     "item": (lambda model, out: out * out.mean().item(), r"takes a number out of a tensor \(\.item\(\), float\(\)"),
     "float": (lambda model, out: out * float(out.mean().detach()), r"takes a number out of a tensor \(\.item\(\)"),
-    "python if": (branch, r"test_refusals.py, line \d+, `if out.sum\(\) > 0:`, decides in Python by a value"),
+    "python if": (branch, r"test_model_refusals.py, line \d+, `if out.sum\(\) > 0:`, decides in Python by a value"),
     "boolean mask": (masked, r"`return out \+ out\[out > 0\].sum\(\)`, makes a tensor whose shape depends on values"),
     "in place": (written, r"`model.kept \+= out.detach\(\)`, writes into a tensor that all members would share"),
     "attribute": (counted, r"training changes what members would share, calls: make it a buffer"),
