@@ -2,7 +2,7 @@
 
 An action is applied to the state by ``engine.applying``, in the run that decides it and in every replay.
 The driver carries out the actions with outside effects: Assign, AddLane, StopTraining, SaveAt, CutWork,
-LaunchWorker, DismissWorker, DeleteCheckpoint, EndRun. The others are decisions about trials.
+ExtendWork, LaunchWorker, DismissWorker, DeleteCheckpoint, EndRun. The others are decisions about trials.
 
 Rule: fields are only added, with a default; journals of released versions remain readable.
 """
@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.trial import Params, TrialState
-from asyncsearch.work import Lane, Work
+from asyncsearch.work import Lane, Stage, Work
 
 
 class Action(msgspec.Struct, frozen=True, tag_field="kind"):
@@ -46,8 +46,14 @@ class Inherit(Action, frozen=True, tag="inherit"):
     resource: int
 
 
+class Compare(Action, frozen=True, tag="compare"):
+    """Let the scheduler compare a trial that has reported at its target, before its checkpoint there is durable."""
+
+    trial: TrialId
+
+
 class Promote(Action, frozen=True, tag="promote"):
-    """Let a paused trial continue from its checkpoint."""
+    """Let a trial continue: a paused one from its checkpoint, one that was compared and still runs where it is."""
 
     trial: TrialId
     from_resource: int
@@ -130,6 +136,16 @@ class CutWork(Action, frozen=True, tag="cut_work"):
     """Why its trials go on with another number of workers; left out: they do not."""
 
 
+class ExtendWork(Action, frozen=True, tag="extend_work"):
+    """Tell a worker to train further stages after those of a lane, instead of pausing where the last one ends."""
+
+    lease: Lease
+    stages: tuple[Stage, ...]
+    save: bool
+    """Whether the checkpoint at the former end is needed nevertheless."""
+    lane: int = 0
+
+
 class LaunchWorker(Action, frozen=True, tag="launch_worker"):
     """Start a worker in a slot of the cluster, under a new epoch."""
 
@@ -180,6 +196,7 @@ class EndRun(Action, frozen=True, tag="end_run"):
 AnyAction = (
     CreateTrial
     | Inherit
+    | Compare
     | Promote
     | Branch
     | MoveTrial
@@ -188,6 +205,7 @@ AnyAction = (
     | StopTraining
     | SaveAt
     | CutWork
+    | ExtendWork
     | LaunchWorker
     | DismissWorker
     | DeleteCheckpoint

@@ -160,6 +160,8 @@ class Trial(msgspec.Struct, gc=False):
     path: tuple[PathStep, ...] = ()
     """The nodes on its path in the order of their starts. Empty if it is ``node`` alone, from 0."""
 
+    compared: int = 0
+    """The target at which it was compared last before its checkpoint there was durable."""
     is_begun: bool = False
     """Whether it had a worker or was promoted: such trials come before new ones."""
 

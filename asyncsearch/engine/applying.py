@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from asyncsearch.ids import CheckpointRef, Lease, worker_name
 from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.plan.keys import joined
 from asyncsearch.trial import UNBOUNDED, Trial, TrialState
-from asyncsearch.work import Lane
+from asyncsearch.work import Lane, Stage
 
 _REASON_CHARS = 4_000
 
@@ -62,10 +62,20 @@ def _apply_create(state: StudyState, action: actions.CreateTrial, _now: float) -
             listener.noted(action.trial, action.notes)
 
 
+def _apply_compare(state: StudyState, action: actions.Compare, _now: float) -> None:
+    trial = state.trials[action.trial]
+    assert trial.target is not None, "a trial without a target is compared nowhere"
+    trial.compared = trial.target
+    score = state.score(trial.value)
+    for listener in state.listeners:
+        listener.paused(trial.id, trial.target, score)
+
+
 def _apply_promote(state: StudyState, action: actions.Promote, now: float) -> None:
     trial = state.trials[action.trial]
     trial.target = action.to_resource
-    _move(state, trial, TrialState.WAITING, action.reason, now)
+    if trial.state is TrialState.PAUSED:
+        _move(state, trial, TrialState.WAITING, action.reason, now)
     trial.is_begun = True
     state.promoted.began(trial.id)
     _request(state, trial)
@@ -132,9 +142,7 @@ def _apply_lane(state: StudyState, action: actions.AddLane, now: float) -> None:
 
 def _begin_attempt(state: StudyState, lease: Lease, lane: Lane, place: int, now: float) -> Attempt:
     number = lease.number + place
-    stages = tuple(
-        [PlannedStage(s.node, s.start, UNBOUNDED if s.stop is None else s.stop, s.trials, s.more) for s in lane.stages]
-    )
+    stages = _planned(lane.stages)
     batch = Batch(lane.load, stages)
     # A trial may still run under another lease, whose checkpoint turned out to be damaged.
     running = [
@@ -185,6 +193,21 @@ def _apply_cut(state: StudyState, action: actions.CutWork, _now: float) -> None:
     state.plan.cut(number, action.stop)
 
 
+def _apply_extension(state: StudyState, action: actions.ExtendWork, _now: float) -> None:
+    number = action.lease.number + action.lane
+    batch, stages = state.attempts[number].batch, _planned(action.stages)
+    *before, last = batch.stages
+    kept = msgspec.structs.replace(last, save=action.save)
+    state.attempts[number].batch = Batch(batch.load, (*before, kept, *stages), batch.is_urgent)
+    state.plan.extend(number, stages, save=action.save)
+
+
+def _planned(stages: Sequence[Stage]) -> tuple[PlannedStage, ...]:
+    return tuple(
+        [PlannedStage(s.node, s.start, UNBOUNDED if s.stop is None else s.stop, s.trials, s.more) for s in stages]
+    )
+
+
 def _apply_move(state: StudyState, action: actions.MoveTrial, now: float) -> None:
     trial = state.trials[action.trial]
     attempt = state.open_attempt_of(trial.id)
@@ -218,7 +241,7 @@ def _apply_move(state: StudyState, action: actions.MoveTrial, now: float) -> Non
 def _notify_of_move(state: StudyState, trial: Trial, score: float | None) -> None:
     match trial.state:
         case TrialState.PAUSED:
-            for listener in state.listeners:
+            for listener in state.listeners if trial.compared != trial.target else ():
                 listener.paused(trial.id, trial.target or trial.resource, score)
         case TrialState.COMPLETED:
             for listener in state.listeners:
@@ -282,6 +305,7 @@ def _apply_end_of_run(state: StudyState, _action: actions.EndRun, now: float) ->
 _BY_KIND: dict[type[actions.AnyAction], Callable[[StudyState, Any, float], None]] = {
     actions.CreateTrial: _apply_create,
     actions.Inherit: _apply_inherit,
+    actions.Compare: _apply_compare,
     actions.Promote: _apply_promote,
     actions.Branch: _apply_branch,
     actions.MoveTrial: _apply_move,
@@ -290,6 +314,7 @@ _BY_KIND: dict[type[actions.AnyAction], Callable[[StudyState, Any, float], None]
     actions.StopTraining: _apply_stop,
     actions.SaveAt: _apply_save,
     actions.CutWork: _apply_cut,
+    actions.ExtendWork: _apply_extension,
     actions.LaunchWorker: lambda state, action, _now: state.pool.launch(action.worker, action.epoch),
     actions.DismissWorker: lambda state, action, _now: state.pool.lose(action.worker),
     actions.DeleteCheckpoint: _apply_delete,

@@ -23,6 +23,7 @@ from asyncsearch.engine.moving import (
     settle_at_target,
     wait,
 )
+from asyncsearch.engine.next_trials import compare
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.sizing.share import count_launchable, cut_short, give_back, launch, relaunch
 from asyncsearch.engine.state import StudyState
@@ -129,8 +130,10 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
         for trial in subscribers:
             if trial.resource == resource:
                 judge(state, trial, emit)
+    attempt = state.attempts[event.lease.number + event.lane]
+    compare(state, attempt, resource, emit)
     if state.config.can_evaluate:
-        node = state.attempts[event.lease.number + event.lane].node_at(resource)
+        node = attempt.node_at(resource)
         for number in state.plan.requesters_at(node, resource):
             trial = state.trials[number]
             if trial.state is TrialState.WAITING and is_at_target(state, trial):
@@ -242,6 +245,8 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
     for trial in [state.trials[number] for number in find(attempt.node_at(end.resource), end.resource)]:
         if inherit_known(state, trial, emit):
             continue
+        if trial.id not in attempt.trials and end.checkpoint_resource is None and not attempt.has_returned_early:
+            continue  # it waits since this checkpoint could not be stored, and others train on under the lease
         if is_to_be_evaluated(state, trial) and not attempt.has_returned_early:
             settle_at_target(state, trial, "", emit)
             continue

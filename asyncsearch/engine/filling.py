@@ -44,7 +44,9 @@ def adjust(state: StudyState, emit: Emit) -> None:
             continue
         wanted = state.plan.wanted_stop(number)
         if not wanted:
-            if not attempt.is_all_saved:
+            # One that goes on elsewhere from here needs the checkpoint that is being saved.
+            is_saving = bool(attempt.trials) and attempt.resource >= attempt.stop
+            if not attempt.is_all_saved and not is_saving:
                 stop_training(attempt, reason, emit)
             continue
         stop = max(wanted, attempt.resource)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from asyncsearch.actions import Branch, CreateTrial, EndProposals, Promote
+from asyncsearch.actions import Branch, Compare, CreateTrial, EndProposals, ExtendWork, Promote
+from asyncsearch.engine.affected import is_to_be_evaluated
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.moving import settle_from_known
+from asyncsearch.engine.sizing.packs import lane_for
+from asyncsearch.engine.sizing.share import excess
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run
 from asyncsearch.errors import InternalError, SpaceError
-from asyncsearch.ids import TrialId
+from asyncsearch.ids import CheckpointRef, TrialId
+from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.schedulers.base_scheduler import Promotion
-from asyncsearch.trial import Trial
+from asyncsearch.trial import Trial, TrialState, is_end
 
 _REPEATS = 1_000
 """After this many new trials in a row without a new request, a search by an endless searcher ends."""
@@ -63,9 +68,44 @@ def promote_next(state: StudyState, emit: Emit) -> bool:
 
 def promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
     """Let a trial go on to its next target."""
+    trial, attempt = state.trials[promotion.trial], state.open_attempt_of(promotion.trial)
+    stages = () if attempt is None else _extension(state, attempt, trial, promotion.to_resource)
     plain = Promote(promotion.trial, promotion.from_resource, promotion.to_resource, promotion.reason)
     emit(branch(state, promotion) or plain)
-    settle_from_known(state, state.trials[promotion.trial], emit)
+    settle_from_known(state, trial, emit)
+    if attempt is not None and stages and trial.target == promotion.to_resource and trial.state is TrialState.RUNNING:
+        at = CheckpointRef(attempt.node_at(attempt.stop), attempt.stop)
+        lane = lane_for(state, Batch(None, stages))
+        emit(ExtendWork(attempt.lease, lane.stages, state.plan.has_others(at), attempt.lane))
+
+
+def _extension(state: StudyState, attempt: Attempt, trial: Trial, stop: int) -> tuple[PlannedStage, ...]:
+    """Return the stages by which an attempt at its end could go on with a trial. Empty if it cannot, or is told to end."""
+    if not attempt.is_training or attempt.is_stop_sent or attempt.cut is not None:
+        return ()
+    return state.plan.extension(attempt.number, trial.id, trial.steps, attempt.stop, stop)
+
+
+def compare(state: StudyState, attempt: Attempt, resource: int, emit: Emit) -> None:
+    """Compare the trials that have reported at the end of an attempt, and let them go on if they are the next to do so.
+
+    The worker that waits there counts as free, so that it is asked for its next work as in Algorithm 2 of ASHA. Where
+    that is the trial itself, it goes on without a checkpoint. Else it is paused when its checkpoint is durable.
+    """
+    is_at_end = resource == attempt.stop and not attempt.is_evaluation and attempt.cut is None
+    if not is_at_end or not attempt.is_training or attempt.is_stop_sent or state.scheduler.compares_saved:
+        return
+    for number in state.plan.requesters_at(attempt.node_at(resource), resource):
+        trial = state.trials[number]
+        is_here = state.open_attempts.get(number) == attempt.number and trial.compared != trial.target
+        is_pause = not is_end(trial.target, state.max_resource) and trial.value_resource > 0
+        if is_here and is_pause and not is_to_be_evaluated(state, trial):
+            emit(Compare(number))
+    while state.run is not None and not state.stopping and not excess(state):
+        promotion = state.scheduler.next_promotion()
+        if promotion is None or (promotion.trial not in attempt.trials and not state.scheduler.promotes_in_groups):
+            return
+        promote(state, promotion, emit)
 
 
 def may_create(state: StudyState) -> bool:

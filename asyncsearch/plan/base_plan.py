@@ -27,7 +27,7 @@ PlanPath = tuple[PathStep, ...]
 
 
 class PlannedStage(msgspec.Struct, frozen=True):
-    """An interval of one node that a worker trains, with a checkpoint at its end; without units it is an evaluation."""
+    """An interval of one node that a worker trains; without units it is an evaluation."""
 
     node: NodeKey
     start: int
@@ -37,6 +37,8 @@ class PlannedStage(msgspec.Struct, frozen=True):
     """The first trials that wait for its end, or for stages that start there, in order."""
     more: int = 0
     """How many more trials wait."""
+    save: bool = True
+    """Whether its worker saves at its end."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -161,6 +163,21 @@ class BasePlan(abc.ABC):
     @abc.abstractmethod
     def wanted_stop(self, lease: int) -> int:
         """Return the last resource of a running batch that a request still needs, or 0 if there is none."""
+
+    @abc.abstractmethod
+    def extension(self, lease: int, trial: TrialId, path: PlanPath, start: int, stop: int) -> tuple[PlannedStage, ...]:
+        """Return the stages from the end of a lease, at ``start``, to ``stop`` on the path of a trial.
+
+        Empty if a part of them need not or cannot be trained by it: reports or a checkpoint of it are known, or others
+        train there.
+        """
+
+    def extend(self, lease: int, stages: Sequence[PlannedStage], *, save: bool) -> None:
+        """Let a lease train further stages, and save at its former end or not."""
+
+    def has_others(self, ref: CheckpointRef) -> bool:
+        """Return whether a checkpoint is needed besides by the one trial that trains on from there."""
+        return False
 
     def cut(self, lease: int, stop: int) -> None:
         """Let a running batch end at ``stop``, where its worker saves; the rest is planned for another lease."""

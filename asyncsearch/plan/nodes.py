@@ -51,7 +51,7 @@ class Span:
         self.begin = begin
         self.position = begin
         self.stop = stop
-        self.boundaries = {stop}
+        self.boundaries: set[int] = set()
         """Resources at which the worker saves."""
 
     def finish(self) -> None:

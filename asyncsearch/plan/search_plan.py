@@ -160,15 +160,45 @@ class SearchPlan(BasePlan):
             node = self._tree.nodes.get(stage.node)
             if node is None:
                 continue
-            if spans and spans[-1].node is node:
-                spans[-1].stop = stage.stop
-                spans[-1].boundaries.add(stage.stop)
-            else:
+            if not spans or spans[-1].node is not node:
                 spans.append(Span(lease, node, stage.start, stage.stop))
+            spans[-1].stop = stage.stop
+            if stage.save:
+                spans[-1].boundaries.add(stage.stop)
         self._runs[lease] = spans
         self._aim(lease, CheckpointRef(batch.stages[-1].node, batch.stages[-1].stop))
         for span in spans:
             self._tree.start(span)
+
+    def extension(self, lease: int, trial: TrialId, path: PlanPath, start: int, stop: int) -> tuple[PlannedStage, ...]:
+        if any(True for _ in self.reports.between(path, start, stop)):
+            return ()
+        stages: list[PlannedStage] = []
+        ends = [*(step.start for step in path[1:]), stop]
+        for step, end in zip(path, ends, strict=True):
+            low, high = max(step.start, start), min(end, stop)
+            if low < high:
+                if self._tree.is_taken(step.node, low, high):
+                    return ()
+                stages.append(PlannedStage(step.node, low, high, (trial,)))
+        return tuple(stages)
+
+    def extend(self, lease: int, stages: Sequence[PlannedStage], *, save: bool) -> None:
+        spans = self._runs[lease]
+        if not save:
+            spans[-1].boundaries.discard(spans[-1].stop)
+        for stage in stages:
+            if spans[-1].node.key == stage.node:
+                self._tree.lengthen(spans[-1], stage.stop)
+            else:
+                spans.append(Span(lease, self._tree.nodes[stage.node], stage.start, stage.stop))
+                self._tree.start(spans[-1])
+            spans[-1].boundaries.add(stage.stop)
+        self._aim(lease, CheckpointRef(stages[-1].node, stages[-1].stop))
+
+    def has_others(self, ref: CheckpointRef) -> bool:
+        point = self._tree.find(ref)
+        return point is not None and (bool(point.trials) or point.count > 1)
 
     def end(self, lease: int) -> None:
         for span in reversed(self._runs.pop(lease, [])):

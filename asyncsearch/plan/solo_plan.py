@@ -113,6 +113,9 @@ class SoloPlan(BasePlan):
     def resume(self, lease: int, batch: Batch, path: PlanPath = ()) -> None:
         self.begin(lease, batch)
 
+    def extension(self, lease: int, trial: TrialId, path: PlanPath, start: int, stop: int) -> tuple[PlannedStage, ...]:
+        return (PlannedStage(path[-1].node, start, stop, (trial,)),)
+
     def end(self, lease: int) -> None:
         node = self._runs.pop(lease)
         del self._leases[node]

@@ -137,6 +137,23 @@ class StageTree:
         # In a restored plan no trial may request the end of running work, although others continue from there.
         self._rehost_above(span.node, span.stop)
 
+    def lengthen(self, span: Span, stop: int) -> None:
+        """Let a lease train further in the node in which it ends."""
+        former, span.stop = span.stop, stop
+        if span not in span.node.spans:  # all of it was saved
+            span.node.spans.append(span)
+        for point in span.node.points_in(former, stop):
+            self._reconsider(point)
+        if (end := span.node.at(former)) is not None:
+            self._reconsider(end)
+        self._rehost_above(span.node, stop)
+
+    def is_taken(self, key: NodeKey, low: int, high: int) -> bool:
+        """Return whether units of a node beyond ``low`` up to ``high`` are saved, or others train there."""
+        node = self.nodes.get(key)
+        is_run = node is not None and any(low < span.stop and span.begin < high for span in node.spans)
+        return key in self.blocked or is_run or any(low < at <= high for at in self.saved.get(key, ()))
+
     def shorten(self, span: Span, stop: int) -> None:
         """Let a lease train no further than ``stop``; if that is not above ``position``, none of it runs any more."""
         former, span.stop = span.stop, max(stop, span.position)

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import msgspec
 
-from asyncsearch.actions import CutWork, SaveAt, StopTraining
+from asyncsearch.actions import CutWork, ExtendWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError
 from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds
 from asyncsearch.ids import Lease
 from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.work import Stage
 
-Amendment = SaveAt | CutWork
+Amendment = SaveAt | CutWork | ExtendWork
 """Changes the work of a lane that is assigned already."""
 
 

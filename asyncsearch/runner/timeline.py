@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from asyncsearch.actions import CutWork, SaveAt
+import msgspec
+
+from asyncsearch.actions import CutWork, ExtendWork, SaveAt
 from asyncsearch.errors import UsageError
 from asyncsearch.runner.protocol import Amendment
 from asyncsearch.trainable import ReportError, Update
@@ -77,6 +79,10 @@ class LaneTimeline:
                     self._points.add(resource)
             case CutWork(stop=stop):
                 self._cut = min(self._cut, stop)
+            case ExtendWork(stages=stages, save=save):
+                *before, last = self.stages
+                self.stages = (*before, msgspec.structs.replace(last, save=last.save and save), *stages)
+                self._ends += [math.inf if (end := _end_of(stage)) is None else end for stage in stages]
 
     def is_cut(self, done: int) -> bool:
         """Whether a cut ends the lane here, before its assigned end."""

@@ -80,8 +80,12 @@ class SchedulerState(StudyListener):
     closes_brackets = False
     """Whether the brackets of one run take no trials of a later run."""
 
+    compares_saved = False
+    """Whether ``branch`` is overridden: then trials are compared once their checkpoints are durable, as donors need."""
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        cls.compares_saved = cls.branch is not SchedulerState.branch
         cls.judges = cls.judge is not SchedulerState.judge
 
     @abc.abstractmethod

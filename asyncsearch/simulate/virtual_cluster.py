@@ -18,12 +18,14 @@ from asyncsearch.actions import (
     AnyAction,
     Assign,
     Branch,
+    Compare,
     CreateTrial,
     CutWork,
     DeleteCheckpoint,
     DismissWorker,
     EndProposals,
     EndRun,
+    ExtendWork,
     Inherit,
     LaunchWorker,
     MoveTrial,
@@ -244,7 +246,7 @@ class VirtualCluster(abc.ABC):
                 self._add_lane(action)
             case StopTraining():
                 self._stop(action)
-            case SaveAt() | CutWork():
+            case SaveAt() | CutWork() | ExtendWork():
                 self._amend(action)
             case DismissWorker():
                 self._dismiss(action)
@@ -252,7 +254,7 @@ class VirtualCluster(abc.ABC):
                 self._delete(action)
             case EndRun():
                 self._end_run(action)
-            case Inherit() | Promote() | Branch() | EndProposals() | StopRun():
+            case Inherit() | Compare() | Promote() | Branch() | EndProposals() | StopRun():
                 pass
             case _:
                 assert_never(action)
@@ -274,8 +276,8 @@ class VirtualCluster(abc.ABC):
         """Stop a lane."""
 
     @abc.abstractmethod
-    def _amend(self, action: SaveAt | CutWork) -> None:
-        """Let a lane save before its end, or end earlier."""
+    def _amend(self, action: SaveAt | CutWork | ExtendWork) -> None:
+        """Let a lane save before its end, or end earlier or later."""
 
     def _dismiss(self, action: DismissWorker) -> None:
         """Let a worker go."""

@@ -15,6 +15,7 @@ from asyncsearch.actions import (
     CutWork,
     DeleteCheckpoint,
     EndRun,
+    ExtendWork,
     GivenLane,
     LaunchWorker,
     SaveAt,
@@ -138,7 +139,7 @@ class RandomCluster(VirtualCluster):
         assert not training.is_stop_requested, "stopped twice"
         training.is_stop_requested = True
 
-    def _amend(self, action: SaveAt | CutWork) -> None:
+    def _amend(self, action: SaveAt | CutWork | ExtendWork) -> None:
         self.trainings[action.lease.number + action.lane].amendments.append(action)
 
     def _delete(self, action: DeleteCheckpoint) -> None:

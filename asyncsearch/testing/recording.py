@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from asyncsearch.actions import AnyAction, CutWork, GivenLane, SaveAt
+from asyncsearch.actions import AnyAction, CutWork, ExtendWork, GivenLane, SaveAt
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.handling import replay
@@ -153,7 +153,7 @@ class Training:
         """The resource of the newest saved checkpoint whose commit has not failed."""
         self.uploads: list[CheckpointRef] = []
         """Saved checkpoints whose commit has neither succeeded nor failed yet."""
-        self.amendments: list[SaveAt | CutWork] = []
+        self.amendments: list[SaveAt | CutWork | ExtendWork] = []
         """Sent to it, and not read yet."""
         self.is_ended = self.is_stop_requested = False
         self.is_begun = False
