@@ -118,6 +118,19 @@ class Simulation(TimedCluster):
 
         call_at(ends_s, reach)
 
+    def _await_verdict(self, worker: VirtualWorker, lane: VirtualLane) -> None:
+        work = worker.work
+        if worker.pack is not None:
+            worker.pack.judged.append(lane)
+            return
+
+        def answered() -> None:
+            if worker.work is work and worker.lanes.get(lane.number) is lane and self._passes(worker, lane):
+                worker.since_s = self.clock.now
+                self._leap(worker, lane)
+
+        self.clock.after(2 * self._delays.message_s, answered)
+
     def _evaluate(self, worker: VirtualWorker, lane: VirtualLane, stage: Stage) -> None:
         """Report the value of the loaded checkpoint, which takes no time."""
         work = worker.work
@@ -219,8 +232,20 @@ class Simulation(TimedCluster):
                     self._train_unit(worker, lane)
                 if worker.work is not work:
                     return
-        if worker.work is work:  # lanes are left, or some wait to join
-            self._begin_round(worker)
+        if not pack.judged:
+            if worker.work is work:  # lanes are left, or some wait to join
+                self._begin_round(worker)
+            return
+        judged, pack.judged = pack.judged, []
+
+        def answered() -> None:
+            for lane in judged:
+                if worker.work is work and worker.lanes.get(lane.number) is lane:
+                    self._passes(worker, lane)
+            if worker.work is work:
+                self._begin_round(worker)
+
+        self.clock.after(2 * self._delays.message_s, answered)
 
     def _train_unit(self, worker: VirtualWorker, lane: VirtualLane) -> None:
         stage, every = lane.stage, self._report_every

@@ -6,6 +6,8 @@ import abc
 import math
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from asyncsearch.actions import (
     AddLane,
     AnyAction,
@@ -13,6 +15,7 @@ from asyncsearch.actions import (
     CutWork,
     DismissWorker,
     EndRun,
+    ExtendWork,
     LaunchWorker,
     SaveAt,
     StopTraining,
@@ -122,10 +125,14 @@ class TimedCluster(VirtualCluster):
 
         self._reach_lane(action.lease, action.lane, stop)
 
-    def _amend(self, action: SaveAt | CutWork) -> None:
+    def _amend(self, action: SaveAt | CutWork | ExtendWork) -> None:
         def amend(worker: VirtualWorker, lane: VirtualLane) -> None:
             if isinstance(action, CutWork):
                 lane.stop = action.stop
+            elif isinstance(action, ExtendWork):
+                *before, last = lane.stages
+                lane.stages = (*before, msgspec.structs.replace(last, save=action.save), *action.stages)
+                return
             elif action.resource > lane.resource:
                 lane.saves[action.resource] = action.node
             else:
@@ -226,6 +233,15 @@ class TimedCluster(VirtualCluster):
         if failure is not None and failure == (lane.resource, 0.0):
             self._fail(worker, lane)
             return False
+        if lane.ends(stage, self._stop_of(stage)) and stage.stop not in (None, stage.max_resource) and reports:
+            self._await_verdict(worker, lane)
+            return False
+        return self._passes(worker, lane)
+
+    def _passes(self, worker: VirtualWorker, lane: VirtualLane) -> bool:
+        """Let a lane save or end where it is; return whether it trains on."""
+        work, stage = worker.work, lane.last_stage
+        assert work is not None
         stop = self._stop_of(stage)
         if lane.ends(stage, stop):
             at_end = stage.stop is None or lane.resource == stage.max_resource
@@ -267,6 +283,10 @@ class TimedCluster(VirtualCluster):
                 self._send(CheckpointCommitted(work.lease, checkpoint, lane=lane))
 
         self.clock.after(self._delays.commit_s, committed)
+
+    @abc.abstractmethod
+    def _await_verdict(self, worker: VirtualWorker, lane: VirtualLane) -> None:
+        """Let a lane wait until the answer to its report has come."""
 
     @abc.abstractmethod
     def _begin(self, work: Work) -> None:

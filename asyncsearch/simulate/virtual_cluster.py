@@ -64,6 +64,12 @@ class VirtualLane(msgspec.Struct):
         stages = self.stages
         return next((stage for stage in stages if stage.stop is None or self.resource < stage.stop), stages[-1])
 
+    @property
+    def last_stage(self) -> Stage:
+        """The stage in which its last unit lies, or the first one."""
+        stages = reversed(self.stages)
+        return next((stage for stage in stages if stage.start < self.resource), self.stages[0])
+
     def ends(self, stage: Stage, stop: int) -> bool:
         """Return whether it ends here, in a stage that ends at ``stop``."""
         is_last = stage is self.stages[-1]
@@ -114,6 +120,8 @@ class VirtualPack:
     ) -> None:
         self.findings: tuple[PackSeconds, ...] = ()
         """Times that its first unit has measured, to be told at its end."""
+        self.judged: list[VirtualLane] = []
+        """The lanes that wait for their verdicts since this round."""
         self._lanes, self._workload, self._training, self._group = lanes, workload, training, group
         self._measured = work.measured if isinstance(work.measured, tuple) else ()
         self._together: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from asyncsearch.actions import AnyAction, CreateTrial, MoveTrial, Promote, lanes_given
+from asyncsearch.actions import AnyAction, Compare, CreateTrial, MoveTrial, Promote, lanes_given
 from asyncsearch.events import Reported
 from asyncsearch.journal.format import Record
 from asyncsearch.nonfinite import finite
@@ -31,6 +31,7 @@ class _Rule:
         self.scores: dict[int, float | None] = {}
         self.trials: dict[int, int] = {}
         """Number of an attempt -> its trial."""
+        self.compared: dict[int, int] = {}
         self.promotions = 0
 
     def take(self, action: AnyAction) -> None:
@@ -45,7 +46,10 @@ class _Rule:
                 self.targets[action.trial] = action.to_resource
                 self.oracle.tell(("promoted", *move))
                 self.promotions += 1
-            case MoveTrial(trial=trial, to=TrialState.PAUSED):
+            case Compare(trial=trial):
+                self.compared[trial] = self.targets[trial]
+                self.oracle.tell(("paused", trial, self.targets[trial], self.scores[trial]))
+            case MoveTrial(trial=trial, to=TrialState.PAUSED) if self.compared.get(trial) != self.targets[trial]:
                 self.oracle.tell(("paused", trial, self.targets[trial], self.scores[trial]))
             case MoveTrial(trial=trial, to=TrialState.COMPLETED):
                 self.oracle.tell(("completed", trial, self.top, self.scores[trial]))
