@@ -103,6 +103,8 @@ class Reported(LeaseEvent, frozen=True, tag="reported"):
     """Units of training done when the metrics were measured, from 1."""
     metrics: Metrics
     lane: int = 0
+    is_awaited: bool = False
+    """Whether the trial waits for what is decided of it here."""
 
 
 class TrainingEnded(LeaseEvent, frozen=True, tag="training_ended"):

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from asyncsearch import events
-from asyncsearch.actions import AddLane, Assign, CutWork, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, ExtendWork, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun, RunnerHandle, all_stopped
 from asyncsearch.agent.runner_deaths import Death, charge
@@ -26,9 +28,10 @@ from asyncsearch.errors import ProtocolError
 from asyncsearch.events import Outcome
 from asyncsearch.ids import Lease
 from asyncsearch.nonfinite import spell_all
-from asyncsearch.rpc.messages import DriverMessage, GangNote, Refused, WorkerMessage
+from asyncsearch.rpc.messages import DriverMessage, GangNote, Judged, Refused, WorkerMessage
 from asyncsearch.runner.protocol import (
     Amendment,
+    Answered,
     Ended,
     FolderWanted,
     FromRunner,
@@ -45,6 +48,7 @@ from asyncsearch.runner.protocol import (
     TrainPack,
     UnitVolume,
 )
+from asyncsearch.work import extended
 
 
 class Workbench:
@@ -104,8 +108,10 @@ class Workbench:
                     self._add(message)
             case StopTraining():
                 self.stop(message)
-            case SaveAt() | CutWork():
+            case SaveAt() | CutWork() | ExtendWork():
                 self._amend(message)
+            case Judged():
+                self._pass_answer(message)
             case GangNote():
                 self._pass_note(message)
             case Refused(lease=lease):
@@ -150,10 +156,18 @@ class Workbench:
         for run in self._queue.under(amendment.lease, amendment.lane):
             if run.stop_reason is not None:
                 continue
+            if isinstance(amendment, ExtendWork):
+                run.lane = msgspec.structs.replace(run.lane, stages=extended(run.lane.stages, amendment))
             if run.is_sent:
                 self._runner.tell(amendment)
             else:
                 run.amendments.append(amendment)
+
+    def _pass_answer(self, answer: Judged) -> None:
+        """Let a lane that awaits what is decided of it go on."""
+        for run in self._queue.under(answer.lease, answer.lane):
+            if run.is_sent and run.stop_reason is None:
+                self._runner.tell(Answered(answer.resource, answer.lane))
 
     def _pass_note(self, note: GangNote) -> None:
         """Pass on a value that another rank of a gang tells this one."""
@@ -305,7 +319,7 @@ class Workbench:
             return
         metrics = spell_all(reported.metrics)
         try:
-            self._send(events.Reported(run.lease, reported.resource, metrics, run.number))
+            self._send(events.Reported(run.lease, reported.resource, metrics, run.number, reported.is_awaited))
         except ProtocolError as error:
             self._runner.kill()
             self._finish(run, Outcome.FAILED, f"A report cannot be sent: {error}", "bad_report")

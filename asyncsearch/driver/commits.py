@@ -20,6 +20,7 @@ from asyncsearch.errors import may_pass
 from asyncsearch.events import AnyEvent
 from asyncsearch.journal.opening import save_snapshot
 from asyncsearch.journal.writer import Journal
+from asyncsearch.rpc.messages import Judged
 from asyncsearch.store.base_store import Store
 
 _DELAY_S = 0.02
@@ -33,6 +34,8 @@ class Durable(NamedTuple):
     acknowledged: dict[Worker, int]
     """Highest number of each worker's messages to acknowledge."""
     actions: list[AnyAction]
+    answers: list[tuple[Worker, Judged]]
+    """Answers to reports that trials await, to be sent after the actions."""
 
 
 class Commits:
@@ -68,6 +71,7 @@ class Commits:
         """Records that are not in the journal yet; their consequences wait in the next two."""
         self._unacknowledged: dict[Worker, int] = {}
         self._actions: list[AnyAction] = []
+        self._answers: list[tuple[Worker, Judged]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = False
         self._disk = ThreadPoolExecutor(1, "asyncsearch-journal")
@@ -80,6 +84,10 @@ class Commits:
         """Note a message, to be acknowledged with the records."""
         self._unacknowledged[worker] = number
 
+    def answer(self, worker: Worker, answer: Judged) -> None:
+        """Note that a trial awaits what is decided by a report."""
+        self._answers.append((worker, answer))
+
     def add(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> None:
         """Add the record of an event."""
         self._lines.append(self._journal.encode(event, actions, now))
@@ -88,7 +96,7 @@ class Commits:
     @property
     def is_due(self) -> bool:
         """Whether to commit now: a decision waits for it, or records have waited long enough."""
-        return bool(self._actions) or not self._lines or self._is_due
+        return bool(self._actions or self._answers) or not self._lines or self._is_due
 
     def delay(self) -> None:
         """Let the records wait for others; ``wake`` is called when they have waited long enough."""
@@ -101,9 +109,9 @@ class Commits:
         Raises:
             StoreError: the journal cannot be written.
         """
-        lines, durable = self._lines, Durable(self._unacknowledged, self._actions)
+        lines, durable = self._lines, Durable(self._unacknowledged, self._actions, self._answers)
         # Before the write is awaited: records that come meanwhile belong to the next sync, with their consequences.
-        self._lines, self._unacknowledged, self._actions, self._is_due = [], {}, [], False
+        self._lines, self._unacknowledged, self._actions, self._answers, self._is_due = [], {}, [], [], False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

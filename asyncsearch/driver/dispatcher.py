@@ -14,12 +14,14 @@ from asyncsearch.actions import (
     AnyAction,
     Assign,
     Branch,
+    Compare,
     CreateTrial,
     CutWork,
     DeleteCheckpoint,
     DismissWorker,
     EndProposals,
     EndRun,
+    ExtendWork,
     Inherit,
     LaunchWorker,
     MoveTrial,
@@ -120,7 +122,7 @@ class Dispatcher:
         match action:
             case Assign() | AddLane():
                 self.admission.admit(action)
-            case StopTraining() | SaveAt() | CutWork():
+            case StopTraining() | SaveAt() | CutWork() | ExtendWork():
                 if not self.admission.delay(action):
                     self.send(action)
             case DismissWorker():
@@ -131,7 +133,9 @@ class Dispatcher:
                 self.admission.delete(action.checkpoint)
             case EndRun():
                 self._end(action)
-            case CreateTrial() | Inherit() | Promote() | Branch() | MoveTrial() | EndProposals() | StopRun():
+            case CreateTrial() | Inherit() | Compare() | Promote() | Branch() | MoveTrial():
+                pass
+            case EndProposals() | StopRun():
                 pass
             case _:
                 assert_never(action)

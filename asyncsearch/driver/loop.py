@@ -35,10 +35,18 @@ from asyncsearch.engine.affected import is_stale
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
-from asyncsearch.events import AnyEvent, PackMeasured, StopRequested, TrainingEnded, WorkerAttached, WorkerLost
+from asyncsearch.events import (
+    AnyEvent,
+    PackMeasured,
+    Reported,
+    StopRequested,
+    TrainingEnded,
+    WorkerAttached,
+    WorkerLost,
+)
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.journal.writer import Journal
-from asyncsearch.rpc.messages import Heartbeat, Hello, Transport, WorkerMessage
+from asyncsearch.rpc.messages import Heartbeat, Hello, Judged, Transport, WorkerMessage
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.pack_times import PackExchange, PackTimes
 from asyncsearch.shared.session import SharingSession
@@ -244,6 +252,8 @@ class Driver:
             # Also what was refused or is stale: a message that is never acknowledged is sent again for ever.
             if isinstance(item, Received):
                 self._commits.receive((item.worker, item.epoch), item.number)
+                if isinstance(event, Reported) and event.is_awaited:
+                    self._commits.answer((item.worker, item.epoch), Judged(event.lease, event.resource, event.lane))
             if event is not None:
                 self._handle(event)
         is_snapshot_due = self._snapshots.is_due
@@ -286,6 +296,8 @@ class Driver:
             self._dispatcher.transport.acknowledge(worker, epoch, number)
         for action in durable.actions:
             self._dispatcher.carry_out(action)
+        for worker, answer in durable.answers:
+            self._dispatcher.transport.send(*worker, answer)
         self._dispatcher.gangs.end_those_late(self._state)
         if self._sharing is not None:
             self._sharing.durable()

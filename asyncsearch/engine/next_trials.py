@@ -80,7 +80,7 @@ def promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
 
 
 def _extension(state: StudyState, attempt: Attempt, trial: Trial, stop: int) -> tuple[PlannedStage, ...]:
-    """Return the stages by which an attempt at its end could go on with a trial. Empty if it cannot, or is told to end."""
+    """Return the stages by which an attempt at its end could go on with a trial. Empty if it cannot."""
     if not attempt.is_training or attempt.is_stop_sent or attempt.cut is not None:
         return ()
     return state.plan.extension(attempt.number, trial.id, trial.steps, attempt.stop, stop)

@@ -59,7 +59,7 @@ class InlineChannel:
     """Passes on the messages of the runner at once, and keeps those for it until it looks."""
 
     def __init__(
-        self, received: Callable[[FromRunner], None], look: Callable[[], None], wait: Callable[[], None]
+        self, received: Callable[[FromRunner], None], look: Callable[[], None], wait: Callable[..., None]
     ) -> None:
         """Begin.
 

@@ -24,6 +24,8 @@ from asyncsearch.runner.process.kernel_files import device_name
 from asyncsearch.runner.protocol import FromRunner, LaneReported
 
 _LOOK_S = 0.1
+_VERDICT_S = 0.001
+"""Time between two looks for a verdict, which takes the driver some of it."""
 """Time between two looks for messages while the store is waited for."""
 
 
@@ -86,7 +88,7 @@ class InlineWorker:
         self._config, self._post, self._look_up = config, post, look_up
         self.stream = _Stream(self.key, post)
         self._tasks = TaskQueue(self._wait)
-        self._channel = InlineChannel(self._receive, look_up, self._wait_for_place)
+        self._channel = InlineChannel(self._receive, look_up, self._wait_in_training)
         self._runner = InlineRunner(config, self._channel, shown_failures or ShownFailures(), self._interrupted)
         self._bench = Workbench(config, self._runner, self.stream.send, self._on_transfer, self._tasks)
         self._interrupt: BaseException | None = None
@@ -174,8 +176,16 @@ class InlineWorker:
             time.sleep(min(rest, _LOOK_S))
             self._look_up()
 
-    def _wait_for_place(self) -> None:
-        """Wait a moment for a place for a checkpoint, and pass on the messages of the driver meanwhile."""
+    def _wait_in_training(self, timeout_s: float | None = None) -> None:
+        """Wait a moment, and pass on the messages of the driver meanwhile: for a verdict, or a checkpoint's place.
+
+        Args:
+            timeout_s: how long the training waits for its verdict. None if it waits for a place for a checkpoint.
+        """
+        if timeout_s is not None:
+            time.sleep(min(timeout_s, _VERDICT_S))
+            self._look_up()
+            return
         due = self._bench.checkpoints.due
         time.sleep(_LOOK_S if due is None else max(0.0, min(due - time.monotonic(), _LOOK_S)))
         self._look_up()

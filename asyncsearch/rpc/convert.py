@@ -14,7 +14,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 from msgspec import UNSET
 
-from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, ExtendWork, SaveAt, StopTraining
 from asyncsearch.errors import ProtocolError
 from asyncsearch.events import (
     CheckpointCommitted,
@@ -53,6 +53,7 @@ from asyncsearch.rpc.messages import (
     GangNote,
     Heartbeat,
     Hello,
+    Judged,
     LogLine,
     LogLines,
     RankFailed,
@@ -129,7 +130,9 @@ _FROM_WORKER = {
         device=WORD,
     ),
     "heartbeat": Codec(Heartbeat, pb.Heartbeat),
-    "reported": Codec(Reported, pb.Reported, lease=_LEASE, lane=_LANE, resource=counts(low=1), metrics=METRICS),
+    "reported": Codec(
+        Reported, pb.Reported, lease=_LEASE, lane=_LANE, resource=counts(low=1), metrics=METRICS, is_awaited=PLAIN
+    ),
     "training_ended": Codec(
         TrainingEnded,
         pb.TrainingEnded,
@@ -217,6 +220,8 @@ _FROM_DRIVER = {
     "stop_training": Codec(StopTraining, pb.StopTraining, lease=_LEASE, lane=_LANE, reason=TEXT),
     "save_at": Codec(SaveAt, pb.SaveAt, lease=_LEASE, lane=_LANE, node=NODE, resource=counts()),
     "cut_work": Codec(CutWork, pb.CutWork, lease=_LEASE, lane=_LANE, stop=counts()),
+    "extend_work": Codec(ExtendWork, pb.ExtendWork, lease=_LEASE, lane=_LANE, stages=_STAGES, save=PLAIN),
+    "judged": Codec(Judged, pb.Judged, lease=_LEASE, lane=_LANE, resource=counts()),
     "dismiss": Codec(DismissWorker, pb.Dismiss, worker=_WORKER, epoch=_EPOCH, reason=TEXT, is_unheard=PLAIN),
     "refused": Codec(Refused, pb.Refused, lease=_LEASE, reason=TEXT),
     "store_tokens": Codec(StoreTokens, pb.StoreTokens, tokens=SECRET),

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, ExtendWork, SaveAt, StopTraining
 from asyncsearch.events import (
     CheckpointCommitted,
     CheckpointFailed,
@@ -102,6 +102,14 @@ class Refused(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Judged(msgspec.Struct, frozen=True):
+    """Answer to a report that a trial awaits: all that follows from it was sent before this."""
+
+    lease: Lease
+    resource: int
+    lane: int = 0
+
+
 class StoreTokens(msgspec.Struct, frozen=True):
     """With these the worker reaches the store; they come before all work, and again whenever they were renewed."""
 
@@ -126,7 +134,19 @@ WorkerMessage = (
     | GangNote
     | RankFailed
 )
-DriverMessage = Assign | AddLane | StopTraining | SaveAt | CutWork | DismissWorker | Refused | StoreTokens | GangNote
+DriverMessage = (
+    Assign
+    | AddLane
+    | StopTraining
+    | SaveAt
+    | CutWork
+    | ExtendWork
+    | Judged
+    | DismissWorker
+    | Refused
+    | StoreTokens
+    | GangNote
+)
 
 
 class Endpoint(msgspec.Struct, frozen=True):

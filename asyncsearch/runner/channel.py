@@ -135,11 +135,11 @@ class RunnerEnd(Channel[ToRunner, FromRunner]):
             os._exit(1)
         return messages
 
-    def wait(self) -> None:
-        """Wait until there is something to read."""
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until there is something to read, or the time is over."""
         poll = select.poll()
         poll.register(self.socket, select.POLLIN)
-        poll.poll()
+        poll.poll(None if timeout_s is None else 1_000 * timeout_s)
 
 
 def agent_end(sock: socket.socket) -> Channel[FromRunner, ToRunner]:

@@ -35,6 +35,8 @@ from asyncsearch.trial import Params
 from asyncsearch.work import Stage
 
 T = TypeVar("T")
+MOST_WAIT_S = 5.0
+"""How long a trial waits for what is decided of it. A later decision is obeyed at its next report."""
 
 
 class SearchContext(TrialContext):
@@ -84,6 +86,8 @@ class SearchContext(TrialContext):
         self.unreported: dict[str, float] = {}
         """Metrics that the function returned beside its reports."""
         self._present: int | None = None
+        self._awaited = 0
+        """Resource of the last report, if what is decided by it was not waited for yet. 0 if there is none."""
 
     @property
     def params(self) -> Params:
@@ -186,12 +190,25 @@ class SearchContext(TrialContext):
                 f"{HOW_TO_PAUSE}."
             )
         check_resource(self.name, at, self._timeline, self._done, self._reported, self._present)
-        self._link.report(at, values)
+        is_awaited = self._timeline.is_judged(at)
+        self._link.report(at, values, is_awaited=is_awaited)
         self.has_reported = True
         self._reported, self._last = at, values
+        self._awaited = at if is_awaited else 0
         self._done = max(self._done, at)
-        if not self.uses_epochs and self._timeline.is_cut(self._done):
-            self._pause()
+        if not self.uses_epochs:
+            if is_awaited:
+                self._await_verdict()
+                self._agree()
+                self._raise_if_interrupted()
+            if self._timeline.is_cut(self._done):
+                self._pause()
+
+    def _await_verdict(self) -> None:
+        """Wait for what is decided by the last report, so that no unit is trained in vain and no pause is in vain."""
+        awaited, self._awaited = self._awaited, 0
+        if awaited:
+            self._link.await_verdict(awaited, MOST_WAIT_S)
 
     def report_last(self, metrics: Mapping[str, float]) -> None:
         """Report the function's return value, unless it is the last report once more.
@@ -267,6 +284,7 @@ class SearchContext(TrialContext):
                 yield self._present
                 self._require_training("epochs()")
                 self._done = self._present
+                self._await_verdict()
                 self._agree()
                 self._raise_if_interrupted()
                 self._values.require_read(self.name, self._done)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from asyncsearch.actions import CutWork, SaveAt, StopTraining
+from asyncsearch.actions import CutWork, ExtendWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.runner.failures import exception_text
 from asyncsearch.runner.process.kernel_files import device_name
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import (
     Amendment,
+    Answered,
     Folder,
     FolderWanted,
     FromRunner,
@@ -40,8 +42,11 @@ T = TypeVar("T")
 class Link(Protocol):
     """Transport of a trial's context: sends reports, and receives stops and amendments."""
 
-    def report(self, resource: int, metrics: dict[str, float]) -> None:
-        """Send a report."""
+    def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:
+        """Send a report; ``await_verdict`` follows if it is awaited."""
+
+    def await_verdict(self, resource: int, timeout_s: float) -> None:
+        """Wait until all that follows from a report was told, or the time is over."""
 
     def stop_reason(self) -> str | None:
         """Read new messages, and return the reason of a stop request. None if there is none."""
@@ -89,8 +94,8 @@ class RunnerChannel(Protocol):
     def receive_now(self) -> list[ToRunner]:
         """Return the messages that are there, without waiting."""
 
-    def wait(self) -> None:
-        """Wait until a message may be there."""
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until a message may be there, or the time is over."""
 
 
 class PackLinks(dict[int, "AgentLink"]):
@@ -143,11 +148,20 @@ class AgentLink:
         self._lanes[lane] = self
         self.notes: dict[tuple[int, str], str] = {}
         """Values that other ranks of its gang have told, by rank and key."""
+        self._answered = 0
+        """Resource of the last report of which all was told that follows from it."""
         self._folder: Folder | None = None
         self._answer: ShardAnswer | None = None
 
-    def report(self, resource: int, metrics: dict[str, float]) -> None:
-        self._send(LaneReported(resource, metrics, self._lane))
+    def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:
+        self._send(LaneReported(resource, metrics, self._lane, is_awaited))
+
+    def await_verdict(self, resource: int, timeout_s: float) -> None:
+        until = time.monotonic() + timeout_s
+        self._receive()
+        while self._answered < resource and self._reason is None and (left_s := until - time.monotonic()) > 0:
+            self._channel.wait(left_s)
+            self._receive()
 
     def stop_reason(self) -> str | None:
         if self._reason is None:
@@ -248,9 +262,12 @@ class AgentLink:
                 case StopTraining(reason=reason, lane=lane):
                     if lane in self._lanes:
                         self._lanes[lane]._reason = reason
-                case SaveAt(lane=lane) | CutWork(lane=lane):
+                case SaveAt(lane=lane) | CutWork(lane=lane) | ExtendWork(lane=lane):
                     if lane in self._lanes:
                         self._lanes[lane]._amendments.append(message)
+                case Answered(resource=resource, lane=lane):
+                    if lane in self._lanes:
+                        self._lanes[lane]._answered = resource
                 case Join(lane=train):
                     AgentLink(self._channel, self._interrupts, train.amendments, train.lane, self._lanes)
                     self._lanes.joining.append(train)

@@ -115,12 +115,21 @@ class RunnerReady(_Message, frozen=True, tag="ready"):
     """The trainable is loaded, or failed to load, which every training then reports."""
 
 
+class Answered(_Message, frozen=True, tag="answered"):
+    """What is decided of a trial by its awaited report was told before this."""
+
+    resource: int
+    lane: int = 0
+
+
 class LaneReported(_Message, frozen=True, tag="reported"):
     """The trial reported metrics; NaN and infinities are sent unchanged."""
 
     resource: int
     metrics: dict[str, float]
     lane: int = 0
+    is_awaited: bool = False
+    """Whether the trial waits for what is decided of it here."""
 
 
 class FolderWanted(_Message, frozen=True, tag="folder_wanted"):
@@ -246,7 +255,7 @@ class Ended(_Message, frozen=True, tag="ended"):
     """Whether the runner trains no other lane, so that both outputs hold the marker."""
 
 
-ToRunner = Load | Train | TrainPack | Join | Folder | ShardAnswer | Amendment | StopTraining | Note
+ToRunner = Load | Train | TrainPack | Join | Folder | ShardAnswer | Amendment | Answered | StopTraining | Note
 Saving = FolderWanted | ShardPlaceWanted | ShardWritten | Saved | SaveFailed
 """Messages on a checkpoint that is due."""
 FromRunner = RunnerReady | LaneReported | Saving | PackFindings | Note | UnitVolume | Ended

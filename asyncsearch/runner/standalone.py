@@ -78,7 +78,10 @@ class Recorder:
         self.reports: list[tuple[int, dict[str, float]]] = []
         self._root = root
 
-    def report(self, resource: int, metrics: dict[str, float]) -> None:
+    def await_verdict(self, resource: int, timeout_s: float) -> None:
+        """Wait for nothing: nobody decides."""
+
+    def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:
         self.reports.append((resource, metrics))
 
     def stop_reason(self) -> str | None:

@@ -14,14 +14,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import msgspec
-
 from asyncsearch.actions import CutWork, ExtendWork, SaveAt
 from asyncsearch.errors import UsageError
 from asyncsearch.runner.protocol import Amendment
 from asyncsearch.trainable import ReportError, Update
 from asyncsearch.trial import Params, is_end
-from asyncsearch.work import Stage
+from asyncsearch.work import Stage, extended
 
 _RESOURCES_END = 2**53
 """Upper bound (exclusive) of resources, as in the contract in ``rpc/``."""
@@ -79,14 +77,17 @@ class LaneTimeline:
                     self._points.add(resource)
             case CutWork(stop=stop):
                 self._cut = min(self._cut, stop)
-            case ExtendWork(stages=stages, save=save):
-                *before, last = self.stages
-                self.stages = (*before, msgspec.structs.replace(last, save=last.save and save), *stages)
+            case ExtendWork(stages=stages):
+                self.stages = extended(self.stages, amendment)
                 self._ends += [math.inf if (end := _end_of(stage)) is None else end for stage in stages]
 
     def is_cut(self, done: int) -> bool:
         """Whether a cut ends the lane here, before its assigned end."""
         return self._cut <= done < self._ends[-1]
+
+    def is_judged(self, done: int) -> bool:
+        """Whether it is decided here how far the trial goes on: where it would be paused."""
+        return self.is_paused_at_end and done >= self._ends[-1] and not self.is_evaluation
 
     def is_over(self, done: int) -> bool:
         """Whether no unit is left to train."""

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from asyncsearch.actions import AddLane, Assign, CutWork, SaveAt, StopTraining, lanes_given
+from asyncsearch.actions import AddLane, Assign, CutWork, ExtendWork, SaveAt, StopTraining, lanes_given
 from asyncsearch.engine.affected import is_outdated, is_stale
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
@@ -40,7 +40,7 @@ from asyncsearch.rpc.redelivery import Backoff
 from asyncsearch.shared.folder import NodeFacts
 from asyncsearch.shared.membership import FolderAnswer, FolderMembership, Publication, UnpublishedReports
 
-LaneAction = AddLane | StopTraining | SaveAt | CutWork
+LaneAction = AddLane | StopTraining | SaveAt | CutWork | ExtendWork
 """An action that concerns one lane of a lease."""
 WorkerAction = Assign | LaneAction
 """An action that a worker carries out."""

@@ -23,7 +23,10 @@ class Recorder:
         """Resource at whose report the stop arrives."""
         self._folder = folder
 
-    def report(self, resource: int, metrics: dict[str, float]) -> None:
+    def await_verdict(self, resource: int, timeout_s: float) -> None:
+        """Wait for nothing: nobody decides."""
+
+    def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:
         self.reports.append((resource, metrics))
         if resource == self.told_at:
             self.reason = "rank 7 of 20"

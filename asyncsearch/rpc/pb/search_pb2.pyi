@@ -52,7 +52,7 @@ class WorkerMessage(_message.Message):
     def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reported: _Optional[_Union[Reported, _Mapping]] = ..., training_ended: _Optional[_Union[TrainingEnded, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., checkpoint_failed: _Optional[_Union[CheckpointFailed, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ..., store_outage: _Optional[_Union[StoreOutage, _Mapping]] = ..., pack_measured: _Optional[_Union[PackMeasured, _Mapping]] = ..., gang_note: _Optional[_Union[GangNote, _Mapping]] = ..., rank_failed: _Optional[_Union[RankFailed, _Mapping]] = ..., volume_measured: _Optional[_Union[VolumeMeasured, _Mapping]] = ...) -> None: ...
 
 class DriverMessage(_message.Message):
-    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused", "save_at", "cut_work", "store_tokens", "add_lane", "gang_note")
+    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused", "save_at", "cut_work", "store_tokens", "add_lane", "gang_note", "extend_work", "judged")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +65,8 @@ class DriverMessage(_message.Message):
     STORE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ADD_LANE_FIELD_NUMBER: _ClassVar[int]
     GANG_NOTE_FIELD_NUMBER: _ClassVar[int]
+    EXTEND_WORK_FIELD_NUMBER: _ClassVar[int]
+    JUDGED_FIELD_NUMBER: _ClassVar[int]
     number: int
     ack: int
     welcome: Welcome
@@ -77,7 +79,9 @@ class DriverMessage(_message.Message):
     store_tokens: StoreTokens
     add_lane: AddLane
     gang_note: GangNote
-    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., save_at: _Optional[_Union[SaveAt, _Mapping]] = ..., cut_work: _Optional[_Union[CutWork, _Mapping]] = ..., store_tokens: _Optional[_Union[StoreTokens, _Mapping]] = ..., add_lane: _Optional[_Union[AddLane, _Mapping]] = ..., gang_note: _Optional[_Union[GangNote, _Mapping]] = ...) -> None: ...
+    extend_work: ExtendWork
+    judged: Judged
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., save_at: _Optional[_Union[SaveAt, _Mapping]] = ..., cut_work: _Optional[_Union[CutWork, _Mapping]] = ..., store_tokens: _Optional[_Union[StoreTokens, _Mapping]] = ..., add_lane: _Optional[_Union[AddLane, _Mapping]] = ..., gang_note: _Optional[_Union[GangNote, _Mapping]] = ..., extend_work: _Optional[_Union[ExtendWork, _Mapping]] = ..., judged: _Optional[_Union[Judged, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("number", "worker", "epoch")
@@ -128,16 +132,18 @@ class Metric(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
 
 class Reported(_message.Message):
-    __slots__ = ("lease", "lane", "resource", "metrics")
+    __slots__ = ("lease", "lane", "resource", "metrics", "is_awaited")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
+    IS_AWAITED_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     lane: int
     resource: int
     metrics: _containers.RepeatedCompositeFieldContainer[Metric]
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., resource: _Optional[int] = ..., metrics: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ...) -> None: ...
+    is_awaited: bool
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., resource: _Optional[int] = ..., metrics: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ..., is_awaited: bool = ...) -> None: ...
 
 class TrainingEnded(_message.Message):
     __slots__ = ("lease", "lane", "outcome", "resource", "checkpoint_resource", "error", "error_kind", "unreported")
@@ -382,6 +388,28 @@ class CutWork(_message.Message):
     lane: int
     stop: int
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., stop: _Optional[int] = ...) -> None: ...
+
+class ExtendWork(_message.Message):
+    __slots__ = ("lease", "lane", "stages", "save")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    STAGES_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    stages: _containers.RepeatedCompositeFieldContainer[Stage]
+    save: bool
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., save: bool = ...) -> None: ...
+
+class Judged(_message.Message):
+    __slots__ = ("lease", "lane", "resource")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    resource: int
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., resource: _Optional[int] = ...) -> None: ...
 
 class Dismiss(_message.Message):
     __slots__ = ("worker", "epoch", "reason", "is_unheard")

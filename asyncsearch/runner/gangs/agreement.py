@@ -13,11 +13,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from asyncsearch.actions import CutWork, SaveAt
 from asyncsearch.runner.gangs.gang_shards import GangShards
 from asyncsearch.runner.link import AgentLink
 from asyncsearch.runner.process.process_state import rank_connections
-from asyncsearch.runner.protocol import GangSeat, WrittenShards
+from asyncsearch.runner.protocol import Amendment, GangSeat, WrittenShards
 from asyncsearch.trainable import TrialStopped
 from asyncsearch.trainable.gang import RankConnection
 
@@ -28,7 +27,7 @@ class _Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """The messages of the driver to rank 0 up to the end of a unit."""
 
     stop: str | None = None
-    amendments: tuple[SaveAt | CutWork, ...] = ()
+    amendments: tuple[Amendment, ...] = ()
 
 
 _DECISION = msgspec.json.Decoder(_Decision)
@@ -114,14 +113,18 @@ class GangLink:
     def save_in_shards(self, strategy: str, file: str) -> None:
         self.shards = GangShards(self, strategy, file)
 
-    def report(self, resource: int, metrics: dict[str, float]) -> None:
+    def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:
         if self.is_first:
-            self._link.report(resource, metrics)
+            self._link.report(resource, metrics, is_awaited=is_awaited)
+
+    def await_verdict(self, resource: int, timeout_s: float) -> None:
+        if self.is_first:  # the others wait for its decision
+            self._link.await_verdict(resource, timeout_s)
 
     def stop_reason(self) -> str | None:
         return self._now.stop
 
-    def amendments(self) -> Sequence[SaveAt | CutWork]:
+    def amendments(self) -> Sequence[Amendment]:
         amendments, self._now = self._now.amendments, _Decision(self._now.stop)
         return amendments
 
