@@ -52,6 +52,8 @@ class Lane(msgspec.Struct, frozen=True):
     stages: tuple[Stage, ...]
     load: CheckpointRef | None = None
     """None: train from the beginning."""
+    judged: int | None = None
+    """The first resource at whose report it waits for what is decided, besides a pause at its end. None if none."""
 
 
 class GangMember(msgspec.Struct, frozen=True):

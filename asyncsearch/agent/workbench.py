@@ -167,7 +167,7 @@ class Workbench:
         """Let a lane that awaits what is decided of it go on."""
         for run in self._queue.under(answer.lease, answer.lane):
             if run.is_sent and run.stop_reason is None:
-                self._runner.tell(Answered(answer.resource, answer.lane))
+                self._runner.tell(Answered(answer.resource, answer.lane, answer.next))
 
     def _pass_note(self, note: GangNote) -> None:
         """Pass on a value that another rank of a gang tells this one."""
@@ -349,4 +349,6 @@ def _mark_sent(runs: Sequence[LaneRun]) -> None:
 
 def _train(run: LaneRun) -> Train:
     load = None if run.load is None else str(run.load)
-    return Train(run.lane.stages, load, tuple(run.amendments), run.number, run.seat, tuple(run.notes), run.place)
+    return Train(
+        run.lane.stages, load, tuple(run.amendments), run.number, run.seat, tuple(run.notes), run.place, run.lane.judged
+    )

@@ -34,6 +34,7 @@ from asyncsearch.driver.timeouts import DriverSettings, Timeouts
 from asyncsearch.engine.affected import is_stale
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import judged_after
 from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
 from asyncsearch.events import (
     AnyEvent,
@@ -252,10 +253,10 @@ class Driver:
             # Also what was refused or is stale: a message that is never acknowledged is sent again for ever.
             if isinstance(item, Received):
                 self._commits.receive((item.worker, item.epoch), item.number)
-                if isinstance(event, Reported) and event.is_awaited:
-                    self._commits.answer((item.worker, item.epoch), Judged(event.lease, event.resource, event.lane))
             if event is not None:
                 self._handle(event)
+            if isinstance(item, Received) and isinstance(event, Reported) and event.is_awaited:
+                self._commits.answer((item.worker, item.epoch), _answer(self._state, event))
         is_snapshot_due = self._snapshots.is_due
         # A snapshot that is ahead of the journal could not be opened: its records would be missing.
         if self._commits.is_due or is_snapshot_due:
@@ -296,8 +297,8 @@ class Driver:
             self._dispatcher.transport.acknowledge(worker, epoch, number)
         for action in durable.actions:
             self._dispatcher.carry_out(action)
-        for worker, answer in durable.answers:
-            self._dispatcher.transport.send(*worker, answer)
+        for (worker, epoch), answer in durable.answers:
+            self._dispatcher.transport.send(worker, epoch, answer)
         self._dispatcher.gangs.end_those_late(self._state)
         if self._sharing is not None:
             self._sharing.durable()
@@ -353,3 +354,7 @@ class Driver:
             self._commits.close()
             if not self._commits.is_silent:  # else it would hang as the write does
                 self._journal.close()  # the last act on the store: it raises if the journal was removed until now
+
+
+def _answer(state: StudyState, report: Reported) -> Judged:
+    return Judged(report.lease, report.resource, report.lane, judged_after(state, report))

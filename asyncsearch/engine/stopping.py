@@ -6,11 +6,13 @@ work, which ``filling.adjust`` finds out from the plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from asyncsearch.actions import AnyAction, MoveTrial, StopRun, StopTraining
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
+from asyncsearch.events import Reported
+from asyncsearch.ids import TrialId
 from asyncsearch.trial import Trial, TrialState
 
 Emit = Callable[[AnyAction], None]
@@ -22,6 +24,23 @@ def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
     if (reason := state.scheduler.judge(trial.id, trial.resource)) is not None:
         emit(MoveTrial(trial.id, TrialState.STOPPED, reason))
     return reason is not None
+
+
+def judged_next(state: StudyState, trials: Iterable[TrialId], resource: int) -> int | None:
+    """Return the first resource beyond this one where one of some trials is judged. None if there is none."""
+    if not state.scheduler.judges:
+        return None
+    places = [state.scheduler.judged_next(trial, resource) for trial in trials]
+    return min((place for place in places if place is not None), default=None)
+
+
+def judged_after(state: StudyState, report: Reported) -> int | None:
+    """Return where the lane of a report is judged next. None if it is judged no more, or over."""
+    attempt = state.attempt(report.lease, report.lane)
+    if attempt is None or report.resource >= attempt.stop:
+        return None
+    beyond = report.resource + 1
+    return judged_next(state, state.plan.subscribers_at(attempt.node_at(beyond), beyond), report.resource)
 
 
 def stop_run(state: StudyState, reason: str, kind: str, emit: Emit) -> None:

@@ -101,7 +101,14 @@ _STAGE = Codec(
     save_every=counts(is_optional=True),
 )
 _STAGES = tuples(messages(_STAGE))
-_WORK_LANE = Codec(Lane, pb.Lane, "lanes.", stages=_STAGES, load=messages(_CHECKPOINT, is_optional=True))
+_WORK_LANE = Codec(
+    Lane,
+    pb.Lane,
+    "lanes.",
+    stages=_STAGES,
+    load=messages(_CHECKPOINT, is_optional=True),
+    judged=counts(is_optional=True),
+)
 _LANES = tuples(messages(_WORK_LANE))
 _OUTCOME = choices({outcome: pb.Outcome.Value(f"OUTCOME_{outcome.name}") for outcome in Outcome})
 _PACK_SECONDS = tuples(
@@ -221,7 +228,7 @@ _FROM_DRIVER = {
     "save_at": Codec(SaveAt, pb.SaveAt, lease=_LEASE, lane=_LANE, node=NODE, resource=counts()),
     "cut_work": Codec(CutWork, pb.CutWork, lease=_LEASE, lane=_LANE, stop=counts()),
     "extend_work": Codec(ExtendWork, pb.ExtendWork, lease=_LEASE, lane=_LANE, stages=_STAGES, save=PLAIN),
-    "judged": Codec(Judged, pb.Judged, lease=_LEASE, lane=_LANE, resource=counts()),
+    "judged": Codec(Judged, pb.Judged, lease=_LEASE, lane=_LANE, resource=counts(), next=counts(is_optional=True)),
     "dismiss": Codec(DismissWorker, pb.Dismiss, worker=_WORKER, epoch=_EPOCH, reason=TEXT, is_unheard=PLAIN),
     "refused": Codec(Refused, pb.Refused, lease=_LEASE, reason=TEXT),
     "store_tokens": Codec(StoreTokens, pb.StoreTokens, tokens=SECRET),

@@ -108,6 +108,8 @@ class Judged(msgspec.Struct, frozen=True):
     lease: Lease
     resource: int
     lane: int = 0
+    next: int | None = None
+    """Where the lane is judged next, besides a pause at its end. None if it is not."""
 
 
 class StoreTokens(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.saving import HOW_TO_PAUSE, check_hooks, hooks_of, read, write
 from asyncsearch.runner.timeline import CurrentValues, LaneTimeline, as_fraction, as_resource
 from asyncsearch.runner.trial_folder import FolderPlace, TrialFolder
+from asyncsearch.runner.verdict_waits import VerdictWaits
 from asyncsearch.trainable import (
     Evaluate,
     LoadFunction,
@@ -35,8 +36,6 @@ from asyncsearch.trial import Params
 from asyncsearch.work import Stage
 
 T = TypeVar("T")
-MOST_WAIT_S = 5.0
-"""How long a trial waits for what is decided of it. A later decision is obeyed at its next report."""
 
 
 class SearchContext(TrialContext):
@@ -54,6 +53,7 @@ class SearchContext(TrialContext):
         untrusted: str = "",
         place: FolderPlace | None = None,
         metric: str = "loss",
+        judged: int | None = None,
     ) -> None:
         """Begin where the first stage begins.
 
@@ -65,6 +65,7 @@ class SearchContext(TrialContext):
             untrusted: folder of the checkpoints, if nothing may be unpickled from it; else empty.
             place: where to make the folder of the trial. None for a temporary folder.
             metric: name of the study's metric, for messages.
+            judged: the first resource at whose report it waits for what is decided, besides a pause. None if none.
         """
         self.has_reported = False
         """Whether this attempt has reported anything."""
@@ -73,7 +74,7 @@ class SearchContext(TrialContext):
         self.uses_epochs = False
         """Whether the function has called ``epochs``."""
         self._has_ended, self._pid = False, os.getpid()
-        self._timeline = LaneTimeline(stages)
+        self._timeline = LaneTimeline(stages, judged)
         self._values = CurrentValues(self._timeline)
         self._link, self._load = link, load
         self._untrusted, self._metric = untrusted, metric
@@ -86,6 +87,7 @@ class SearchContext(TrialContext):
         self.unreported: dict[str, float] = {}
         """Metrics that the function returned beside its reports."""
         self._present: int | None = None
+        self._waits = VerdictWaits()
         self._awaited = 0
         """Resource of the last report, if what is decided by it was not waited for yet. 0 if there is none."""
 
@@ -190,7 +192,7 @@ class SearchContext(TrialContext):
                 f"{HOW_TO_PAUSE}."
             )
         check_resource(self.name, at, self._timeline, self._done, self._reported, self._present)
-        is_awaited = self._timeline.is_judged(at)
+        is_awaited = self._timeline.is_judged(at) and self._may_wait(at)
         self._link.report(at, values, is_awaited=is_awaited)
         self.has_reported = True
         self._reported, self._last = at, values
@@ -204,11 +206,15 @@ class SearchContext(TrialContext):
             if self._timeline.is_cut(self._done):
                 self._pause()
 
+    def _may_wait(self, at: int) -> bool:
+        """Whether what is decided by a report may be waited for."""
+        return self._waits.is_worth_it(at)
+
     def _await_verdict(self) -> None:
         """Wait for what is decided by the last report, so that no unit is trained in vain and no pause is in vain."""
         awaited, self._awaited = self._awaited, 0
         if awaited:
-            self._link.await_verdict(awaited, MOST_WAIT_S)
+            self._timeline.judged = self._waits.wait(self._link, awaited)
 
     def report_last(self, metrics: Mapping[str, float]) -> None:
         """Report the function's return value, unless it is the last report once more.

@@ -45,8 +45,11 @@ class Link(Protocol):
     def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:
         """Send a report; ``await_verdict`` follows if it is awaited."""
 
-    def await_verdict(self, resource: int, timeout_s: float) -> None:
-        """Wait until all that follows from a report was told, or the time is over."""
+    def await_verdict(self, resource: int, timeout_s: float) -> int | None:
+        """Wait until all that follows from a report was told, or the time is over; return where the next one waits.
+
+        None: nowhere, besides a pause.
+        """
 
     def stop_reason(self) -> str | None:
         """Read new messages, and return the reason of a stop request. None if there is none."""
@@ -148,20 +151,21 @@ class AgentLink:
         self._lanes[lane] = self
         self.notes: dict[tuple[int, str], str] = {}
         """Values that other ranks of its gang have told, by rank and key."""
-        self._answered = 0
-        """Resource of the last report of which all was told that follows from it."""
+        self._answered: tuple[int, int | None] = 0, None
+        """Resource of the last report of which all was told that follows from it, and where the next one waits."""
         self._folder: Folder | None = None
         self._answer: ShardAnswer | None = None
 
     def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:
         self._send(LaneReported(resource, metrics, self._lane, is_awaited))
 
-    def await_verdict(self, resource: int, timeout_s: float) -> None:
+    def await_verdict(self, resource: int, timeout_s: float) -> int | None:
         until = time.monotonic() + timeout_s
         self._receive()
-        while self._answered < resource and self._reason is None and (left_s := until - time.monotonic()) > 0:
+        while self._answered[0] < resource and self._reason is None and (left_s := until - time.monotonic()) > 0:
             self._channel.wait(left_s)
             self._receive()
+        return self._answered[1] if self._answered[0] >= resource else resource + 1
 
     def stop_reason(self) -> str | None:
         if self._reason is None:
@@ -256,18 +260,22 @@ class AgentLink:
         if self._refusal:
             raise UsageError(self._refusal)
 
+    def _hear(self, message: StopTraining | Amendment | Answered) -> None:
+        """Take a message about this lane."""
+        match message:
+            case StopTraining(reason=reason):
+                self._reason = reason
+            case Answered():
+                self._answered = message.resource, message.next
+            case _:
+                self._amendments.append(message)
+
     def _take(self, messages: list[ToRunner]) -> None:
         for message in messages:
             match message:
-                case StopTraining(reason=reason, lane=lane):
-                    if lane in self._lanes:
-                        self._lanes[lane]._reason = reason
-                case SaveAt(lane=lane) | CutWork(lane=lane) | ExtendWork(lane=lane):
-                    if lane in self._lanes:
-                        self._lanes[lane]._amendments.append(message)
-                case Answered(resource=resource, lane=lane):
-                    if lane in self._lanes:
-                        self._lanes[lane]._answered = resource
+                case StopTraining() | SaveAt() | CutWork() | ExtendWork() | Answered():
+                    if message.lane in self._lanes:
+                        self._lanes[message.lane]._hear(message)
                 case Join(lane=train):
                     AgentLink(self._channel, self._interrupts, train.amendments, train.lane, self._lanes)
                     self._lanes.joining.append(train)

@@ -75,6 +75,8 @@ class Train(_Message, frozen=True, tag="train"):
     """Notes of other ranks that arrived before its start."""
     place: FolderPlace = FolderPlace()
     """Where to make the folder of the trial, if it asks for it."""
+    judged: int | None = None
+    """The first resource at whose report it waits for what is decided, besides a pause at its end. None if none."""
 
 
 class TrainPack(_Message, frozen=True, tag="train_pack"):
@@ -120,6 +122,8 @@ class Answered(_Message, frozen=True, tag="answered"):
 
     resource: int
     lane: int = 0
+    next: int | None = None
+    """Where it is judged next, besides a pause at its end. None if it is not."""
 
 
 class LaneReported(_Message, frozen=True, tag="reported"):

@@ -78,7 +78,7 @@ class Recorder:
         self.reports: list[tuple[int, dict[str, float]]] = []
         self._root = root
 
-    def await_verdict(self, resource: int, timeout_s: float) -> None:
+    def await_verdict(self, resource: int, timeout_s: float) -> int | None:
         """Wait for nothing: nobody decides."""
 
     def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:

@@ -28,7 +28,9 @@ _RESOURCES_END = 2**53
 class LaneTimeline:
     """The work of a lane, as assigned and amended."""
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
+    def __init__(self, stages: Sequence[Stage], judged: int | None = None) -> None:
+        self.judged = judged
+        """The next resource at whose report it is decided whether it goes on, besides a pause. None if none."""
         self.stages = tuple(stages)
         self.start = self.stages[0].start
         self._ends = [math.inf if (end := _end_of(stage)) is None else end for stage in self.stages]
@@ -86,7 +88,9 @@ class LaneTimeline:
         return self._cut <= done < self._ends[-1]
 
     def is_judged(self, done: int) -> bool:
-        """Whether it is decided here how far the trial goes on: where it would be paused."""
+        """Whether it is decided here whether, and how far, the trial goes on."""
+        if self.judged is not None and done >= self.judged:
+            return True
         return self.is_paused_at_end and done >= self._ends[-1] and not self.is_evaluation
 
     def is_over(self, done: int) -> bool:

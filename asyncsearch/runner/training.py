@@ -39,7 +39,9 @@ def context_of(train: Train, link: Link, metric: str, untrusted: str = "") -> Se
     load = None if train.load is None else Path(train.load)
     if train.gang is not None and isinstance(link, AgentLink):
         return _of_gang(train, link, train.gang, load, metric, untrusted)
-    return SearchContext(train.stages, link, load, untrusted=untrusted, place=train.place, metric=metric)
+    return SearchContext(
+        train.stages, link, load, untrusted=untrusted, place=train.place, metric=metric, judged=train.judged
+    )
 
 
 def _of_gang(
@@ -50,7 +52,9 @@ def _of_gang(
 
     link.notes.update({(note.rank, note.key): note.value for note in train.notes})
     ranks = GangLink(link, seat)
-    return GangContext(train.stages, ranks, load, untrusted=untrusted, place=train.place, metric=metric)
+    return GangContext(
+        train.stages, ranks, load, untrusted=untrusted, place=train.place, metric=metric, judged=train.judged
+    )
 
 
 def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGuard, metric: str) -> Ended:

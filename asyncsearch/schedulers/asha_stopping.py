@@ -80,6 +80,14 @@ class StoppingState(SchedulerState):
         where = f" at the rung of {level}" if resource != level else ""
         return f"stopped at resource {resource}: rank {rank} of {size}{where}, {reasons.go_on(crossing.quota)}"
 
+    def judged_next(self, trial: TrialId, resource: int) -> int | None:
+        levels = self._levels
+        if self._is_endless:
+            levels = levels_up_to(levels, resource, self._reduction_factor)
+        elif resource >= levels[-2:][0]:
+            return None
+        return levels[bisect_right(levels, resource)]
+
     def next_promotion(self) -> Promotion | None:
         return None
 

@@ -100,6 +100,14 @@ class SchedulerState(StudyListener):
         """Return why the trial should stop now, or None to let it go on. Asked after each ``reported``."""
         return None
 
+    def judged_next(self, trial: TrialId, resource: int) -> int | None:
+        """Return the first resource above this one where ``judge`` may stop a trial. None if nobody waits for it.
+
+        A trial that reports there waits for the answer, so that no unit is trained beyond it. Asked for a trial that
+        trains, at its beginning and after each such report.
+        """
+        return None
+
     @abc.abstractmethod
     def next_promotion(self) -> Promotion | None:
         """Return the next paused trial that should train on; asked until None while a worker is free. O(log n)."""

@@ -174,6 +174,10 @@ class MedianState(SchedulerState):
             f"{_trials(others)} {where}"
         )
 
+    def judged_next(self, trial: TrialId, resource: int) -> int | None:
+        place, end = self._scheduler.point(self._scheduler.index(resource) + 1), self._scheduler.max_resource
+        return place if end is None or place < end else None
+
     def next_promotion(self) -> Promotion | None:
         return None
 

@@ -64,7 +64,7 @@ class Simulation(TimedCluster):
             return
         self._take(worker, work)
         for number, given in enumerate(work.lanes):
-            worker.lanes[number] = VirtualLane(number, given.stages, given.stages[0].start)
+            worker.lanes[number] = VirtualLane(number, given.stages, given.stages[0].start, judged=given.judged)
         worker.slowness, worker.size = self._draws.slowness(work.lease.number), 1 + len(work.followers)
         if len(work.lanes) > 1 or work.is_open is True:
             self._begin_pack(worker, work)
@@ -120,12 +120,13 @@ class Simulation(TimedCluster):
 
     def _await_verdict(self, worker: VirtualWorker, lane: VirtualLane) -> None:
         work = worker.work
+        assert work is not None
         if worker.pack is not None:
             worker.pack.judged.append(lane)
             return
 
         def answered() -> None:
-            if worker.work is work and worker.lanes.get(lane.number) is lane and self._passes(worker, lane):
+            if self._answered(work, lane) and self._passes(worker, lane):
                 worker.since_s = self.clock.now
                 self._leap(worker, lane)
 
@@ -183,7 +184,7 @@ class Simulation(TimedCluster):
         if worker is None:
             return
         stages = action.added.stages
-        lane = VirtualLane(action.lane, stages, stages[0].start, is_joining=True)
+        lane = VirtualLane(action.lane, stages, stages[0].start, judged=action.added.judged, is_joining=True)
         if worker.work is not None and worker.work.lease == action.lease and worker.pack is not None:
             worker.lanes[lane.number] = lane
             self._lose_pack_by_chance(worker, [lane])
@@ -232,20 +233,19 @@ class Simulation(TimedCluster):
                     self._train_unit(worker, lane)
                 if worker.work is not work:
                     return
-        if not pack.judged:
-            if worker.work is work:  # lanes are left, or some wait to join
-                self._begin_round(worker)
-            return
-        judged, pack.judged = pack.judged, []
+        if pack.judged:
+            judged, pack.judged = pack.judged, []
+            self.clock.after(2 * self._delays.message_s, lambda: self._end_judged_round(worker, work, judged))
+        elif worker.work is work:  # lanes are left, or some wait to join
+            self._begin_round(worker)
 
-        def answered() -> None:
-            for lane in judged:
-                if worker.work is work and worker.lanes.get(lane.number) is lane:
-                    self._passes(worker, lane)
-            if worker.work is work:
-                self._begin_round(worker)
-
-        self.clock.after(2 * self._delays.message_s, answered)
+    def _end_judged_round(self, worker: VirtualWorker, work: Work, judged: Sequence[VirtualLane]) -> None:
+        """Let the lanes of a pack go on or end that waited for what is decided of them."""
+        for lane in judged:
+            if self._answered(work, lane):
+                self._passes(worker, lane)
+        if worker.work is work:
+            self._begin_round(worker)
 
     def _train_unit(self, worker: VirtualWorker, lane: VirtualLane) -> None:
         stage, every = lane.stage, self._report_every

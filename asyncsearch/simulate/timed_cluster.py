@@ -21,6 +21,7 @@ from asyncsearch.actions import (
     StopTraining,
 )
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import judged_after
 from asyncsearch.errors import UsageError
 from asyncsearch.events import (
     AnyEvent,
@@ -233,10 +234,19 @@ class TimedCluster(VirtualCluster):
         if failure is not None and failure == (lane.resource, 0.0):
             self._fail(worker, lane)
             return False
-        if lane.ends(stage, self._stop_of(stage)) and stage.stop not in (None, stage.max_resource) and reports:
+        is_pause = lane.ends(stage, self._stop_of(stage)) and stage.stop not in (None, stage.max_resource)
+        if reports and (is_pause or lane.resource >= (lane.judged or math.inf)):
             self._await_verdict(worker, lane)
             return False
         return self._passes(worker, lane)
+
+    def _answered(self, work: Work, lane: VirtualLane) -> bool:
+        """Let a lane hear what is decided by its report; return whether it still trains."""
+        worker = self._workers.get(work.lease.worker)
+        if worker is None or worker.work is not work or worker.lanes.get(lane.number) is not lane:
+            return False
+        lane.judged = judged_after(self.state, Reported(work.lease, lane.resource, {}, lane.number))
+        return True
 
     def _passes(self, worker: VirtualWorker, lane: VirtualLane) -> bool:
         """Let a lane save or end where it is; return whether it trains on."""

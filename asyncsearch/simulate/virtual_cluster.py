@@ -55,6 +55,8 @@ class VirtualLane(msgspec.Struct):
     """Where it was told to end."""
     saves: dict[int, NodeKey] = {}
     """Where it was told to save besides the ends of stages."""
+    judged: int | None = None
+    """The next resource at whose report it waits for what is decided, besides a pause. None if there is none."""
     is_joining: bool = False
     """Whether it waits until the others have done their unit."""
 

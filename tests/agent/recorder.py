@@ -23,7 +23,7 @@ class Recorder:
         """Resource at whose report the stop arrives."""
         self._folder = folder
 
-    def await_verdict(self, resource: int, timeout_s: float) -> None:
+    def await_verdict(self, resource: int, timeout_s: float) -> int | None:
         """Wait for nothing: nobody decides."""
 
     def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.stopping import Emit, stop_run
+from asyncsearch.engine.stopping import Emit, judged_next, stop_run
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch
@@ -261,4 +261,5 @@ def lane_for(state: StudyState, batch: Batch) -> Lane:
         )
         for planned, params in zip(batch.stages, first, strict=True)
     ]
-    return Lane(tuple(stages), batch.load)
+    trials, start = batch.stages[0].trials, batch.stages[0].start
+    return Lane(tuple(stages), batch.load, judged_next(state, trials, start))

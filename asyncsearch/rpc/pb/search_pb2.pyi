@@ -318,12 +318,14 @@ class Stage(_message.Message):
     def __init__(self, node: _Optional[str] = ..., params_json: _Optional[str] = ..., trials: _Optional[_Iterable[int]] = ..., seed: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., max_resource: _Optional[int] = ..., save: bool = ..., save_every: _Optional[int] = ...) -> None: ...
 
 class Lane(_message.Message):
-    __slots__ = ("stages", "load")
+    __slots__ = ("stages", "load", "judged")
     STAGES_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    JUDGED_FIELD_NUMBER: _ClassVar[int]
     stages: _containers.RepeatedCompositeFieldContainer[Stage]
     load: Checkpoint
-    def __init__(self, stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., load: _Optional[_Union[Checkpoint, _Mapping]] = ...) -> None: ...
+    judged: int
+    def __init__(self, stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., load: _Optional[_Union[Checkpoint, _Mapping]] = ..., judged: _Optional[int] = ...) -> None: ...
 
 class GangMember(_message.Message):
     __slots__ = ("worker", "epoch")
@@ -402,14 +404,16 @@ class ExtendWork(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., save: bool = ...) -> None: ...
 
 class Judged(_message.Message):
-    __slots__ = ("lease", "lane", "resource")
+    __slots__ = ("lease", "lane", "resource", "next")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     lane: int
     resource: int
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., resource: _Optional[int] = ...) -> None: ...
+    next: int
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., resource: _Optional[int] = ..., next: _Optional[int] = ...) -> None: ...
 
 class Dismiss(_message.Message):
     __slots__ = ("worker", "epoch", "reason", "is_unheard")

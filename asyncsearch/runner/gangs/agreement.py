@@ -117,9 +117,9 @@ class GangLink:
         if self.is_first:
             self._link.report(resource, metrics, is_awaited=is_awaited)
 
-    def await_verdict(self, resource: int, timeout_s: float) -> None:
-        if self.is_first:  # the others wait for its decision
-            self._link.await_verdict(resource, timeout_s)
+    def await_verdict(self, resource: int, timeout_s: float) -> int | None:
+        # The others wait for what it tells them, at the end of each unit.
+        return self._link.await_verdict(resource, timeout_s) if self.is_first else resource + 1
 
     def stop_reason(self) -> str | None:
         return self._now.stop

@@ -49,6 +49,10 @@ class GangContext(SearchContext):
             self._has_volume = True
             self._gang.note_volume(steps, gradient_bytes)
 
+    def _may_wait(self, at: int) -> bool:
+        # Without epochs() a rank would not know that the first one waits, and train on.
+        return self.uses_epochs and super()._may_wait(at)
+
     def _agree(self) -> None:
         self._gang.agree()
 
