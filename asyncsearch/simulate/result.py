@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from asyncsearch.actions import AnyAction, Assign, CreateTrial, MoveTrial, Promote
+from asyncsearch.actions import AnyAction, Assign, Compare, CreateTrial, MoveTrial, Promote
 from asyncsearch.arguments import finite_number
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Reported
@@ -151,8 +151,12 @@ class SimulationObserver:
             self._record_report(now, event)
         for action in actions:
             if type(action) is MoveTrial:
-                if action.to is TrialState.PAUSED or action.to is TrialState.COMPLETED:
+                trial = self._state.trials[action.trial]
+                is_pause = action.to is TrialState.PAUSED and trial.compared != trial.target
+                if is_pause or action.to is TrialState.COMPLETED:
                     self._record_arrival(now, action.trial)
+            elif type(action) is Compare:
+                self._record_arrival(now, action.trial)
             elif type(action) is Assign:
                 self._record_size(now, action.work)
             elif type(action) is Promote:

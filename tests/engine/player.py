@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from asyncsearch.actions import AnyAction, Assign
+from asyncsearch.actions import AnyAction, Assign, ExtendWork
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
@@ -54,17 +54,20 @@ class Player:
         return self.tell(Reported(lease, resource, {"loss": loss}))
 
     def reach(self, lease: Lease, resource: int, loss: float | str = 1.0) -> list[AnyAction]:
-        """Report, end at the target and commit the checkpoint there."""
+        """Report, and end at the target and commit the checkpoint there, unless the trial goes on where it is."""
         trial = self.state.trials[self.state.attempts[lease.number].trial]
-        self.report(lease, resource, loss)
+        decided = self.report(lease, resource, loss)
+        if only(decided, ExtendWork):
+            return decided
         end = Outcome.RETURNED if resource == self.state.max_resource else Outcome.REACHED
         first = self.tell(TrainingEnded(lease, end, resource, resource))
-        return first + self.tell(CheckpointCommitted(lease, CheckpointRef(trial.node, resource)))
+        return decided + first + self.tell(CheckpointCommitted(lease, CheckpointRef(trial.node, resource)))
 
 
 def lease_of(actions: list[AnyAction]) -> Lease:
-    """Return the lease of the first assignment."""
-    return next(action.work.lease for action in actions if isinstance(action, Assign))
+    """Return the lease of the first work that is assigned or goes on."""
+    given = (action for action in actions if isinstance(action, Assign | ExtendWork))
+    return next(action.work.lease if isinstance(action, Assign) else action.lease for action in given)
 
 
 def only(actions: list[AnyAction], kind: type[Any]) -> list[Any]:

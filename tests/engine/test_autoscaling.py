@@ -174,7 +174,8 @@ def test_promotions_of_one_rung_share_the_idle_workers() -> None:
     state.speeds[group_of({"x": 0.5})] = KnownSpeeds({"": known_speed()})
     recorded = played(state, 9, 8)
     stages = [(action.work.lanes[0].stages[0].start, 1 + len(action.work.followers)) for action in assigned(recorded)]
-    assert sorted(size for start, size in stages if start == 1)[-3:] == [2, 3, 3]
+    # The third one goes on where it is, on one worker, and then on the two that are left.
+    assert sorted(size for start, size in stages if start == 1)[-2:] == [2, 3]
     assert max(size for start, size in stages if start == 3) == 8
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.actions import AnyAction, Assign, SaveAt
+from asyncsearch.actions import AnyAction, Assign, ExtendWork, SaveAt
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
@@ -24,7 +24,7 @@ from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, choice
 from asyncsearch.testing.recording import Histories, restored_from
 from asyncsearch.trial import Params, TrialState
-from asyncsearch.work import Work
+from asyncsearch.work import Stage
 from tests.engine.player import Player
 from tests.engine.tools import Recorded, make_state, replayed, results
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
@@ -52,7 +52,7 @@ class Units:
 
     def __init__(self, state: StudyState, check_every: int = 1) -> None:
         self.state, self.check_every, self.events = state, check_every, 0
-        self.leases: dict[Lease, Work] = {}
+        self.stages: dict[Lease, tuple[Stage, ...]] = {}
         self.trained: Counter[tuple[NodeKey, int]] = Counter()
         self.saves: list[SaveAt] = []
 
@@ -60,11 +60,15 @@ class Units:
         self.events += 1
         if self.events % self.check_every == 0:
             check(self.state)
-        self.leases |= {action.work.lease: action.work for action in actions if isinstance(action, Assign)}
+        for action in actions:
+            if isinstance(action, Assign):
+                self.stages[action.work.lease] = action.work.lanes[0].stages
+            elif isinstance(action, ExtendWork):
+                self.stages[action.lease] += action.stages
         self.saves += [action for action in actions if isinstance(action, SaveAt)]
         if isinstance(event, Reported):
-            work = self.leases[event.lease]
-            stage = next(s for s in work.lanes[0].stages if s.stop is None or event.resource <= s.stop)
+            stages = self.stages[event.lease]
+            stage = next(s for s in stages if s.stop is None or event.resource <= s.stop)
             self.trained[stage.node, event.resource] += 1
 
 

@@ -10,10 +10,12 @@ import pytest
 from asyncsearch.actions import (
     AnyAction,
     Assign,
+    Compare,
     CreateTrial,
     DeleteCheckpoint,
     DismissWorker,
     EndRun,
+    ExtendWork,
     LaunchWorker,
     MoveTrial,
     Promote,
@@ -94,14 +96,62 @@ def test_a_checkpoint_durable_before_the_end_is_known_counts_too(asha: Player) -
 def test_a_promotion_resumes_from_the_checkpoint_and_says_why(asha: Player) -> None:
     asha.begin(3, 1)
     actions = asha.last
-    for loss in (0.3, 0.2, 0.1):
+    for loss in (0.3, 0.1, 0.2):
         actions = asha.reach(lease_of(actions), 1, loss)
     (promotion,) = only(actions, Promote)
-    assert (promotion.trial, promotion.from_resource, promotion.to_resource) == (2, 1, 3)
+    assert (promotion.trial, promotion.from_resource, promotion.to_resource) == (1, 1, 3)
     assert "1" in promotion.reason
     stage = only(actions, Assign)[-1].work.lanes[0]
-    assert stage.load == CheckpointRef(asha.state.trials[2].node, 1)
+    assert stage.load == CheckpointRef(asha.state.trials[1].node, 1)
     assert stage.stages[0].start == 1
+
+
+def test_a_trial_that_is_the_next_to_be_promoted_goes_on_where_it_is(asha: Player) -> None:
+    asha.begin(3, 1)
+    actions = asha.last
+    for loss in (0.3, 0.2):
+        actions = asha.reach(lease_of(actions), 1, loss)
+    lease = lease_of(actions)
+    compared, promotion, extension = asha.report(lease, 1, 0.1)
+    assert isinstance(compared, Compare)
+    assert isinstance(promotion, Promote)
+    assert isinstance(extension, ExtendWork)
+    assert (promotion.trial, promotion.to_resource) == (2, 3)
+    assert (extension.lease, extension.save) == (lease, False)
+    assert [(stage.start, stage.stop, stage.trials) for stage in extension.stages] == [(1, 3, (2,))]
+    assert asha.states()[2] is TrialState.RUNNING
+    asha.report(lease, 3, 0.1)
+    asha.tell(TrainingEnded(lease, Outcome.RETURNED, 3, 3))
+    asha.tell(CheckpointCommitted(lease, CheckpointRef(asha.state.trials[2].node, 3)))
+    assert asha.state.trials[2].resource == 3
+
+
+def test_a_worker_lost_after_a_promotion_in_place_goes_on_and_decides_nothing_again(asha: Player) -> None:
+    asha.begin(3, 1)
+    actions = asha.last
+    for loss in (0.3, 0.2, 0.1):
+        actions = asha.reach(lease_of(actions), 1, loss)
+    asha.tell(WorkerLost(W0, 1, "killed"))
+    actions = asha.tell(WorkerAttached(W0, 2))
+    assert only(actions, Promote) == []
+    lane = only(actions, Assign)[0].work.lanes[0]
+    assert (lane.load, lane.stages[0].start, lane.stages[0].stop) == (None, 0, 3)
+    lease = lease_of(actions)
+    assert asha.report(lease, 1, 0.1) == [], "it was compared there before"
+    (compared,) = asha.report(lease, 3, 0.1)
+    assert isinstance(compared, Compare)
+
+
+def test_a_trial_that_ends_before_it_heard_of_its_promotion_goes_on_from_its_checkpoint(asha: Player) -> None:
+    asha.begin(3, 1)
+    actions = asha.last
+    for loss in (0.3, 0.2, 0.1):
+        actions = asha.reach(lease_of(actions), 1, loss)
+    lease, here = lease_of(actions), CheckpointRef(asha.state.trials[2].node, 1)
+    actions = [*asha.tell(TrainingEnded(lease, Outcome.REACHED, 1, 1)), *asha.tell(CheckpointCommitted(lease, here))]
+    assert only(actions, Promote) == []
+    lane = only(actions, Assign)[0].work.lanes[0]
+    assert (lane.load, lane.stages[0].start, lane.stages[0].stop) == (here, 1, 3)
 
 
 def test_a_lost_promoted_attempt_is_issued_again_not_decided_again(asha: Player) -> None:
@@ -113,7 +163,7 @@ def test_a_lost_promoted_attempt_is_issued_again_not_decided_again(asha: Player)
     actions = asha.tell(WorkerAttached(W0, 2))
     assert only(actions, Promote) == []
     lane = only(actions, Assign)[0].work.lanes[0]
-    assert (lane.stages[0].trials, lane.stages[0].start, lane.stages[0].stop) == ((2,), 1, 3)
+    assert (lane.stages[0].trials, lane.stages[0].start, lane.stages[0].stop) == ((2,), 0, 3)
 
 
 def test_a_lost_worker_is_relaunched_in_a_new_epoch_and_its_lease_is_stale(fifo: Player) -> None:
@@ -259,23 +309,23 @@ def test_a_checkpoint_that_cannot_be_stored_costs_an_attempt(asha: Player) -> No
 def test_a_checkpoint_that_cannot_be_read_restarts_the_trial(asha: Player) -> None:
     asha.begin(3, 1)
     actions = asha.last
-    for loss in (0.3, 0.2, 0.1):
+    for loss in (0.3, 0.1, 0.2):
         actions = asha.reach(lease_of(actions), 1, loss)
     lease = only(actions, Assign)[-1].work.lease
     actions = asha.tell(TrainingEnded(lease, Outcome.FAILED, 1, None, "damaged", "checkpoint"))
     lane = only(actions, Assign)[0].work.lanes[0]
     assert lane.load is None
     assert (lane.stages[0].start, lane.stages[0].stop) == (0, 3)
-    assert asha.state.trials[2].failures == 0
+    assert asha.state.trials[1].failures == 0
 
 
 def test_an_older_checkpoint_is_deleted_when_a_newer_one_is_durable(asha: Player) -> None:
     asha.begin(3, 1)
     actions = asha.last
-    for loss in (0.3, 0.2, 0.1):
+    for loss in (0.3, 0.1, 0.2):
         actions = asha.reach(lease_of(actions), 1, loss)
     actions = asha.reach(lease_of(actions), 3, 0.05)
-    assert only(actions, DeleteCheckpoint) == [DeleteCheckpoint(CheckpointRef(asha.state.trials[2].node, 1))]
+    assert only(actions, DeleteCheckpoint) == [DeleteCheckpoint(CheckpointRef(asha.state.trials[1].node, 1))]
 
 
 def test_only_the_best_finished_trials_keep_their_checkpoint(fifo: Player) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, ExtendWork, SaveAt, StopTraining
 from asyncsearch.events import (
     CheckpointCommitted,
     CheckpointFailed,
@@ -28,6 +28,7 @@ from asyncsearch.rpc.messages import (
     GangNote,
     Heartbeat,
     Hello,
+    Judged,
     LogLine,
     LogLines,
     RankFailed,
@@ -127,6 +128,10 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     "driver_stop_training": (8, 307, StopTraining(_LEASE, reason="stopped at 9: rank 7 of 20, 5 go on", lane=1)),
     "driver_save_at": (11, 307, SaveAt(_LEASE, _NODE, 15, lane=1)),
     "driver_cut_work": (12, 307, CutWork(_LEASE, 18, lane=1)),
+    "driver_extend_work": (19, 307, ExtendWork(_LEASE, (_STAGE,), save=True, lane=1)),
+    "driver_judged": (20, 307, Judged(_LEASE, 9, lane=1, next=27)),
+    "driver_assign_judged": (21, 307, Assign(Work(_LEASE, (Lane((_STAGE,), judged=9),)))),
+    "worker_reported_awaited": (316, 5, Reported(_LEASE, 9, {"loss": 0.5}, lane=1, is_awaited=True)),
     "driver_dismiss": (9, 307, DismissWorker(WorkerId(3), 2, reason="the study is complete")),
     "driver_dismiss_unheard": (13, 307, DismissWorker(WorkerId(3), 2, reason="no space left", is_unheard=True)),
     "driver_store_tokens": (14, 307, StoreTokens(b"HDTS\0\0\0")),
