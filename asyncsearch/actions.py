@@ -234,3 +234,10 @@ def lanes_given(action: AnyAction) -> list[GivenLane]:
     if isinstance(action, Assign):
         return [GivenLane(action.work.lease, number, lane) for number, lane in enumerate(action.work.lanes)]
     return [GivenLane(action.lease, action.lane, action.added)] if isinstance(action, AddLane) else []
+
+
+def stages_given(action: AnyAction) -> list[Stage]:
+    """Return the stages that an action gives a worker. Empty if it gives none."""
+    if isinstance(action, ExtendWork):
+        return list(action.stages)
+    return [stage for given in lanes_given(action) for stage in given.lane.stages]

@@ -18,11 +18,13 @@ from asyncsearch.actions import (
     Branch,
     CreateTrial,
     CutWork,
+    ExtendWork,
     Inherit,
     MoveTrial,
     Promote,
     StopTraining,
     lanes_given,
+    stages_given,
 )
 from asyncsearch.events import (
     AnyEvent,
@@ -39,7 +41,7 @@ from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.journal.format import Record
 from asyncsearch.nonfinite import unspell
 from asyncsearch.trial import UNBOUNDED, Metrics, Params, TrialState
-from asyncsearch.work import GangMember, Stage, node_at
+from asyncsearch.work import GangMember, Stage, extended, node_at
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -180,6 +182,9 @@ class Projection:
                     start = stages[0].start
                     progress = LeaseProgress(given.lease, stages, t, start, start, followers=followers)
                     self.leases[given.attempt] = progress
+            case ExtendWork() if action.lease.number + action.lane in self.leases:
+                progress = self.leases[action.lease.number + action.lane]
+                progress.stages = extended(progress.stages, action)
             case CutWork() | StopTraining() if action.lease.number + action.lane in self.leases:
                 progress = self.leases[action.lease.number + action.lane]
                 progress.wanted = min(
@@ -281,7 +286,7 @@ def trained_with(records: Iterable[Record], trial: TrialId) -> list[tuple[int, i
     for record in records:
         projection.add(record)
         for action in record.actions:
-            for stage in (stage for given in lanes_given(action) for stage in given.lane.stages):
+            for stage in stages_given(action):
                 if stage.trials[0] != trial and projection.reads(trial, stage):
                     found[stage.start, stage.stop, stage.trials[0]] = None
     return sorted(found, key=lambda interval: interval[0])

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from asyncsearch.actions import Branch, lanes_given
+from asyncsearch.actions import Branch, ExtendWork, lanes_given
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.events import DriverStarted, TrainingEnded
@@ -96,6 +96,9 @@ def training_ends(records: Iterable[Record]) -> dict[TrialId, list[CheckpointRef
                 found.pop(action.trial, None)
             for given in lanes_given(action):
                 readers[given.attempt] = [(stage, _readers(projection, stage)) for stage in given.lane.stages]
+            if isinstance(action, ExtendWork):
+                more = [(stage, _readers(projection, stage)) for stage in action.stages]
+                readers.setdefault(action.lease.number + action.lane, []).extend(more)
     return found
 
 

@@ -12,7 +12,9 @@ from asyncsearch.actions import (
     AnyAction,
     Assign,
     Branch,
+    Compare,
     CreateTrial,
+    ExtendWork,
     GivenLane,
     Inherit,
     MoveTrial,
@@ -127,8 +129,27 @@ class _Story:
                 self._add_sentence(when, f"created{target}: {params(action.params) or 'no parameters'}")
                 if (timed := self._timed.get(self._group(action.params))) is not None:
                     self._add_sentence(when, of_others_packs(timed))
+            case Compare() | Promote() | Branch() | ExtendWork():
+                self._promote(action, when)
+            case StopTraining() if action.lease.number + action.lane in self._leases:
+                self._add_sentence(when, f"{worker_name(action.lease.worker)} was told to stop it: {action.reason}")
+            case Inherit(trial=self._trial):
+                known = f"its path up to {action.resource:,} had been trained before it was created"
+                self._add_sentence(when, f"{known}{self._in_packs(action.resource)}")
+            case _:
+                pass
+
+    def _promote(self, action: Compare | Promote | Branch | ExtendWork, when: str) -> None:
+        """Tell where a trial is compared with others, and how it goes on from there."""
+        match action:
+            case Compare():
+                self._compare(action.trial)
+            case ExtendWork() if self._trial in action.stages[0].trials:
+                worker, stop = worker_name(action.lease.worker), action.stages[-1].stop
+                self._add_sentence(when, f"{worker} goes on with it in place, to {stop:,}")
             case Promote(trial=self._trial):
-                self._state, self._target = TrialState.WAITING, action.to_resource
+                is_running = self._state is TrialState.RUNNING
+                self._state, self._target = self._state if is_running else TrialState.WAITING, action.to_resource
                 start, stop = action.from_resource, action.to_resource
                 self._add_sentence(when, f"promoted from {start:,} to {stop:,}: {action.reason}")
             case Branch(trial=self._trial):
@@ -136,11 +157,6 @@ class _Story:
                 self._add_sentence(when, f"{action.reason}; it continues to {action.to_resource:,}")
             case Branch(donor=self._trial):
                 self._add_sentence(when, f"{trial_name(action.trial)} took over its weights at {action.resource:,}")
-            case StopTraining() if action.lease.number + action.lane in self._leases:
-                self._add_sentence(when, f"{worker_name(action.lease.worker)} was told to stop it: {action.reason}")
-            case Inherit(trial=self._trial):
-                known = f"its path up to {action.resource:,} had been trained before it was created"
-                self._add_sentence(when, f"{known}{self._in_packs(action.resource)}")
             case _:
                 pass
 
@@ -189,20 +205,25 @@ class _Story:
         return f", {many(len(places), 'unit')} of it reported by packs of other studies" if places else ""
 
     def _move(self, action: MoveTrial, when: str) -> None:
-        resource, value = self._values.get(action.trial, (0, None))
         if action.to in (TrialState.PAUSED, TrialState.COMPLETED):
-            self._rungs.setdefault((self._firsts.get(action.trial), resource), {})[action.trial] = value
+            self._compare(action.trial)
         if action.trial != self._trial:
             return
         self._state = action.to
         reason = action.reason or "no reason was recorded"
         if action.to in (TrialState.PAUSED, TrialState.COMPLETED, TrialState.STOPPED):
+            value = self._values.get(action.trial, (0, None))[1]
             reason += f"; its {self._metric} there: {number(value)}{self._other_metrics()}"
         heading = _HEADINGS.get(action.to, "")
         self._add_sentence(when, reason if reason.startswith(heading.rstrip(": ") or " ") else f"{heading}{reason}")
         if action.detail.strip() not in ("", action.reason):
             for line in action.detail.rstrip().splitlines()[-_LAST_LINES:]:
                 self._lines.append(f"{'':12}| {''.join(char if char.isprintable() else ' ' for char in line)}")
+
+    def _compare(self, trial: TrialId) -> None:
+        """Note the value of a trial that is compared with others where it is."""
+        resource, value = self._values.get(trial, (0, None))
+        self._rungs.setdefault((self._firsts.get(trial), resource), {})[trial] = value
 
     def _other_metrics(self) -> str:
         """Return ", accuracy 0.98, std 0.1 and 3 more": what the trial last reported besides the study's metric."""

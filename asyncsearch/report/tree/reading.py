@@ -73,7 +73,9 @@ class TreeReader:
                 self._create(action)
             case Promote():
                 path = self._paths[action.trial]
-                path.state, path.end = TrialState.WAITING, action.to_resource
+                path.end = action.to_resource
+                if path.state is not TrialState.RUNNING:  # else it goes on where it is
+                    path.state = TrialState.WAITING
             case Branch():
                 self._branch(action)
             case MoveTrial():
