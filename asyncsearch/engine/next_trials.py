@@ -101,6 +101,9 @@ def compare(state: StudyState, attempt: Attempt, resource: int, emit: Emit) -> N
         is_pause = not is_end(trial.target, state.max_resource) and trial.value_resource > 0
         if is_here and is_pause and not is_to_be_evaluated(state, trial):
             emit(Compare(number))
+    length = state.searcher.length()
+    if may_create(state) and length is not None and state.proposals >= length:
+        _end_proposals(state, emit)  # a bracket that waits for all of its trials has them
     while state.run is not None and not state.stopping and not excess(state):
         promotion = state.scheduler.next_promotion()
         if promotion is None or (promotion.trial not in attempt.trials and not state.scheduler.promotes_in_groups):
@@ -124,7 +127,7 @@ def create(state: StudyState, emit: Emit) -> bool:
         stop_run(state, str(error), "SpaceError", emit)
         return False
     if params is None:
-        emit(EndProposals(f"the searcher has no more than {state.proposals} proposals"))
+        _end_proposals(state, emit)
         return False
     trial = TrialId(len(state.trials))
     target = state.scheduler.first_target(trial)
@@ -135,6 +138,10 @@ def create(state: StudyState, emit: Emit) -> bool:
     emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, branching, notes))
     settle_from_known(state, state.trials[trial], emit)
     return not state.trials[trial].state.is_finished
+
+
+def _end_proposals(state: StudyState, emit: Emit) -> None:
+    emit(EndProposals(f"the searcher has no more than {state.proposals} proposals"))
 
 
 def end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:

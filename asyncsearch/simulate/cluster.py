@@ -187,6 +187,7 @@ class Simulation(TimedCluster):
         lane = VirtualLane(action.lane, stages, stages[0].start, judged=action.added.judged, is_joining=True)
         if worker.work is not None and worker.work.lease == action.lease and worker.pack is not None:
             worker.lanes[lane.number] = lane
+            lane.is_late = worker.pack.is_waiting
             self._lose_pack_by_chance(worker, [lane])
             return
         work = Work(action.lease, (), is_open=True)
@@ -234,7 +235,7 @@ class Simulation(TimedCluster):
                 if worker.work is not work:
                     return
         if pack.judged:
-            judged, pack.judged = pack.judged, []
+            judged, pack.judged, pack.is_waiting = pack.judged, [], True
             self.clock.after(2 * self._delays.message_s, lambda: self._end_judged_round(worker, work, judged))
         elif worker.work is work:  # lanes are left, or some wait to join
             self._begin_round(worker)
@@ -244,6 +245,8 @@ class Simulation(TimedCluster):
         for lane in judged:
             if self._answered(work, lane):
                 self._passes(worker, lane)
+        if worker.pack is not None:
+            worker.pack.is_waiting = False
         if worker.work is work:
             self._begin_round(worker)
 

@@ -59,6 +59,8 @@ class VirtualLane(msgspec.Struct):
     """The next resource at whose report it waits for what is decided, besides a pause. None if there is none."""
     is_joining: bool = False
     """Whether it waits until the others have done their unit."""
+    is_late: bool = False
+    """Whether it came while the others waited for verdicts, and so begins after their next unit."""
 
     @property
     def stage(self) -> Stage:
@@ -123,7 +125,9 @@ class VirtualPack:
         self.findings: tuple[PackSeconds, ...] = ()
         """Times that its first unit has measured, to be told at its end."""
         self.judged: list[VirtualLane] = []
-        """The lanes that wait for their verdicts since this round."""
+        """The lanes that are to wait for their verdicts after this round."""
+        self.is_waiting = False
+        """Whether lanes wait for their verdicts."""
         self._lanes, self._workload, self._training, self._group = lanes, workload, training, group
         self._measured = work.measured if isinstance(work.measured, tuple) else ()
         self._together: int | None = None
@@ -147,8 +151,11 @@ class VirtualPack:
     def round_s(self) -> float:
         """Return the seconds in which each lane trains its next unit, also those that waited to join."""
         for lane in self._lanes.values():
-            lane.is_joining = False
-        lanes, measured = list(self._lanes.values()), self._measured
+            lane.is_joining, lane.is_late = lane.is_late, False
+        if not self.training:  # all others have ended
+            for lane in self._lanes.values():
+                lane.is_joining = False
+        lanes, measured = self.training, self._measured
         if not measured:
             return self._groups_s(lanes)
         found: dict[int, float] = {}

@@ -7,8 +7,8 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from asyncsearch.actions import AddLane, Assign, CreateTrial, LaunchWorker, MoveTrial, lanes_given
-from asyncsearch.events import CheckpointCommitted, TrainingEnded, WorkerAttached
+from asyncsearch.actions import AddLane, Assign, Compare, CreateTrial, LaunchWorker, MoveTrial, lanes_given
+from asyncsearch.events import CheckpointCommitted, Reported, TrainingEnded, WorkerAttached
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection, branched, reports
@@ -71,6 +71,7 @@ def _failures(
     latest: dict[TrialId, LeaseProgress] = {}
     lanes: Counter[int] = Counter()
     found: dict[TrialId, tuple[int, float]] = {}
+    compared: dict[TrialId, int] = {}
     for record in records:
         projection.add(record)
         for action in record.actions:
@@ -82,6 +83,8 @@ def _failures(
                         latest |= dict.fromkeys(
                             (trial for stage in progress.stages for trial in stage.trials), progress
                         )
+                case Compare(trial=trial) if isinstance(record.event, Reported):
+                    compared[trial] = record.event.resource
                 case MoveTrial(to=TrialState.FAILED, trial=trial):
                     units, last = reached.get(trial, 0), latest.get(trial)
                     if last is None or units == projection.targets[trial]:
@@ -92,7 +95,8 @@ def _failures(
                         spent_s = record.t - since_s - again_s
                         if lanes[last.lease.number] > 1:  # of the time of its pack it had a part only
                             spent_s = min(spent_s, unit_s.get(trial, mean_s))
-                        found[trial] = (units, max(spent_s, _LEAST_S))
+                        is_at_place = units == compared.get(trial) and spent_s <= 0
+                        found[trial] = (units, 0.0 if is_at_place else max(spent_s, _LEAST_S))
                 case _:
                     pass
     return found

@@ -41,7 +41,7 @@ def bars(study: Study) -> dict[str, list[Any]]:
 def test_it_has_a_row_for_each_worker_and_says_how_busy_they_were(study: Study) -> None:
     shown = texts(plot_timeline(study).svg)
     assert {"worker-0", "worker-1", "worker-2", "seconds of the search"} <= set(shown)
-    assert "test: 3 workers, busy for 85% of 25.5 s" in shown
+    assert "test: 3 workers, busy for 84% of 25.4 s" in shown
     assert {"trained", "trained further", "failed", "worker or driver lost"} <= set(shown)
 
 
@@ -71,7 +71,7 @@ def test_studies_of_one_cluster_are_below_each_other_over_one_time(study: Study)
     picture = plot_timeline(study, study)
     shown = texts(picture.svg)
     assert {"1 test: worker-0", "1 test: worker-2", "2 test: worker-0"} <= set(shown)
-    assert "1 test, 2 test: at most 6 workers at once, busy for 85% of their time" in shown
+    assert "1 test, 2 test: at most 6 workers at once, busy for 84% of their time" in shown
     assert ink_outside(picture.svg) == []
 
 
