@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
+import msgspec
+
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.schedulers import reasons
@@ -176,14 +178,26 @@ class AsynchronousBracket(Bracket):
 
 
 class SynchronousBracket(Bracket):
-    """Decides each rung once, when all trials that train towards it have reached it or failed."""
+    """Decides each rung when all trials that train towards it have reached it or failed.
 
-    __slots__ = ("_reduction_factor", "_stage", "created", "size", "start")
+    If it is early, trials go on before that which are certain to: while m are missing, the best k - m of those that are
+    there will be among the best k.
+    """
+
+    __slots__ = ("_is_early", "_reduction_factor", "_stage", "created", "size", "start")
 
     def __init__(
-        self, levels: tuple[int, ...], reduction_factor: int, progress: Progress, start: int, size: int | None
+        self,
+        levels: tuple[int, ...],
+        reduction_factor: int,
+        progress: Progress,
+        start: int,
+        size: int | None,
+        *,
+        is_early: bool = False,
     ) -> None:
         super().__init__(levels, progress)
+        self._is_early = is_early
         self.start = start
         """How many trials the brackets before it have."""
         self.size = size
@@ -213,24 +227,46 @@ class SynchronousBracket(Bracket):
         return self._stage < self.top and self.rungs[self._stage].candidate is not None
 
     def next_promotion(self) -> Promotion | None:
-        """Return the promotion of the best trial of the decided rung that is not promoted yet."""
+        """Return the promotion of the best trial that goes on from the present rung and is not promoted yet."""
         candidate = self.rungs[self._stage].candidate
         return None if candidate is None or not self.is_ready else self.promotion(self._stage, candidate)
+
+    def promotion(self, index: int, entry: RankedTrial) -> Promotion:
+        found, missing = super().promotion(index, entry), self._missing()
+        if not missing:
+            return found
+        place = reasons.place(self.rungs[index].rank(entry[1], entry[0]), self.rungs[index].size, found.from_resource)
+        others = "the one that is missing reports" if missing == 1 else f"the {missing} that are missing report"
+        best = f"among the best {self._passing(self.size or 0)} whatever {others}"
+        return msgspec.structs.replace(found, reason=f"{place}, {best}: goes on to {found.to_resource}")
 
     def advance(self) -> None:
         """Decide the rung if its last trial is there; turn to the rung above when all that may are promoted."""
         while self._stage < self.top:
-            rung = self.rungs[self._stage]
-            if not self.is_full or rung.size < self._expected():
+            rung, missing = self.rungs[self._stage], self._missing()
+            if missing is None:
                 return
-            # Of the bracket's size and not of the rung's, which is smaller where few had a finite value.
-            rung.allow(self.created // self._reduction_factor ** (self._stage + 1))
+            if missing:
+                if self._is_early and self.size is not None:
+                    rung.allow(max(0, self._passing(self.size) - missing))
+                return
+            rung.allow(self._passing(self.created))
             if rung.candidate is not None:
                 return
             self._stage += 1
 
-    def _expected(self) -> int:
-        return self.created if self._stage == 0 else self.rungs[self._stage - 1].promoted
+    def _passing(self, trials: int) -> int:
+        """Return how many of so many trials of the bracket go on from the present rung.
+
+        Of the bracket's size and not of the rung's, which is smaller where few had a finite value.
+        """
+        return trials // self._reduction_factor ** (self._stage + 1)
+
+    def _missing(self) -> int | None:
+        """Return how many trials have yet to reach the present rung. None if it is not known."""
+        if self._stage:
+            return self.rungs[self._stage - 1].promoted - self.rungs[self._stage].size
+        return None if self.size is None else self.size - self.rungs[0].size
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything as JSON values; the progress belongs to the owner."""
@@ -244,10 +280,16 @@ class SynchronousBracket(Bracket):
 
     @classmethod
     def restored(
-        cls, levels: tuple[int, ...], reduction_factor: int, progress: Progress, snapshot: dict[str, Any]
+        cls,
+        levels: tuple[int, ...],
+        reduction_factor: int,
+        progress: Progress,
+        snapshot: dict[str, Any],
+        *,
+        is_early: bool = False,
     ) -> SynchronousBracket:
         """Return the bracket that ``snapshot`` described."""
-        bracket = cls(levels, reduction_factor, progress, snapshot["start"], snapshot["size"])
+        bracket = cls(levels, reduction_factor, progress, snapshot["start"], snapshot["size"], is_early=is_early)
         bracket.created = snapshot["created"]
         bracket._stage = snapshot["stage"]
         bracket.restore_rungs(progress, snapshot["rungs"])

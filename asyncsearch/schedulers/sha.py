@@ -7,7 +7,8 @@ Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020, 
             train all trials of rung k to r·ηᵏ, and wait for the last of them
             the best ⌊n/ηᵏ⁺¹⌋ go on
 
-While a bracket waits for its slowest trial, idle workers begin the trials of the next one.
+A trial that is certain to go on does not wait: while m are missing, the best k - m of those that are there will be
+among the best k. While a bracket waits for its slowest trial, idle workers begin the trials of the next one.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class SHA(Scheduler):
         return len(self.levels) > 1
 
     def begin(self, space: Space | None = None, seed: int = 0) -> SHAState:
-        return SHAState([Shape(self.levels, self.bracket_size)], self.reduction_factor)
+        return SHAState([Shape(self.levels, self.bracket_size)], self.reduction_factor, is_early=True)
 
     def describe(self) -> str:
         return f"{reasons.call(self, 'reduction_factor', hidden='min_resource')}: {reasons.rungs(self.levels)}"
@@ -103,7 +104,9 @@ class SHAState(SchedulerState):
     promotes_in_groups = True
     closes_brackets = True
 
-    def __init__(self, shapes: Sequence[Shape], reduction_factor: int) -> None:
+    def __init__(self, shapes: Sequence[Shape], reduction_factor: int, *, is_early: bool = False) -> None:
+        """Begin; ``is_early``: trials go on before their rung is full if they are certain to."""
+        self._is_early = is_early
         self._shapes = tuple(shapes)
         self._reduction_factor = reduction_factor
         self._progress = Progress()
@@ -179,7 +182,8 @@ class SHAState(SchedulerState):
         if next_total < len(self._totals):
             room = self._totals[next_total] - self._created
             size = room if size is None else min(size, room)
-        bracket = SynchronousBracket(levels, self._reduction_factor, self._progress, self._created, size)
+        rule = self._reduction_factor, self._progress
+        bracket = SynchronousBracket(levels, *rule, self._created, size, is_early=self._is_early)
         self._brackets.append(bracket)
         self._first_trials.append(trial)
         return bracket
@@ -219,7 +223,9 @@ class SHAState(SchedulerState):
         self._progress = Progress.restored(snapshot["progress"])
         self._created = snapshot["created"]
         self._brackets = [
-            SynchronousBracket.restored(self._shape(number).levels, self._reduction_factor, self._progress, bracket)
+            SynchronousBracket.restored(
+                self._shape(number).levels, self._reduction_factor, self._progress, bracket, is_early=self._is_early
+            )
             for number, bracket in enumerate(snapshot["brackets"])
         ]
         self._first_trials = list(snapshot["first_trials"])

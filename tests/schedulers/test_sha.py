@@ -33,18 +33,46 @@ def finish(state: SchedulerState, moves: list[Move], scores: dict[int, float | N
             state.paused(TrialId(trial), to, score)
 
 
-def test_a_rung_waits_for_its_last_trial() -> None:
+def test_a_trial_goes_on_as_soon_as_it_is_certain_to() -> None:
     state = requested(9)
-    pause_new(state, [float(number) for number in range(8)])
-    assert drain(state) == []
+    pause_new(state, [float(number) for number in range(6)])
+    assert drain(state) == [], "the three that are missing may be better"
+    pause_new(state, [6.0, 7.0], first=6)
+    assert drain(state) == [(0, 1, 3), (1, 1, 3)]
     pause_new(state, [8.0], first=8)
-    assert drain(state) == [(0, 1, 3), (1, 1, 3), (2, 1, 3)]
+    assert drain(state) == [(2, 1, 3)]
     finish(state, [(0, 1, 3), (1, 1, 3)])
-    assert drain(state) == []
+    assert drain(state) == [], "the third may be the best"
     finish(state, [(2, 1, 3)])
     assert drain(state) == [(0, 3, 9)]
     finish(state, [(0, 3, 9)])
     assert drain(state) == []
+
+
+def test_the_reason_of_an_early_promotion_says_who_is_missing() -> None:
+    state = requested(9)
+    pause_new(state, [float(number) for number in range(8)])
+    promotion = state.next_promotion()
+    assert promotion is not None
+    words = "rank 1 of 8 at resource 1, among the best 3 whatever the one that is missing reports: goes on to 3"
+    assert promotion.reason == words
+
+
+@given(scores=st.lists(st.sampled_from([0.0, 1.0, 2.0, None]), min_size=1, max_size=30), data=st.data())
+def test_whatever_the_order_the_same_trials_go_on_and_none_too_early(
+    scores: list[float | None], data: st.DataObject
+) -> None:
+    order = data.draw(st.permutations(range(len(scores))))
+    state = requested(len(scores))
+    for number in range(len(scores)):
+        state.created(TrialId(number), {})
+    gone: list[int] = []
+    for at, number in enumerate(order, 1):
+        state.paused(TrialId(number), 1, scores[number])
+        gone += [trial for trial, _, _ in drain(state)]
+        ranked = sorted((scores[n], n) for n in order[:at] if scores[n] is not None)
+        certain = max(0, len(scores) // 3 - (len(scores) - at))
+        assert sorted(gone) == sorted(n for _, n in ranked[:certain])
 
 
 @pytest.mark.parametrize(
@@ -167,9 +195,9 @@ def test_a_run_that_goes_on_after_a_crash_keeps_its_bracket() -> None:
     pause_new(state, [0.0, 1.0, 2.0])
     state.run_requested(6)
     pause_new(state, [3.0, 4.0], first=3)
-    assert drain(state) == []
+    assert drain(state) == [(0, 1, 3)]
     pause_new(state, [5.0], first=5)
-    assert drain(state) == [(0, 1, 3), (1, 1, 3)]
+    assert drain(state) == [(1, 1, 3)]
 
 
 def test_a_run_for_more_trials_does_not_widen_a_bracket_being_filled() -> None:
