@@ -137,7 +137,10 @@ class CutWork(Action, frozen=True, tag="cut_work"):
 
 
 class ExtendWork(Action, frozen=True, tag="extend_work"):
-    """Tell a worker to train further stages after those of a lane, instead of pausing where the last one ends."""
+    """Tell a worker to train further stages after those of a lane, instead of pausing where the last one ends.
+
+    Without stages the lane ends there, and only its checkpoint may be left out.
+    """
 
     lease: Lease
     stages: tuple[Stage, ...]

@@ -204,7 +204,17 @@ def _apply_extension(state: StudyState, action: actions.ExtendWork, _now: float)
 
 def _planned(stages: Sequence[Stage]) -> tuple[PlannedStage, ...]:
     return tuple(
-        [PlannedStage(s.node, s.start, UNBOUNDED if s.stop is None else s.stop, s.trials, s.more) for s in stages]
+        [
+            PlannedStage(
+                node=stage.node,
+                start=stage.start,
+                stop=UNBOUNDED if stage.stop is None else stage.stop,
+                trials=stage.trials,
+                more=stage.more,
+                save=stage.save or stage.stop in (None, stage.start),
+            )
+            for stage in stages
+        ]
     )
 
 

@@ -45,6 +45,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     save_every: int | None = None
     """Interval in units of resource at which running trials are saved. None saves them only when they pause or end."""
 
+    save_at_rungs: bool = False
+    """Whether trials save at each rung, also where they go on, and at their ends, also where it is not kept."""
+
     share: bool = True
     """Whether trials share equal training. False lets each train alone, for comparisons."""
     can_evaluate: bool = False

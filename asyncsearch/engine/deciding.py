@@ -23,7 +23,7 @@ from asyncsearch.engine.moving import (
     settle_at_target,
     wait,
 )
-from asyncsearch.engine.next_trials import compare
+from asyncsearch.engine.next_trials import compare, spare_last_save
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.sizing.share import count_launchable, cut_short, give_back, launch, relaunch
 from asyncsearch.engine.state import StudyState
@@ -132,6 +132,7 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
                 judge(state, trial, emit)
     attempt = state.attempts[event.lease.number + event.lane]
     compare(state, attempt, resource, emit)
+    spare_last_save(state, attempt, resource, emit)
     if state.config.can_evaluate:
         node = attempt.node_at(resource)
         for number in state.plan.requesters_at(node, resource):

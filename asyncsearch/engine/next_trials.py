@@ -76,7 +76,8 @@ def promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
     if attempt is not None and stages and trial.target == promotion.to_resource and trial.state is TrialState.RUNNING:
         at = CheckpointRef(attempt.node_at(attempt.stop), attempt.stop)
         lane = lane_for(state, Batch(None, stages))
-        emit(ExtendWork(attempt.lease, lane.stages, state.plan.has_others(at), attempt.lane))
+        save = state.config.save_at_rungs or state.plan.has_others(at)
+        emit(ExtendWork(attempt.lease, lane.stages, save, attempt.lane))
 
 
 def _extension(state: StudyState, attempt: Attempt, trial: Trial, stop: int) -> tuple[PlannedStage, ...]:
@@ -138,6 +139,24 @@ def create(state: StudyState, emit: Emit) -> bool:
     emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, branching, notes))
     settle_from_known(state, state.trials[trial], emit)
     return not state.trials[trial].state.is_finished
+
+
+def spare_last_save(state: StudyState, attempt: Attempt, resource: int, emit: Emit) -> None:
+    """Let an attempt end without a checkpoint if its trials end there and none of them would keep it."""
+    is_at_end = resource == attempt.stop and not attempt.is_evaluation and attempt.cut is None
+    if not is_at_end or not attempt.is_training or attempt.is_stop_sent or state.config.shared_as:
+        return
+    trials = [state.trials[number] for number in state.plan.requesters_at(attempt.node_at(resource), resource)]
+    if trials and not state.config.save_at_rungs and all(_is_spared(state, trial) for trial in trials):
+        emit(ExtendWork(attempt.lease, (), save=False, lane=attempt.lane))
+
+
+def _is_spared(state: StudyState, trial: Trial) -> bool:
+    """Return whether a trial that has reported at its target ends there, and its checkpoint would not be kept."""
+    is_over = is_end(trial.target, state.max_resource) and trial.value_resource > 0
+    if not is_over or is_to_be_evaluated(state, trial):
+        return False
+    return not state.best_trials.would_keep(trial.id, state.score(trial.ranked_value(state.config.rank_by)))
 
 
 def _end_proposals(state: StudyState, emit: Emit) -> None:

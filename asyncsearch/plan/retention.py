@@ -26,6 +26,12 @@ class BestTrials:
         bisect.insort(self._entries, (score, trial))
         return self._entries.pop()[1] if len(self._entries) > self.size else None
 
+    def would_keep(self, trial: TrialId, score: float | None) -> bool:
+        """Return whether a trial that finished with this score would be one of them."""
+        if score is None or not self.size:
+            return False
+        return len(self._entries) < self.size or (score, trial) < self._entries[-1]
+
     def remove(self, trials: set[TrialId]) -> None:
         """Remove trials whose checkpoint is gone."""
         self._entries = [entry for entry in self._entries if entry[1] not in trials]

@@ -194,7 +194,8 @@ class SearchPlan(BasePlan):
                 spans.append(Span(lease, self._tree.nodes[stage.node], stage.start, stage.stop))
                 self._tree.start(spans[-1])
             spans[-1].boundaries.add(stage.stop)
-        self._aim(lease, CheckpointRef(stages[-1].node, stages[-1].stop))
+        if stages:
+            self._aim(lease, CheckpointRef(stages[-1].node, stages[-1].stop))
 
     def has_others(self, ref: CheckpointRef) -> bool:
         point = self._tree.find(ref)
@@ -322,7 +323,10 @@ class SearchPlan(BasePlan):
                 others = end.trials + _trials_after([stage for stage in end.stages() if stage is not after])
                 trials = tuple(sorted([*trials, *others]))
             assert end.host is not None
-            stages.append(PlannedStage(end.node.key, end.host.resource, end.resource, trials, end.size - len(trials)))
+            # Where one stage goes on and no trial stops, its worker has the state; others ask for it when they come.
+            is_saved = after is None or bool(end.trials) or end.count > 1
+            more = end.size - len(trials)
+            stages.append(PlannedStage(end.node.key, end.host.resource, end.resource, trials, more, is_saved))
             after = end
         return Batch(load, tuple(reversed(stages)), ends[0].is_urgent)
 

@@ -144,7 +144,7 @@ class _Story:
         match action:
             case Compare():
                 self._compare(action.trial)
-            case ExtendWork() if self._trial in action.stages[0].trials:
+            case ExtendWork(stages=(first, *_)) if self._trial in first.trials:
                 worker, stop = worker_name(action.lease.worker), action.stages[-1].stop
                 self._add_sentence(when, f"{worker} goes on with it in place, to {stop:,}")
             case Promote(trial=self._trial):

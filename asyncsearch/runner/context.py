@@ -253,6 +253,7 @@ class SearchContext(TrialContext):
         save, load = self.saving(state, save, load)
         if state is not None and update is None:
             update = self._values.unread.update
+        self._timeline.saves = save is not None
         check_hooks(self.name, self._timeline, self._load is not None, save, load)
         self._agree()
         self._raise_if_interrupted()

@@ -31,6 +31,8 @@ class LaneTimeline:
     def __init__(self, stages: Sequence[Stage], judged: int | None = None) -> None:
         self.judged = judged
         """The next resource at whose report it is decided whether it goes on, besides a pause. None if none."""
+        self.saves = False
+        """Whether the trial can be saved, so that its last checkpoint may be spared."""
         self.stages = tuple(stages)
         self.start = self.stages[0].start
         self._ends = [math.inf if (end := _end_of(stage)) is None else end for stage in self.stages]
@@ -91,7 +93,8 @@ class LaneTimeline:
         """Whether it is decided here whether, and how far, the trial goes on."""
         if self.judged is not None and done >= self.judged:
             return True
-        return self.is_paused_at_end and done >= self._ends[-1] and not self.is_evaluation
+        is_kept = self.is_paused_at_end or (self.saves and self.stages[-1].save)
+        return is_kept and done >= self._ends[-1] and not self.is_evaluation
 
     def is_over(self, done: int) -> bool:
         """Whether no unit is left to train."""

@@ -234,8 +234,8 @@ class TimedCluster(VirtualCluster):
         if failure is not None and failure == (lane.resource, 0.0):
             self._fail(worker, lane)
             return False
-        is_pause = lane.ends(stage, self._stop_of(stage)) and stage.stop not in (None, stage.max_resource)
-        if reports and (is_pause or lane.resource >= (lane.judged or math.inf)):
+        is_kept = lane.ends(stage, self._stop_of(stage)) and stage.save
+        if reports and (is_kept or lane.resource >= (lane.judged or math.inf)):
             self._await_verdict(worker, lane)
             return False
         return self._passes(worker, lane)

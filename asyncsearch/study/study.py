@@ -189,6 +189,7 @@ class Study(Results):
             version=text_of("version", version),
             max_failures=max_failures,
             keep_checkpoints=checkpoints.keep_checkpoints,
+            save_at_rungs=checkpoints.at_rungs,
             quota_bytes=sharing.quota_bytes if self.shared is None else None,
             save_every=save_every,
             shared_as="" if self.shared is None else code.name,

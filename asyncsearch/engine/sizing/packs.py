@@ -255,7 +255,7 @@ def lane_for(state: StudyState, batch: Batch) -> Lane:
             start=planned.start,
             stop=None if planned.stop == UNBOUNDED else planned.stop,
             max_resource=state.max_resource,
-            save=planned.start < planned.stop < UNBOUNDED,
+            save=planned.save and planned.start < planned.stop < UNBOUNDED,
             save_every=state.config.save_every,
             more=planned.more,
         )

@@ -113,6 +113,8 @@ class Checkpoints(metaclass=CheckedCalls):
 
     keep_checkpoints: int = 1
     """Of how many of the best finished trials; those of unfinished trials are always kept."""
+    at_rungs: bool = False
+    """Save at each rung, also where a trial goes on at once; False: only where it pauses or another one needs it."""
     store_timeout: float | timedelta = 600.0
     """Time for which a run waits while its store cannot be used, for checkpoints or for its journal, before it ends."""
     keep_dirs: int | None = None
@@ -123,6 +125,7 @@ class Checkpoints(metaclass=CheckedCalls):
 
     def __post_init__(self) -> None:
         count_of("keep_checkpoints", self.keep_checkpoints)
+        yes_or_no("at_rungs", self.at_rungs)
         seconds_of("store_timeout", self.store_timeout)
         if self.keep_dirs is not None:
             count_of("keep_dirs", self.keep_dirs)
