@@ -8,14 +8,16 @@ class TestMine(SchedulerConformance):
 from __future__ import annotations
 
 import random
+import unittest
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from asyncsearch.actions import AnyAction
+from asyncsearch.actions import AnyAction, StopTraining
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import ResourceError
+from asyncsearch.events import Reported
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
@@ -115,6 +117,18 @@ class SchedulerConformance(MethodSuite):
                 delays=Delays(start_s=0.5, message_s=0.3, commit_s=0.7, detect_s=0.9),
             )
             assert len(recorded.state.trials) == self.num_trials
+
+    def test_no_unit_is_trained_beyond_a_stop(self) -> None:
+        living = type(self.begin(self.make()))
+        if living.judges and living.judged_next is SchedulerState.judged_next:
+            raise unittest.SkipTest(
+                "it has no judged_next: no trial waits for what judge says, and each trains on until it hears of a stop"
+            )
+        stopped: set[int] = set()
+        for _, event, actions in self._searched(delays=Delays(message_s=0.3)).steps:
+            if isinstance(event, Reported):
+                assert event.lease.number + event.lane not in stopped, f"{event.lease} trained beyond its stop"
+            stopped |= {a.lease.number + a.lane for a in actions if isinstance(a, StopTraining)}
 
     def test_a_finished_search_goes_on_with_more_trials(self) -> None:
         recorded = self._searched()
