@@ -128,6 +128,10 @@ class SearchContext(TrialContext):
         return self._done
 
     @property
+    def is_judged(self) -> bool:
+        return self._present is None or self._timeline.is_of_use(self._present)
+
+    @property
     def max_resource(self) -> int | None:
         return self._timeline.next_stage(self._time).max_resource
 

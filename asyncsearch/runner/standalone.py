@@ -63,6 +63,10 @@ class StandaloneTrial(SearchContext):
         self.reports: list[tuple[int, dict[str, float]]] = link.reports
         """Reports as (resource, metrics), in order."""
 
+    @property
+    def is_judged(self) -> bool:
+        return True
+
 
 def _own(value: Any) -> Any:
     """Return a parameter that the trial may change: lists and mappings are copied, other objects are the caller's."""

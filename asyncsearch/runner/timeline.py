@@ -96,6 +96,11 @@ class LaneTimeline:
         is_kept = self.is_paused_at_end or (self.saves and self.stages[-1].save)
         return is_kept and done >= self._ends[-1] and not self.is_evaluation
 
+    def is_of_use(self, done: int) -> bool:
+        """Whether a value here decides anything, of this trial or of one that reads from its stages."""
+        is_place = self.judged is not None and done >= self.judged
+        return is_place or done >= self._cut or done in self._ends or done in self._points or self.is_over(done)
+
     def is_over(self, done: int) -> bool:
         """Whether no unit is left to train."""
         return done >= min(self._cut, self._ends[-1])

@@ -20,6 +20,7 @@ from asyncsearch.trainable.trainer import (
     WithFunctions,
     as_function,
     begin_trainer,
+    is_evaluated,
     trainer_class_of,
 )
 
@@ -41,5 +42,6 @@ __all__ = [
     "WithFunctions",
     "as_function",
     "begin_trainer",
+    "is_evaluated",
     "trainer_class_of",
 ]

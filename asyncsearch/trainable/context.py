@@ -125,6 +125,14 @@ class TrialContext(abc.ABC):
         """
 
     @property
+    def is_judged(self) -> bool:
+        """Whether a value at the end of the present unit decides anything: the trial is judged there, pauses or ends.
+
+        Elsewhere a value is for people only, and a costly evaluation may be left out. Outside a search it is True.
+        """
+        return True
+
+    @property
     def ablation(self) -> TrialAblation:
         """What an ablation study leaves out of this trial: nothing in any other study."""
         found: TrialAblation | None = self.__dict__.get("_ablation")

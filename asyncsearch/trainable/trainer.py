@@ -34,10 +34,12 @@ class Trainer:
         trainer = MyTrainer(); trainer.trial = trial; trainer.setup(trial.saved_params)
         for epoch in trial.epochs(save=trainer.save, load=trainer.load, update=trainer.update, ...):
             trainer.train()
-            trial.report(trainer.evaluate())
+            trial.report(trainer.evaluate())   # each unit, or as ``evaluate_every`` says
     """
 
     trial: TrialContext
+    evaluate_every: int | str = 1
+    """After how many units it is evaluated, from 1; besides where a value decides anything. ``"judged"``: only there."""
     pack_by: Sequence[str] | None = None
     """With ``pack=``: names of the hyper-parameters in which trials must agree to train as one computation. None: all
     whose values are neither floats nor sequences. Name those that decide how the model is built, and ``batch_size``
@@ -154,13 +156,20 @@ def as_function(trainable: object) -> TrainFunction:
 def _trainer_function(trainer_class: type[Trainer]) -> TrainFunction:
     def train(trial: TrialContext) -> None:
         trainer, epochs = begin_trainer(trainer_class, trial)
-        for _ in epochs:
+        for unit in epochs:
             trainer.train()
-            trial.report(trainer.evaluate())
+            if is_evaluated(trainer, unit):
+                trial.report(trainer.evaluate())
 
     train.__name__ = train.__qualname__ = trainer_class.__name__
     train.trainer_class = trainer_class  # type: ignore[attr-defined]
     return train
+
+
+def is_evaluated(trainer: Trainer, unit: int) -> bool:
+    """Return whether a trainer is evaluated at the end of its present unit, which has this number, from 1."""
+    every = trainer.evaluate_every
+    return trainer.trial.is_judged or (isinstance(every, int) and unit % every == 0)
 
 
 def trainer_class_of(function: object) -> type[Trainer] | None:

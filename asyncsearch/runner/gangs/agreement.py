@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from asyncsearch.runner.gangs.gang_shards import GangShards
 from asyncsearch.runner.link import AgentLink
@@ -28,6 +29,8 @@ class _Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
     stop: str | None = None
     amendments: tuple[Amendment, ...] = ()
+    judged: int | UnsetType | None = UNSET
+    """Where the trial is judged next; left out: as before."""
 
 
 _DECISION = msgspec.json.Decoder(_Decision)
@@ -51,6 +54,8 @@ class GangLink:
         self._link = link
         self._connections: dict[type[Any], Any] = {}
         self._pass_on: Callable[[bytes], bytes] = self._pass_on_by_driver
+        self.judged: int | None = None
+        """Where the trial is judged next, as the ranks have agreed. None: nowhere."""
         self._agreed = 0
         """How often the ranks have agreed by way of the driver."""
         self._now = _UNCHANGED
@@ -70,15 +75,27 @@ class GangLink:
     def agree_by(self, pass_on: Callable[[bytes], bytes]) -> None:
         self._pass_on = pass_on
 
-    def agree(self) -> None:
-        """Take over, at the end of a unit, what rank 0 is to do; every rank calls it there."""
+    def agree(self, judged: int | None) -> int | None:
+        """Take over, at the end of a unit, what rank 0 is to do; every rank calls it there.
+
+        Args:
+            judged: where rank 0 is judged next; None: nowhere. Of other ranks it does not count.
+
+        Returns:
+            Where it is.
+        """
         if not self.is_first:
             received = self._pass_on(b"")
             self._now = _DECISION.decode(received) if received else _UNCHANGED
-            return
-        self._now = _Decision(self._link.stop_reason(), tuple(self._link.amendments()))
+            if self._now.judged is not UNSET:
+                self.judged = self._now.judged
+            return self.judged
+        news = UNSET if judged == self.judged else judged
+        self.judged = judged
+        self._now = _Decision(self._link.stop_reason(), tuple(self._link.amendments()), news)
         # Most units change nothing, which is then the shortest message that there is.
         self._pass_on(b"" if self._now == _UNCHANGED else msgspec.json.encode(self._now))
+        return judged
 
     def _pass_on_by_driver(self, decision: bytes) -> bytes:
         self._agreed += 1

@@ -20,7 +20,7 @@ class GangContext(SearchContext):
     def __init__(self, stages: Sequence[Stage], link: GangLink, load: Path | None, **options: Any) -> None:
         """Begin; the rest is as in ``SearchContext``."""
         super().__init__(stages, link, load, **options)
-        self._gang = link
+        self._gang, link.judged = link, self._timeline.judged
         self._has_volume = False
         """Whether the driver was told the volume of the ranks' messages."""
         self.has_reported = not link.is_first  # rank 0 reports for all
@@ -54,7 +54,7 @@ class GangContext(SearchContext):
         return self.uses_epochs and super()._may_wait(at)
 
     def _agree(self) -> None:
-        self._gang.agree()
+        self._timeline.judged = self._gang.agree(self._timeline.judged)
 
     def _save(self, save: SaveFunction) -> str | None:
         self._gang.gather()

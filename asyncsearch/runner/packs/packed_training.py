@@ -21,7 +21,7 @@ from asyncsearch.runner.packs.pack_timing import PackHistory, PackTiming
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, PackFindings
 from asyncsearch.runner.training import ended_by, report_returned
-from asyncsearch.trainable import Trainer, TrialStopped, begin_trainer
+from asyncsearch.trainable import Trainer, TrialStopped, begin_trainer, is_evaluated
 from asyncsearch.trainers.turns import begin_turn, end_turn, keep_turn, turn_between_units, turn_of
 
 
@@ -32,6 +32,7 @@ class PackedTrainer:
         self.number, self.context = number, context
         self.trainer: Trainer | None = None
         self._units: Iterator[int] | None = None
+        self._unit = 0
 
     def begin(self, trainer_class: type[Trainer]) -> None:
         """Build the trainer, and load its checkpoint."""
@@ -50,7 +51,12 @@ class PackedTrainer:
         assert self._units is not None
         assert self.trainer is not None
         with turn_between_units(self.trainer):
-            next(self._units)
+            self._unit = next(self._units)
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether it is evaluated after its present unit."""
+        return self.trainer is not None and is_evaluated(self.trainer, self._unit)
 
     def train(self) -> None:
         """Train a unit as without a pack."""
@@ -203,16 +209,17 @@ class PackRun:
 
     def _report(self) -> None:
         """Evaluate all lanes at once, or one after another where that fails, and report."""
-        trainers = [lane.trainer for lane in self._lanes if lane.trainer is not None]
+        lanes = [lane for lane in self._lanes if lane.is_evaluated]
+        trainers = [lane.trainer for lane in lanes if lane.trainer is not None]
         found: dict[int, Mapping[str, Any] | Exception] = {}
         if len(trainers) > 1:
             try:
                 metrics = self._trainer_class.evaluate_pack(trainers)
-                found = {lane.number: one for lane, one in zip(self._lanes, metrics, strict=True)}
+                found = {lane.number: one for lane, one in zip(lanes, metrics, strict=True)}
             except BaseException:
                 if self._interrupts.is_received:
                     raise
-        self._each(lambda lane: lane.report(found.get(lane.number)))
+        self._each(lambda lane: lane.report(found.get(lane.number)), lanes)
 
     def _return(self, lane: PackedTrainer) -> None:
         error: BaseException | None = None
