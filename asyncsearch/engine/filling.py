@@ -103,12 +103,20 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
             continue
         if batch is not None:
             return batch
-        if not may_create(state):
+        if not may_create(state) or _awaits_own(state, worker):
             return None
         create(state, emit)
         repeats += 1  # its request is already trained or in training, else there would be a batch
         end_repeats(state, repeats, emit)
     return None
+
+
+def _awaits_own(state: StudyState, worker: WorkerId) -> bool:
+    """Return whether a worker is storing the checkpoint from which a promoted trial goes on: that is its next work."""
+    return any(
+        attempt.is_committing and any(state.trials[number].horizon > attempt.stop for number in attempt.trials)
+        for attempt in state.attempts_of(worker)
+    )
 
 
 def _work_for(state: StudyState, batches: list[Batch], worker: WorkerId, sized: Sized) -> Work:

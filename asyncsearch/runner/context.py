@@ -218,7 +218,7 @@ class SearchContext(TrialContext):
         """Wait for what is decided by the last report, so that no unit is trained in vain and no pause is in vain."""
         awaited, self._awaited = self._awaited, 0
         if awaited:
-            self._timeline.judged = self._waits.wait(self._link, awaited)
+            self._timeline.judged = self._waits.wait(self._link, awaited, is_end=self._timeline.is_over(awaited))
 
     def report_last(self, metrics: Mapping[str, float]) -> None:
         """Report the function's return value, unless it is the last report once more.

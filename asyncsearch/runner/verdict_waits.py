@@ -16,6 +16,8 @@ _LEAST_S = 1.0
 _MOST_S = 5.0
 _ROUND_TRIPS = 3
 """A unit that takes less than so many waits is not worth one where each report is judged."""
+_IN_A_ROW = 2
+"""After so many reports one after another at which the trial was judged, each one counts as such."""
 
 
 class VerdictWaits:
@@ -29,6 +31,8 @@ class VerdictWaits:
         self._waited_s = 0.0
         """Seconds of the last wait that was answered."""
         self._reported = self._judged = 0
+        self._row = 0
+        """How many reports one after another were such, up to the last one."""
 
     def is_worth_it(self, resource: int) -> bool:
         """Note a report, and return whether what is decided by it is to be waited for.
@@ -39,14 +43,21 @@ class VerdictWaits:
         units, now = resource - self._reported, time.monotonic()
         if self._since_s is not None and units > 0:
             self._unit_s = (now - self._since_s) / units
-        is_each = self._judged == resource - 1 > 0
+        self._row = self._row + 1 if self._judged == resource - 1 else 1
         self._since_s, self._reported, self._judged = now, resource, resource
-        return not is_each or self._unit_s >= _ROUND_TRIPS * self._waited_s
+        return self._row <= _IN_A_ROW or self._unit_s >= _ROUND_TRIPS * self._waited_s
 
-    def wait(self, link: Link, resource: int) -> int | None:
-        """Wait for what is decided by a report; return where the trial is judged next. None: nowhere."""
+    def wait(self, link: Link, resource: int, *, is_end: bool) -> int | None:
+        """Wait for what is decided by a report; return where the trial is judged next. None: nowhere.
+
+        Args:
+            link: to the driver.
+            resource: of the report.
+            is_end: whether no unit is left, so that nothing else is to be done than to save.
+        """
         began_s = time.monotonic()
-        found = link.await_verdict(resource, min(_MOST_S, max(_LEAST_S, _SHARE * self._unit_s)))
+        limit_s = _MOST_S if is_end else min(_MOST_S, max(_LEAST_S, _SHARE * self._unit_s))
+        found = link.await_verdict(resource, limit_s)
         self._since_s = time.monotonic()
         self._waited_s = self._since_s - began_s
         return found

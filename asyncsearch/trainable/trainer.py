@@ -39,7 +39,7 @@ class Trainer:
 
     trial: TrialContext
     evaluate_every: int | str = 1
-    """After how many units it is evaluated, from 1; besides where a value decides anything. ``"judged"``: only there."""
+    """After how many units it is evaluated, besides where a value decides anything; ``"judged"``: only there."""
     pack_by: Sequence[str] | None = None
     """With ``pack=``: names of the hyper-parameters in which trials must agree to train as one computation. None: all
     whose values are neither floats nor sequences. Name those that decide how the model is built, and ``batch_size``

@@ -55,8 +55,8 @@ def _require_methods(trainer: type[Trainer], metric: str) -> None:
     every: object = trainer.evaluate_every
     if every != "judged" and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
         raise UsageError(
-            f"{trainer.__name__}.evaluate_every={every!r} is neither a number of units from 1 nor 'judged', which means "
-            "only where the value decides anything: write evaluate_every = 1."
+            f"{trainer.__name__}.evaluate_every={every!r} is neither a number of units from 1 nor 'judged' (only "
+            "where the value decides anything): write evaluate_every = 1."
         )
     needed = {"train": "def train(self):", "evaluate": f"def evaluate(self): return {metric_in_mapping(metric)}"}
     for method, line in needed.items():
