@@ -103,7 +103,7 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
             continue
         if batch is not None:
             return batch
-        if not may_create(state) or _awaits_own(state, worker):
+        if not may_create(state) or (state.voices == 1 and _awaits_own(state, worker)):
             return None
         create(state, emit)
         repeats += 1  # its request is already trained or in training, else there would be a batch
@@ -112,10 +112,17 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
 
 
 def _awaits_own(state: StudyState, worker: WorkerId) -> bool:
-    """Return whether a worker is storing the checkpoint from which a promoted trial goes on: that is its next work."""
+    """Return whether a worker is storing the checkpoint from which a promoted trial goes on: that is its next work.
+
+    The only worker waits for it, so that it promotes as Algorithm 2 of ASHA does; of several, none has to.
+    """
+    committing = [attempt for attempt in state.attempts_of(worker) if attempt.is_committing]
+    promotion = state.scheduler.next_promotion() if committing else None
+    awaited = None if promotion is None else promotion.trial
     return any(
-        attempt.is_committing and any(state.trials[number].horizon > attempt.stop for number in attempt.trials)
-        for attempt in state.attempts_of(worker)
+        number == awaited or state.trials[number].horizon > attempt.stop
+        for attempt in committing
+        for number in attempt.trials
     )
 
 

@@ -61,9 +61,16 @@ def look_ahead(state: StudyState, emit: Emit) -> None:
 def promote_next(state: StudyState, emit: Emit) -> bool:
     """Promote the next trial, if one is due; return whether one was."""
     promotion = state.scheduler.next_promotion()
-    if promotion is not None:
-        promote(state, promotion, emit)
-    return promotion is not None
+    if promotion is None or not (state.scheduler.promotes_in_groups or _can_go_on(state, promotion)):
+        return False
+    promote(state, promotion, emit)
+    return True
+
+
+def _can_go_on(state: StudyState, promotion: Promotion) -> bool:
+    """Return whether a trial could train on now; not while its checkpoint is being stored."""
+    trial, attempt = state.trials[promotion.trial], state.open_attempt_of(promotion.trial)
+    return attempt is None or bool(_extension(state, attempt, trial, promotion.to_resource))
 
 
 def promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
@@ -76,7 +83,8 @@ def promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
     if attempt is not None and stages and trial.target == promotion.to_resource and trial.state is TrialState.RUNNING:
         at = CheckpointRef(attempt.node_at(attempt.stop), attempt.stop)
         lane = lane_for(state, Batch(None, stages))
-        save = state.config.save_at_rungs or state.plan.has_others(at)
+        # Where workers are lost, a trial that saves nowhere would begin again and again.
+        save = state.config.save_at_rungs or state.plan.has_others(at) or trial.losses > 0
         emit(ExtendWork(attempt.lease, lane.stages, save, attempt.lane))
 
 

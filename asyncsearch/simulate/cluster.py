@@ -146,6 +146,8 @@ class Simulation(TimedCluster):
         goals = [self._stop_of(stage), *lane.saves]
         if every is not None:
             goals.append(here - here % every + every)
+        if stage.save_every is not None:
+            goals.append(here - here % stage.save_every + stage.save_every)
         if lane.stop is not None:
             goals.append(max(lane.stop, here + 1))
         if trial in self._failures:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from asyncsearch.actions import AnyAction, Assign, Compare, CreateTrial, MoveTrial, Promote
+from asyncsearch.actions import AnyAction, Assign, CreateTrial, MoveTrial, Promote
 from asyncsearch.arguments import finite_number
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Reported
@@ -145,22 +145,22 @@ class SimulationObserver:
         self._until_completed, self._completed = until.completed, 0
         self._most_trials = most_trials
         self._best: float | None = None
+        self._arrived: dict[TrialId, int] = {}
+        """Where each trial arrived last."""
 
     def __call__(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
         if type(event) is Reported:
             self._record_report(now, event)
         for action in actions:
             if type(action) is MoveTrial:
-                trial = self._state.trials[action.trial]
-                is_pause = action.to is TrialState.PAUSED and trial.compared != trial.target
-                if is_pause or action.to is TrialState.COMPLETED:
+                if action.to is TrialState.PAUSED or action.to is TrialState.COMPLETED:
                     self._record_arrival(now, action.trial)
-            elif type(action) is Compare:
-                self._record_arrival(now, action.trial)
             elif type(action) is Assign:
                 self._record_size(now, action.work)
             elif type(action) is Promote:
                 self.promotions += 1
+                if self._arrived.get(action.trial) != action.from_resource:  # it goes on where it is
+                    self._record_arrival(now, action.trial)
             elif type(action) is CreateTrial and action.trial + 1 == self._most_trials:
                 self._stop(f"{self._most_trials:,} trials began before it was met; num_trials= lets more begin")
 
@@ -172,6 +172,7 @@ class SimulationObserver:
     def _record_arrival(self, now: float, trial: TrialId) -> None:
         resource = self._state.trials[trial].resource
         self.arrivals.append(Arrival(now, trial, resource))
+        self._arrived[trial] = resource
         if resource == self._state.max_resource:
             self._completed += 1
             if self._completed == self._until_completed:

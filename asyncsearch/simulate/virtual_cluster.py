@@ -81,7 +81,9 @@ class VirtualLane(msgspec.Struct):
 
     def saved_node(self, stage: Stage, stop: int) -> NodeKey | None:
         """Return the node of the checkpoint that it saves here and goes on. None if it saves none."""
-        return stage.node if self.resource == stop and stage.save else self.saves.get(self.resource)
+        is_periodic = stage.save_every is not None and self.resource % stage.save_every == 0
+        is_due = is_periodic or (self.resource == stop and stage.save)
+        return stage.node if is_due else self.saves.get(self.resource)
 
 
 class VirtualWorker(msgspec.Struct):

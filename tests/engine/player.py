@@ -57,16 +57,19 @@ class Player:
         """Report, and end at the target and commit the checkpoint there, unless the trial goes on where it is."""
         trial = self.state.trials[self.state.attempts[lease.number].trial]
         decided = self.report(lease, resource, loss)
-        if only(decided, ExtendWork):
+        if any(action.stages for action in only(decided, ExtendWork)):
             return decided
+        is_saved = not only(decided, ExtendWork)
         end = Outcome.RETURNED if resource == self.state.max_resource else Outcome.REACHED
-        first = self.tell(TrainingEnded(lease, end, resource, resource))
+        first = self.tell(TrainingEnded(lease, end, resource, resource if is_saved else None))
+        if not is_saved:
+            return decided + first
         return decided + first + self.tell(CheckpointCommitted(lease, CheckpointRef(trial.node, resource)))
 
 
 def lease_of(actions: list[AnyAction]) -> Lease:
     """Return the lease of the first work that is assigned or goes on."""
-    given = (action for action in actions if isinstance(action, Assign | ExtendWork))
+    given = (a for a in actions if isinstance(a, Assign) or (isinstance(a, ExtendWork) and a.stages))
     return next(action.work.lease if isinstance(action, Assign) else action.lease for action in given)
 
 

@@ -103,7 +103,7 @@ def test_a_store_that_damages_checkpoints_ends_the_run_and_blames_no_trial() -> 
     player = Player(make_state(ASHA(max_resource=9), max_losses=1))
     player.begin(3, 1)
     actions = player.last
-    for loss in (0.3, 0.2, 0.1):
+    for loss in (0.3, 0.1, 0.2):
         actions = player.reach(lease_of(actions), 1, loss)
     promoted = next(trial for trial in player.state.trials if trial.target == 3)
     lease = only(actions, Assign)[-1].work.lease

@@ -336,7 +336,7 @@ def test_only_the_best_finished_trials_keep_their_checkpoint(fifo: Player) -> No
         actions = fifo.reach(lease_of(actions), 3, loss)
         deleted += [action.checkpoint for action in only(actions, DeleteCheckpoint)]
     nodes = [trial.node for trial in fifo.state.trials]
-    assert deleted == [CheckpointRef(nodes[0], 3), CheckpointRef(nodes[2], 3)]
+    assert deleted == [CheckpointRef(nodes[0], 3)], "the third one was not asked to save"
     assert [trial.checkpoint is not None for trial in fifo.state.trials] == [False, True, False]
 
 

@@ -84,12 +84,13 @@ def test_only_without_seconds_it_fails_before_it_is_paused(
     assert arrivals == [level for level in (1, 3, 9) if level < resource or (level == resource and failure[1])]
 
 
-def test_a_trial_that_fails_is_worst_of_its_rung_and_is_not_promoted() -> None:
+def test_a_trial_that_fails_at_its_rung_goes_no_further() -> None:
     whole = search({}, scheduler=ASHA(max_resource=9), num_trials=30)
     best = whole.completed[0].trial
     result = search({best: (1, 0.0)}, scheduler=ASHA(max_resource=9), num_trials=30)
     assert result.trials[best].state is TrialState.FAILED
-    assert [arrival for arrival in result.arrivals if arrival.trial == best] == []
+    assert [arrival.resource for arrival in result.arrivals if arrival.trial == best] == [1], "it was promoted in place"
+    assert result.trials[best].resource == 1
     assert len(result.completed) >= 1
 
 

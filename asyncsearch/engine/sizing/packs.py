@@ -15,13 +15,15 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, judged_next, stop_run
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId
-from asyncsearch.plan.base_plan import Batch
+from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.sizing.lanes import Lanes, fair_lanes, fair_share, most_joined, most_lanes
 from asyncsearch.sizing.pack_strategies import PackCandidate, PackChoice
 from asyncsearch.sizing.packing import KnownPacks, Packing, grouping_by, mates, may_join
 from asyncsearch.trial import UNBOUNDED, seed_of
 from asyncsearch.work import Lane, Stage
 
+_SAVES_AFTER_LOSS = 4
+"""Into how many parts a stage is divided by its checkpoints once a worker was lost with its trial."""
 _WINDOW = 8
 """For each training of a pack so many are looked at."""
 _OVERTAKEN = 2
@@ -243,6 +245,17 @@ def candidates(state: StudyState, packing: Packing, limit: int, held: list[Check
     return found
 
 
+def _save_every(state: StudyState, planned: PlannedStage) -> int | None:
+    """Return the interval at which a stage is saved. None means only where it is told to be.
+
+    Where workers are lost, a trial that saves nowhere would begin again and again.
+    """
+    if state.config.save_every is not None or planned.stop == UNBOUNDED:
+        return state.config.save_every
+    is_lost = any(state.trials[number].losses for number in planned.trials)
+    return max(1, (planned.stop - planned.start) // _SAVES_AFTER_LOSS) if is_lost else None
+
+
 def lane_for(state: StudyState, batch: Batch) -> Lane:
     """Return a lane that trains a batch."""
     first = [state.trials[planned.trials[0]].params for planned in batch.stages]
@@ -256,7 +269,7 @@ def lane_for(state: StudyState, batch: Batch) -> Lane:
             stop=None if planned.stop == UNBOUNDED else planned.stop,
             max_resource=state.max_resource,
             save=planned.save and planned.start < planned.stop < UNBOUNDED,
-            save_every=state.config.save_every,
+            save_every=_save_every(state, planned),
             more=planned.more,
         )
         for planned, params in zip(batch.stages, first, strict=True)
