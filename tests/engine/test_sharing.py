@@ -82,7 +82,7 @@ def search(
     **options: Any,
 ) -> tuple[Simulation, Units]:
     ahead = options.pop("look_ahead", 1_000 if share else 0)
-    state = make_state(scheduler, GridSearch(), space, share=share, look_ahead=ahead)
+    state = make_state(scheduler, GridSearch(), space, share=share, look_ahead=ahead, can_save=True)
     units = Units(state, options.pop("check_every", 1))
     simulation = Simulation(state, workload=Histories(), workers=workers, watch=units, **options)
     end = simulation.run(num_trials)

@@ -250,7 +250,7 @@ def _save_every(state: StudyState, planned: PlannedStage) -> int | None:
 
     Where workers are lost, a trial that saves nowhere would begin again and again.
     """
-    if state.config.save_every is not None or planned.stop == UNBOUNDED:
+    if state.config.save_every is not None or planned.stop == UNBOUNDED or not state.config.can_save:
         return state.config.save_every
     is_lost = any(state.trials[number].losses for number in planned.trials)
     return max(1, (planned.stop - planned.start) // _SAVES_AFTER_LOSS) if is_lost else None

@@ -18,6 +18,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import RunRequested
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
+from asyncsearch.journal.projection import last_total
 from asyncsearch.report.formatting import aligned, duration, number
 from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.report.what_if.recorded_units import Speedups
@@ -208,6 +209,7 @@ def _case(
             space=getattr(study, "space", None),
             metric=study.config.metric,
             mode=study.config.mode,
+            num_trials=last_total(records),  # a bracket that waits for all of its trials must know how many
             workers=max(1, workers // _each(study)) if scaling is None else workers,
             seed=study.config.seed,
             delays=workload.delays,

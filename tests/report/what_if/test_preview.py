@@ -158,7 +158,7 @@ def test_the_simulated_search_says_how_many_trials_reach_each_rung() -> None:
 
 
 def test_delays_that_were_measured_are_part_of_the_simulated_time() -> None:
-    quick, slow = (expected(FIFO(max_resource=3), 4, 1, Cost(1.0, Delays(commit_s=delay))) for delay in (0.0, 5.0))
+    quick, slow = (expected(FIFO(max_resource=3), 4, 1, Cost(1.0, Delays(setup_s=delay))) for delay in (0.0, 5.0))
     assert quick is not None
     assert slow is not None
     assert (quick.wall_s, slow.wall_s > 12.0) == (12.0, True)
