@@ -15,7 +15,7 @@ cd "$ROOT"
 
 log=/dev/null
 [ $# -gt 0 ] || log=docs/evidence_faults.log
-export ASYNCSEARCH_FAULTS=all
+export ASYNCSEARCH_TESTS=all
 ASYNCSEARCH_SAID=$(mktemp)
 export ASYNCSEARCH_SAID
 trap 'rm -f "$ASYNCSEARCH_SAID"' EXIT

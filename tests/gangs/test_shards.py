@@ -17,9 +17,9 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.local.store import LocalStore
 from asyncsearch.store.manifest import Sharded, manifest_beside
-from tests.faults.shares import names
 from tests.gangs.searches import once
 from tests.gangs.test_strategies import Clipped, Fsdp2, backend_for, require_same
+from tests.shares import names
 
 UNITS = 3
 FILES = {f"checkpoint/shard-{rank}-of-2" for rank in range(2)}

@@ -14,6 +14,7 @@ pytest.importorskip("sklearn")
 
 from asyncsearch.sequences import step, values, warmup
 from asyncsearch.space import Space, choice
+from tests.shares import takes_long
 from tests.trainers.digits_keras import KerasDigits  # needs tensorflow
 from tests.trainers.merged import require_told_apart, searched, seen
 
@@ -27,6 +28,7 @@ SPACE = Space(
 )
 
 
+@takes_long
 @pytest.mark.slow
 def test_merged_and_unmerged_trials_report_the_same_bits_in_keras(tmp_path: Path) -> None:
     merged = searched(KerasDigits, SPACE, EPOCHS, tmp_path / "merged")
