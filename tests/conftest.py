@@ -45,7 +45,7 @@ sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("suite", settings.get_profile("all"), max_examples=40)
+settings.register_profile("suite", settings.get_profile("all"), max_examples=25)
 settings.register_profile("fast", settings.get_profile("all"), max_examples=20)
 
 

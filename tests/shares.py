@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 
+Case = TypeVar("Case")
 IS_ALL = os.environ.get("ASYNCSEARCH_TESTS") == "all"
 OF_SEARCHES = 16
 """One in so many cases of faults with a search of its own."""
@@ -23,6 +25,11 @@ takes_long = pytest.mark.skipif(not IS_ALL, reason="it takes long: bash scripts/
 def seeds(count: int, one_in: int = 4) -> range:
     """Return ``count`` seeds, or one in so many of them."""
     return range(0, count, 1 if IS_ALL else one_in)
+
+
+def first(cases: Sequence[Case], count: int = 1) -> Sequence[Case]:
+    """Return all cases, or the first of them."""
+    return cases if IS_ALL else cases[:count]
 
 
 def names(every: Sequence[str], some: Sequence[str]) -> Sequence[str]:

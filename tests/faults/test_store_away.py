@@ -17,7 +17,7 @@ import pytest
 from tests.faults.breakages import MENDINGS, nothing, small_disk, why_not
 from tests.faults.moments import draw
 from tests.faults.tools import Search, counts, require_kept, require_whole
-from tests.shares import names, seeds
+from tests.shares import names, seeds, takes_long
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,8 @@ def test_a_removed_or_replaced_journal_is_continued_from_the_rescue_file(search:
     require_rescued(search, name, moment_of(name, seed))
 
 
-@pytest.mark.parametrize("name", names(["journal_removed", "store_removed"], ["journal_removed"]))
+@takes_long
+@pytest.mark.parametrize("name", ["journal_removed", "store_removed"])
 def test_a_journal_removed_after_the_search_is_continued_from_the_rescue(search: Search, name: str) -> None:
     require_rescued(search, name, AT_THE_END)
 

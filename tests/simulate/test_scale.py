@@ -36,7 +36,7 @@ def to_target(excess: float, workers: int, seed: int) -> SimulationResult:
     ("workers", "excess", "seeds"),
     [
         (25, 0.0085, range(20)),
-        (100, 0.002, range(8)),
+        pytest.param(100, 0.002, range(8), marks=takes_long),
         pytest.param(500, 0.0006, range(4, 9), marks=[pytest.mark.slow, takes_long]),
     ],
 )

@@ -129,11 +129,11 @@ def test_a_keras_trainer_that_is_traced_is_proved() -> None:
     ("trainable", "kind"),
     [
         (NoWeights, "weights"),
-        (SavedByKeras, "generator"),
         *(
             pytest.param(trainable, kind, marks=takes_long)
             for trainable, kind in [
                 (NoOptimizer, "optimizer"),
+                (SavedByKeras, "generator"),
                 (NoBuffers, "buffers"),
                 (NoOffset, "offset"),
                 (NoCounter, "counter"),

@@ -19,7 +19,7 @@ from asyncsearch import FIFO, PackOutcome, Study, uniform  # noqa: E402  # needs
 from asyncsearch.errors import UsageError  # noqa: E402
 from asyncsearch.trainers.keras.packs.stacks import StackedMembers  # noqa: E402
 from asyncsearch.trainers.packs import pack_training  # noqa: E402
-from tests.shares import IS_ALL, takes_long  # noqa: E402
+from tests.shares import IS_ALL, first, takes_long  # noqa: E402
 from tests.study.test_packs import shown  # noqa: E402
 from tests.trainers.keras_pack_trainers import (  # noqa: E402
     DATA,
@@ -212,7 +212,7 @@ class Guessing(Net):
         return {"drawn": float(tensorflow.random.uniform(()))}
 
 
-@pytest.mark.parametrize("kind", [Augmented, Guessing])
+@pytest.mark.parametrize("kind", first([Guessing, Augmented]))
 def test_draws_by_tensorflow_outside_a_packs_steps_are_seeded_as_alone(kind: type[Any]) -> None:
     packed, alone = ([trainer(kind, *each) for each in numbered(2)] for _ in range(2))
     metrics = train_together(packed)

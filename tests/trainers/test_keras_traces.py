@@ -16,7 +16,7 @@ keras: Any = pytest.importorskip("keras")
 
 from asyncsearch.trainers.keras.traced_values import HeldValues  # noqa: E402
 from asyncsearch.trainers.keras.trainer import KerasTrainer  # noqa: E402  # needs tensorflow
-from tests.shares import IS_ALL, takes_long  # noqa: E402
+from tests.shares import first, takes_long  # noqa: E402
 from tests.trainers.keras_pack_trainers import DATA  # noqa: E402
 from tests.trainers.tools import Run, Trial  # noqa: E402
 
@@ -123,7 +123,7 @@ def built(place: str) -> Any:
     return Run(kind_with(place), Trial(UNITS)).trainer
 
 
-@pytest.mark.parametrize("place", sorted(set(CHANGES) - {"loss"}))
+@pytest.mark.parametrize("place", first(sorted(set(CHANGES) - {"loss"}), 4))
 def test_a_value_that_a_trace_may_hold_is_seen_to_change(place: str) -> None:
     trainer = built(place)
     before = HeldValues(trainer)
@@ -132,7 +132,7 @@ def test_a_value_that_a_trace_may_hold_is_seen_to_change(place: str) -> None:
     assert HeldValues(trainer) != before
 
 
-@pytest.mark.parametrize("place", END_TO_END if IS_ALL else END_TO_END[:2])
+@pytest.mark.parametrize("place", first(END_TO_END))
 def test_a_changed_value_counts_from_the_next_step_as_after_a_checkpoint(place: str, tmp_path: Path) -> None:
     whole = Run(kind_with(place), Trial(UNITS)).train(3)
     first = Run(kind_with(place), Trial(UNITS)).train(1)

@@ -17,7 +17,7 @@ from tests.trainers.random_keras_trainers import random_trainer  # noqa: E402
 from tests.trainers.tools import Run, Trial, stir  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("double_precision")
-FEW, MANY = range(2), range(2, 60)
+FEW, MANY = range(1), range(1, 60)
 SMALL = 1e-9
 
 
