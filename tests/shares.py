@@ -3,7 +3,7 @@
 ``bash scripts/check.sh --all`` and ``bash scripts/test_faults.sh`` set it. Without it each law keeps at least one case.
 Of the tests of faults about a quarter runs, some of each kind: what is tried in the test's own process is cheap, and
 every fourth case runs; what starts a search with its workers takes a second of a processor for each start of a script,
-and every sixteenth case runs.
+and every twentieth case runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 Case = TypeVar("Case")
 IS_ALL = os.environ.get("ASYNCSEARCH_TESTS") == "all"
-OF_SEARCHES = 16
+OF_SEARCHES = 20
 """One in so many cases of faults with a search of its own."""
 takes_long = pytest.mark.skipif(not IS_ALL, reason="it takes long: bash scripts/check.sh --all runs it")
 """Marks a test, or a case in ``pytest.param``, beside which a cheaper one shows the same law."""

@@ -36,14 +36,19 @@ from tests.gangs.keras_searches import (
     keras_weights,
 )
 from tests.gangs.searches import killing, require_same, results
-from tests.shares import IS_ALL, takes_long
+from tests.shares import takes_long
 from tests.trainers.tools import Trial
 
-TRIALS = 3 if IS_ALL else 1
+TRIALS = 3
 MOMENTS = {(0, 2, 1, "step"), (1, 1, 0, "step"), (1, 3, 1, "end"), (2, 3, 0, "step")}
-if not IS_ALL:
-    MOMENTS = {(0, 2, 1, "step")}
 """The trial's number, the unit, the rank, and the place in the unit where it is killed."""
+
+
+@pytest.mark.slow
+def test_a_trial_on_two_workers_ends_with_the_weights_of_one(tmp_path: Path) -> None:
+    alone = keras_alone(keras_study(tmp_path / "alone", None, digits_where(), 1, backend="inline"))
+    together = keras_study(tmp_path / "s", 2, digits_where(), 1).run(parallelism=2, display="none")
+    require_same(together, alone, keras_weights)
 
 
 @takes_long
@@ -56,6 +61,7 @@ def test_a_trainer_ends_with_the_same_weights_on_any_number_of_workers(
     require_same(together.run(3, parallelism=size, display="none"), keras_digits_alone, keras_weights)
 
 
+@takes_long  # of torch: test_lost_ranks.py; of a ring whose member is gone: test_rings.py
 @pytest.mark.slow
 def test_ranks_that_are_killed_cost_no_trial_its_results(tmp_path: Path) -> None:
     alone = keras_alone(keras_study(tmp_path / "alone", None, trials=TRIALS, backend="inline"))
