@@ -82,10 +82,10 @@ def test_the_last_trials_get_the_workers_that_are_free_and_end_as_on_one(
 
 @pytest.mark.slow
 def test_a_trainer_tells_its_volume_and_ends_as_without_autoscaling(tmp_path: Path) -> None:
-    scheduler = ASHA(max_resource=9)
-    alone = digits(tmp_path / "alone", None, scheduler=scheduler, backend="inline").run(3, display="none")
+    scheduler = ASHA(max_resource=3)
+    alone = digits(tmp_path / "alone", None, scheduler=scheduler, backend="inline").run(2, display="none")
     study = digits(tmp_path / "s", None, scheduler=scheduler, autoscale=Autoscale(0.01, max_size=2))
-    study.run(3, parallelism=2, display="none")
+    study.run(2, parallelism=2, display="none")
     assert [trial.resource for trial in study.trials] == [trial.resource for trial in alone.trials]
     for one, other in zip(study.trials, alone.trials, strict=True):
         assert one.value == pytest.approx(other.value, abs=1e-9)

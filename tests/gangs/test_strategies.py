@@ -17,7 +17,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.trainers.torch.gangs.zero1 import Zero1 as Divided
 from asyncsearch.trainers.torch.gangs.zero1 import owners
 from tests.gangs.searches import Digits, digits, digits_weights, once, promotions
-from tests.shares import IS_ALL, takes_long
+from tests.shares import IS_ALL, first, takes_long
 
 UNITS = 3
 BATCHES = 11
@@ -78,7 +78,7 @@ class SingleZero1(Single):
 
 
 STRATEGIES = [(2, Zero1), (2, Fsdp2), (4, Zero1), (4, Fsdp2)]
-"""The test command has ``fsdp2`` below batch norms, and where the state of the optimizer is divided."""
+"""The test command has ``fsdp2`` below batch norms and as a study goes on, ``zero1`` where its state is divided."""
 NORMS = [(2, NormsFsdp2), (4, Norms), (2, Norms)]
 """With four workers, a rank has no share of the last batch."""
 
@@ -124,8 +124,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[type[Digits]], 
     return run
 
 
+@takes_long
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "trainable"), STRATEGIES if IS_ALL else STRATEGIES[:1])
+@pytest.mark.parametrize(("size", "trainable"), STRATEGIES)
 def test_a_strategy_reaches_the_weights_of_one_worker(
     tmp_path: Path, alone: Callable[[type[Digits]], Study], size: int, trainable: type[Digits]
 ) -> None:
@@ -141,7 +142,7 @@ def test_batch_norms_see_the_whole_batch(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainable", [Single, SingleZero1] if IS_ALL else [Single])
+@pytest.mark.parametrize("trainable", first([SingleZero1, Single]))
 def test_the_state_of_the_optimizer_is_divided(
     tmp_path: Path, alone: Callable[[type[Digits]], Study], trainable: type[Digits]
 ) -> None:
