@@ -78,13 +78,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         for item in items:
             item.add_marker(pytest.mark.xdist_group("whole-machine" if item in heavy else _file_of(item)))
-        slow_tests = Counter(item.path for item in slow - heavy)
+        slow_tests = Counter(item.path for item in slow - heavy if not _is_left_out(item))
         items.sort(key=lambda item: (item not in heavy, -slow_tests[item.path]))
     else:
         items.sort(key=lambda item: item in heavy)
     if config.getoption("--fast"):
         config.hook.pytest_deselected(items=[item for item in items if item in slow])
         items[:] = [item for item in items if item not in slow]
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    return any(mark.args[:1] == (True,) for mark in item.iter_markers("skipif"))
 
 
 def _file_of(item: pytest.Item) -> str:
