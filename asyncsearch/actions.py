@@ -244,3 +244,9 @@ def stages_given(action: AnyAction) -> list[Stage]:
     if isinstance(action, ExtendWork):
         return list(action.stages)
     return [stage for given in lanes_given(action) for stage in given.lane.stages]
+
+
+def extended(stages: tuple[Stage, ...], extension: ExtendWork) -> tuple[Stage, ...]:
+    """Return the stages of a lane that goes on after its last one."""
+    *before, last = stages
+    return (*before, msgspec.structs.replace(last, save=last.save and extension.save), *extension.stages)

@@ -7,16 +7,11 @@ Work                 one lease
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.trial import Params
-
-if TYPE_CHECKING:
-    from asyncsearch.actions import ExtendWork
 
 KEPT_CHECKPOINTS = 4
 """How many of its last saved or loaded checkpoints a worker caches, so that it loads them without a fetch."""
@@ -83,12 +78,6 @@ class Work(msgspec.Struct, frozen=True):
     def followers(self) -> tuple[GangMember, ...]:
         """The workers of its gang except the first one."""
         return self.gang[1:] if isinstance(self.gang, tuple) else ()
-
-
-def extended(stages: tuple[Stage, ...], extension: ExtendWork) -> tuple[Stage, ...]:
-    """Return the stages of a lane that goes on after its last one."""
-    *before, last = stages
-    return (*before, msgspec.structs.replace(last, save=last.save and extension.save), *extension.stages)
 
 
 def node_at(stages: tuple[Stage, ...], resource: int) -> NodeKey:

@@ -2,7 +2,8 @@
 # Runs every check in the environment that scripts/test.sh made. Arguments are passed to pytest: -n 0 -k rung -x.
 #
 #   --fast      only the pure and the simulated floors are tested, in 3 minutes on 2 cores
-#   --changed   only the tests that the difference from main touches (scripts/changed_tests.py)
+#   --changed   only the tests that the difference from main touches (scripts/changed_tests.py), pages that differ among them
+#   --all       also the cases beside which a cheaper one shows the same law (tests/shares.py), for an hour
 #   --coverage  says at the end how much of asyncsearch/ the tests ran; they take twice as long on a Python before 3.12
 set -euo pipefail
 
@@ -18,7 +19,9 @@ for argument; do
         touched=$("$PYTHON" scripts/changed_tests.py)
         [ -n "$touched" ] || { echo "check: nothing differs from main" && exit 0; }
         while IFS= read -r path; do set -- "$@" "$path"; done <<<"$touched"
+        export ASYNCSEARCH_TESTS=${ASYNCSEARCH_TESTS:-changed}
         ;;
+    --all) export ASYNCSEARCH_TESTS=all ;;
     --coverage)
         coverage=$("$PYTHON" -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
         set -- "$@" --cov=asyncsearch --cov-report=
@@ -58,6 +61,6 @@ export SPARK_LAUNCHER_OPTS=$SPARK_SUBMIT_OPTS
 printf '== tests\n'
 [ -z "$coverage" ] || export COVERAGE_CORE="$coverage"
 status=0
-"$PYTHON" -m pytest -p tests.run_alone -n 3 --dist loadgroup --no-loadscope-reorder --durations=20 "$@" || status=$?
+"$PYTHON" -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --durations=20 "$@" || status=$?
 [ -z "$coverage" ] || printf 'coverage: %s %% of asyncsearch/\n' "$("$PYTHON" -m coverage report --format=total)"
 exit "$status"

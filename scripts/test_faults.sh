@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs all tests of faults, of which scripts/test.sh runs a quarter: damages, kills, interrupts, stores that go away, networks
+# Runs all tests of faults, of which scripts/test.sh runs a part: damages, kills, interrupts, stores that go away, networks
 # that break, clocks that jump, crashes at each record of a journal, and 200 random faults over one search. Without arguments it
 # writes what it prints to docs/evidence_faults.log; arguments are passed to pytest: -n 0 -k 'kills and seed4]'. Cases that need
 # chattr or mount skip and say so where this user may not use them. At its end it prints what faults cost, beside searches
@@ -15,7 +15,7 @@ cd "$ROOT"
 
 log=/dev/null
 [ $# -gt 0 ] || log=docs/evidence_faults.log
-export ASYNCSEARCH_FAULTS=all
+export ASYNCSEARCH_TESTS=all
 ASYNCSEARCH_SAID=$(mktemp)
 export ASYNCSEARCH_SAID
 trap 'rm -f "$ASYNCSEARCH_SAID"' EXIT

@@ -14,7 +14,7 @@ log=/dev/null
 [ $# -gt 0 ] || log=docs/evidence_steady.log
 runs=${1:-5}
 busy=${2:-$((2 * $(getconf _NPROCESSORS_ONLN)))}
-unset ASYNCSEARCH_FAULTS
+unset ASYNCSEARCH_TESTS
 said=$(mktemp)
 loops=()
 end() {
@@ -29,7 +29,7 @@ run() {
     local failed=0 number began
     printf '%s, commit %s\n' "$(date -u '+%Y-%m-%d %H:%M UTC')" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
     printf '%s, %s cores, %s, ' "$(uname -sr)" "$(getconf _NPROCESSORS_ONLN)" "$("$PYTHON" --version)"
-    printf '%s of %s tests of faults\n' "$(collected)" "$(ASYNCSEARCH_FAULTS=all collected)"
+    printf '%s of %s tests of faults\n' "$(collected)" "$(ASYNCSEARCH_TESTS=all collected)"
     printf '%s busy processes beside them\n' "$busy"
     for ((number = 1; number <= runs; number++)); do
         began=$(date +%s)

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.shares import IS_ALL
+
 WHOLE_MACHINE = ("spark", "notebook", "cluster")
 NOT_FAST = frozenset(
     (
@@ -33,7 +35,6 @@ NOT_FAST = frozenset(
         "test_page_code.py",
         "test_pictures.py",
         "test_release.py",
-        "test_run_alone.py",
         "trainers",
     )
 )
@@ -43,8 +44,9 @@ NOT_FAST = frozenset(
 sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("fast", settings.get_profile("suite"), max_examples=20)
+settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("suite", settings.get_profile("all"), max_examples=25)
+settings.register_profile("fast", settings.get_profile("all"), max_examples=20)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("fast" if config.getoption("--fast") else "suite")
+    settings.load_profile("fast" if config.getoption("--fast") else "all" if IS_ALL else "suite")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -76,13 +78,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         for item in items:
             item.add_marker(pytest.mark.xdist_group("whole-machine" if item in heavy else _file_of(item)))
-        slow_tests = Counter(item.path for item in slow - heavy)
+        slow_tests = Counter(item.path for item in slow - heavy if not _is_left_out(item))
         items.sort(key=lambda item: (item not in heavy, -slow_tests[item.path]))
     else:
         items.sort(key=lambda item: item in heavy)
     if config.getoption("--fast"):
         config.hook.pytest_deselected(items=[item for item in items if item in slow])
         items[:] = [item for item in items if item not in slow]
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    return any(mark.args[:1] == (True,) for mark in item.iter_markers("skipif"))
 
 
 def _file_of(item: pytest.Item) -> str:

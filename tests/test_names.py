@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,6 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "asyncsearch"
 GLOSSARY = ROOT / "docs" / "glossary.md"
-SOURCES = {
-    path.relative_to(PACKAGE): ast.parse(path.read_text(encoding="utf-8"))
-    for path in sorted(PACKAGE.rglob("*.py"))
-    if "pb" not in path.parts
-}
 MOST_ROOT_FILES = 17
 
 # fmt: off
@@ -28,6 +24,16 @@ VAGUE_STEMS = {
 }
 """Names of modules that need a noun beside them: known_reports.py, not known.py."""
 # fmt: on
+
+
+@cache
+def sources() -> dict[Path, ast.Module]:
+    """Return the modules of the package; read when a test runs, since each worker of xdist imports this file."""
+    return {
+        path.relative_to(PACKAGE): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if "pb" not in path.parts
+    }
 
 
 def words(identifier: str) -> set[str]:
@@ -68,7 +74,9 @@ def identifiers(tree: ast.Module) -> Iterator[str]:
                 pass
 
 
-IDENTIFIERS = {path: set(identifiers(tree)) for path, tree in SOURCES.items()}
+@cache
+def all_identifiers() -> dict[Path, set[str]]:
+    return {path: set(identifiers(tree)) for path, tree in sources().items()}
 
 
 def test_names_of_tests_have_at_most_70_characters() -> None:
@@ -83,7 +91,7 @@ def test_names_of_tests_have_at_most_70_characters() -> None:
 
 def test_no_two_public_classes_share_a_name() -> None:
     places = defaultdict(list)
-    for path, tree in SOURCES.items():
+    for path, tree in sources().items():
         for name in definitions(tree):
             places[name].append(str(path))
     shared = {name: paths for name, paths in places.items() if not name.startswith("_") and len(paths) > 1}
@@ -93,26 +101,28 @@ def test_no_two_public_classes_share_a_name() -> None:
 def test_nothing_shadows_the_path_of_pathlib() -> None:
     shadows = [
         f"{path}: {ast.unparse(node)}"
-        for path, tree in SOURCES.items()
+        for path, tree in sources().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
         and node.module != "pathlib"
         and any((alias.asname or alias.name) == "Path" for alias in node.names)
     ]
-    shadows += [str(path) for path, names in IDENTIFIERS.items() if "Path" in names]
+    shadows += [str(path) for path, names in all_identifiers().items() if "Path" in names]
     assert shadows == []
 
 
-BASES = {
-    node.name: [ast.unparse(base) for base in node.bases]
-    for tree in SOURCES.values()
-    for node in ast.walk(tree)
-    if isinstance(node, ast.ClassDef)
-}
+@cache
+def all_bases() -> dict[str, list[str]]:
+    return {
+        node.name: [ast.unparse(base) for base in node.bases]
+        for tree in sources().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
 
 
 def inherits(name: str, root: str) -> bool:
-    return name == root or any(inherits(base, root) for base in BASES.get(name, ()))
+    return name == root or any(inherits(base, root) for base in all_bases().get(name, ()))
 
 
 def asked_classes(tree: ast.Module) -> set[str]:
@@ -125,15 +135,15 @@ def asked_classes(tree: ast.Module) -> set[str]:
 
 @pytest.mark.parametrize(("root", "place"), [("Store", "store"), ("BasePlan", "plan"), ("Launcher", "launch")])
 def test_only_makers_of_stores_plans_and_launchers_ask_for_their_class(root: str, place: str) -> None:
-    classes = {name for name in BASES if inherits(name, root)}
-    outside = {path: tree for path, tree in SOURCES.items() if path.parts[0] != place}
+    classes = {name for name in all_bases() if inherits(name, root)}
+    outside = {path: tree for path, tree in sources().items() if path.parts[0] != place}
     askers = [f"{path}: {name}" for path, tree in outside.items() for name in sorted(asked_classes(tree) & classes)]
     assert len(classes) > 2
     assert askers == []
 
 
 def test_the_name_of_a_module_says_what_is_inside() -> None:
-    assert [str(path) for path in SOURCES if path.stem in VAGUE_STEMS] == []
+    assert [str(path) for path in sources() if path.stem in VAGUE_STEMS] == []
 
 
 def test_the_root_of_the_package_is_the_vocabulary_and_the_front_door() -> None:
@@ -144,7 +154,7 @@ def test_the_root_of_the_package_is_the_vocabulary_and_the_front_door() -> None:
 def test_what_the_glossary_names_is_in_the_code() -> None:
     places = {row[0]: re.findall(r"`([^`]+)`", row[2]) for row in table("We say")}
     assert [word for word, names in places.items() if not names] == []
-    names = {name for given in IDENTIFIERS.values() for name in given}
+    names = {name for given in all_identifiers().values() for name in given}
     missing = [
         place
         for given in places.values()
@@ -164,6 +174,9 @@ def test_no_word_of_the_glossary_stands_twice() -> None:
 def test_no_refused_word_is_in_an_identifier() -> None:
     refused = {word for row in table("We do not say") for word in row[0].split(", ")}
     found = [
-        f"{path}: {name}" for path, names in IDENTIFIERS.items() for name in sorted(names) if words(name) & refused
+        f"{path}: {name}"
+        for path, names in all_identifiers().items()
+        for name in sorted(names)
+        if words(name) & refused
     ]
     assert found == []

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from asyncsearch import events
-from asyncsearch.actions import AddLane, Assign, CutWork, ExtendWork, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, ExtendWork, SaveAt, StopTraining, extended
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun, RunnerHandle, all_stopped
 from asyncsearch.agent.runner_deaths import Death, charge
@@ -48,7 +48,6 @@ from asyncsearch.runner.protocol import (
     TrainPack,
     UnitVolume,
 )
-from asyncsearch.work import extended
 
 
 class Workbench:

@@ -25,7 +25,7 @@ from asyncsearch.engine.moving import (
 )
 from asyncsearch.engine.next_trials import compare, spare_last_save
 from asyncsearch.engine.sizing.packs import packs_of
-from asyncsearch.engine.sizing.share import count_launchable, cut_short, give_back, launch, relaunch
+from asyncsearch.engine.sizing.share import count_launchable, cut_short, excess, give_back, launch, relaunch
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, judge, stop_all, stop_run, stop_training
 from asyncsearch.events import (
@@ -131,7 +131,7 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
             if trial.resource == resource:
                 judge(state, trial, emit)
     attempt = state.attempts[event.lease.number + event.lane]
-    compare(state, attempt, resource, emit)
+    compare(state, attempt, resource, emit, keeps_worker=not excess(state))
     spare_last_save(state, attempt, resource, emit)
     if state.config.can_evaluate:
         node = attempt.node_at(resource)

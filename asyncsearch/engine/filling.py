@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, EndRun, SaveAt
 from asyncsearch.engine.attempts import NEVER, UNSAVED
+from asyncsearch.engine.lanes import lane_for
 from asyncsearch.engine.next_trials import (
     Asked,
     create,
@@ -22,7 +23,7 @@ from asyncsearch.engine.next_trials import (
 )
 from asyncsearch.engine.repeated_failures import failed_as_a_whole
 from asyncsearch.engine.sizing.gangs import is_waiting_in_vain, members, next_size, size_for
-from asyncsearch.engine.sizing.packs import is_open, lane_for, pack, to_measure
+from asyncsearch.engine.sizing.packs import is_open, pack, to_measure
 from asyncsearch.engine.sizing.share import excess, give_back
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training

@@ -5,9 +5,8 @@ from __future__ import annotations
 from asyncsearch.actions import Branch, Compare, CreateTrial, EndProposals, ExtendWork, Promote
 from asyncsearch.engine.affected import is_to_be_evaluated
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.lanes import lane_for
 from asyncsearch.engine.moving import settle_from_known
-from asyncsearch.engine.sizing.packs import lane_for
-from asyncsearch.engine.sizing.share import excess
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run
 from asyncsearch.errors import InternalError, SpaceError
@@ -95,7 +94,7 @@ def _extension(state: StudyState, attempt: Attempt, trial: Trial, stop: int) -> 
     return state.plan.extension(attempt.number, trial.id, trial.steps, attempt.stop, stop)
 
 
-def compare(state: StudyState, attempt: Attempt, resource: int, emit: Emit) -> None:
+def compare(state: StudyState, attempt: Attempt, resource: int, emit: Emit, *, keeps_worker: bool) -> None:
     """Compare the trials that have reported at the end of an attempt, and let them go on if they are the next to do so.
 
     The worker that waits there counts as free, so that it is asked for its next work as in Algorithm 2 of ASHA. Where
@@ -113,7 +112,7 @@ def compare(state: StudyState, attempt: Attempt, resource: int, emit: Emit) -> N
     length = state.searcher.length()
     if may_create(state) and length is not None and state.proposals >= length:
         _end_proposals(state, emit)  # a bracket that waits for all of its trials has them
-    while state.run is not None and not state.stopping and not excess(state):
+    while keeps_worker and state.run is not None and not state.stopping:
         promotion = state.scheduler.next_promotion()
         if promotion is None or (promotion.trial not in attempt.trials and not state.scheduler.promotes_in_groups):
             return

@@ -23,6 +23,7 @@ from asyncsearch.actions import (
     MoveTrial,
     Promote,
     StopTraining,
+    extended,
     lanes_given,
     stages_given,
 )
@@ -41,7 +42,7 @@ from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.journal.format import Record
 from asyncsearch.nonfinite import unspell
 from asyncsearch.trial import UNBOUNDED, Metrics, Params, TrialState
-from asyncsearch.work import GangMember, Stage, extended, node_at
+from asyncsearch.work import GangMember, Stage, node_at
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -260,7 +260,7 @@ class AgentLink:
         if self._refusal:
             raise UsageError(self._refusal)
 
-    def _hear(self, message: StopTraining | Amendment | Answered) -> None:
+    def _receive_own(self, message: StopTraining | Amendment | Answered) -> None:
         """Take a message about this lane."""
         match message:
             case StopTraining(reason=reason):
@@ -275,7 +275,7 @@ class AgentLink:
             match message:
                 case StopTraining() | SaveAt() | CutWork() | ExtendWork() | Answered():
                     if message.lane in self._lanes:
-                        self._lanes[message.lane]._hear(message)
+                        self._lanes[message.lane]._receive_own(message)
                 case Join(lane=train):
                     AgentLink(self._channel, self._interrupts, train.amendments, train.lane, self._lanes)
                     self._lanes.joining.append(train)

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from asyncsearch.actions import CutWork, ExtendWork, SaveAt
+from asyncsearch.actions import CutWork, ExtendWork, SaveAt, extended
 from asyncsearch.errors import UsageError
 from asyncsearch.runner.protocol import Amendment
 from asyncsearch.trainable import ReportError, Update
 from asyncsearch.trial import Params, is_end
-from asyncsearch.work import Stage, extended
+from asyncsearch.work import Stage
 
 _RESOURCES_END = 2**53
 """Upper bound (exclusive) of resources, as in the contract in ``rpc/``."""

@@ -260,7 +260,8 @@ class SynchronousBracket(Bracket):
 
         Of the bracket's size and not of the rung's, which is smaller where few had a finite value.
         """
-        return trials // self._reduction_factor ** (self._stage + 1)
+        share: int = self._reduction_factor ** (self._stage + 1)
+        return trials // share
 
     def _missing(self) -> int | None:
         """Return how many trials have yet to reach the present rung. None if it is not known."""

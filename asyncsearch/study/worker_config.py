@@ -13,7 +13,7 @@ option                                field
 ``workers``, ``checkpoints.dir_bytes``  those of ``for_agents`` in ``asked.options``
 ====================================  ==========================================
 
-With each piece of work, as fields of a ``Lane`` (``engine.sizing.packs.lane_for``): parameters, seed, ``save_every``.
+With each piece of work, as fields of a ``Lane`` (``engine.lanes.lane_for``): parameters, seed, ``save_every``.
 All other options are the driver's own: it decides by them, and says what to train.
 """
 

@@ -25,6 +25,8 @@ from tests.engine.test_joins import played
 from tests.engine.tools import PackPlayer, packed_state
 
 LEASE = Lease(0, W0, 1)
+LIMIT_S = 2.0
+"""Of a trial: what a test says before a lane is late must be heard by then."""
 
 
 @pytest.fixture
@@ -98,7 +100,7 @@ def test_a_lane_that_the_lease_never_had_is_refused(packs: Packs) -> None:
 
 
 def test_a_lane_that_joined_has_a_time_limit_of_its_own(store: Store) -> None:
-    packs = Packs(store, trial_timeout_s=0.5)
+    packs = Packs(store, trial_timeout_s=LIMIT_S)
     for lane in (1, 2, 3):
         packs.fail(lane)
     lanes = [packs.joined().lane for _ in range(3)]
@@ -108,7 +110,7 @@ def test_a_lane_that_joined_has_a_time_limit_of_its_own(store: Store) -> None:
 
 
 def test_when_lanes_of_the_lease_end_the_others_keep_their_time_limit(store: Store) -> None:
-    packs = Packs(store, trial_timeout_s=0.5)
+    packs = Packs(store, trial_timeout_s=LIMIT_S)
     packs.fail(3)
     lane = packs.joined().lane
     packs.say(*(TrainingEnded(LEASE, Outcome.RETURNED, 9, lane=first) for first in range(3)))
@@ -119,7 +121,7 @@ def test_when_lanes_of_the_lease_end_the_others_keep_their_time_limit(store: Sto
 
 
 def test_when_a_joined_lane_ends_lanes_of_the_lease_keep_their_limit(store: Store) -> None:
-    packs = Packs(store, trial_timeout_s=0.5)
+    packs = Packs(store, trial_timeout_s=LIMIT_S)
     packs.fail(3)
     packs.fail(packs.joined().lane)
     late = {packs.harness.wire.next(StopTraining).lane for _ in range(3)}

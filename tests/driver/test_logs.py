@@ -55,7 +55,7 @@ class Bench:
         """Let the loop call all that is due, and wait for what is being written."""
         self.turn()
         while (writing := self.sink._round) is not None:
-            writing.result(10.0)
+            writing.result(60.0)
             self.turn()
 
     def lines(self) -> list[str]:

@@ -272,10 +272,10 @@ def test_a_worker_that_waits_no_longer_does_not_end_the_run(store: FullStore) ->
 
 
 def test_waiting_for_the_store_is_not_the_trials_own_time(store: FullStore) -> None:
-    harness = make_harness(store, trial_timeout_s=0.2, store_timeout_s=0.6)
+    harness = make_harness(store, trial_timeout_s=3.0, store_timeout_s=4.0)
     lease = harness.begin(1).work.lease
     harness.say(1, StoreOutage("no space left"))
-    stop = harness.wire.next(StopTraining)  # by the store's timeout, three times as long as the trial's
+    stop = harness.wire.next(StopTraining)  # by the store's timeout, which is longer than the trial's
     assert stop.lease == lease
     assert "the store could not be used" in stop.reason
     harness.driver.close()

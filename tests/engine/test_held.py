@@ -26,6 +26,7 @@ from tests.engine.player import Player
 from tests.engine.test_sharing import SPACE
 from tests.engine.tools import make_state
 from tests.sequences.spaces import resnet56_space
+from tests.shares import takes_long
 
 
 class Fetches:
@@ -69,8 +70,13 @@ def fetches(scheduler: Scheduler, workers: int, **options: Any) -> Fetches:
 @pytest.mark.parametrize(
     ("scheduler", "space", "searcher", "share", "share_left"),
     [
+<<<<<<< HEAD
         pytest.param(FIFO(max_resource=120), resnet56_space(), GridSearch(), True, 0.5, id="grid"),
         pytest.param(SHA(max_resource=120, min_resource=15), resnet56_space(), GridSearch(), True, 0.6, id="sha"),
+=======
+        pytest.param(FIFO(max_resource=120), resnet56_space(), GridSearch(), True, 0.5, id="grid", marks=takes_long),
+        pytest.param(SHA(max_resource=120, min_resource=15), resnet56_space(), GridSearch(), True, 0.3, id="sha"),
+>>>>>>> origin/main
         pytest.param(ASHA(max_resource=81), Space({"x": uniform(0, 1)}), RandomSearch(), False, 1.0, id="alone"),
         pytest.param(SHA(max_resource=81), Space({"x": uniform(0, 1)}), RandomSearch(), False, 1.0, id="alone, sha"),
     ],

@@ -28,6 +28,7 @@ from asyncsearch.work import Stage
 from tests.engine.player import Player
 from tests.engine.tools import Recorded, make_state, replayed, results
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
+from tests.shares import takes_long
 
 SPACE = Space(
     {
@@ -95,7 +96,7 @@ def seen(state: StudyState) -> list[tuple[TrialState, int, float | None, float |
     return [(t.state, t.resource, t.value, t.best, t.best_resource) for t in state.trials]
 
 
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=takes_long), 4])
 def test_the_grid_of_448_trials_trains_each_distinct_unit_once(workers: int) -> None:
     simulation, units = search(resnet56_space(), FIFO(max_resource=RESNET56_EPOCHS), workers=workers, check_every=500)
     assert len(simulation.state.trials) == RESNET56_TRIALS
@@ -183,7 +184,7 @@ def test_equal_trials_are_one_training() -> None:
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: scheduler.describe())
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=takes_long), 3])
 def test_every_prefix_of_a_journal_of_stages_replays_and_resumes(scheduler: Scheduler, workers: int) -> None:
     def fresh() -> StudyState:
         return make_state(scheduler, GridSearch(), SPACE, look_ahead=1_000)

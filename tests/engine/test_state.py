@@ -126,7 +126,7 @@ def test_a_trial_that_is_the_next_to_be_promoted_goes_on_where_it_is(asha: Playe
     assert asha.state.trials[2].resource == 3
 
 
-def test_a_worker_lost_after_a_promotion_in_place_goes_on_and_decides_nothing_again(asha: Player) -> None:
+def test_a_worker_lost_after_a_promotion_in_place_decides_nothing_again(asha: Player) -> None:
     asha.begin(3, 1)
     actions = asha.last
     for loss in (0.3, 0.2, 0.1):
@@ -142,7 +142,7 @@ def test_a_worker_lost_after_a_promotion_in_place_goes_on_and_decides_nothing_ag
     assert isinstance(compared, Compare)
 
 
-def test_a_trial_that_ends_before_it_heard_of_its_promotion_goes_on_from_its_checkpoint(asha: Player) -> None:
+def test_a_trial_that_missed_its_promotion_goes_on_from_its_checkpoint(asha: Player) -> None:
     asha.begin(3, 1)
     actions = asha.last
     for loss in (0.3, 0.2, 0.1):

@@ -32,5 +32,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 for name, value in report.user_properties:
                     counts[f"{name} {outcome}"] += value if name in ("damages", "kills") else 0
     found = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()) if count)
-    if found and os.environ.get("ASYNCSEARCH_FAULTS") == "all":
+    if found and os.environ.get("ASYNCSEARCH_TESTS") == "all":
         terminalreporter.write_line(f"of the tests of faults: {found}")

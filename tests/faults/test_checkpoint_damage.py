@@ -20,8 +20,9 @@ from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.testing.store_checkpoints import NODE, OTHER, REF
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
+from tests.faults.counts import counted
 from tests.faults.damages import put_strange
-from tests.faults.shares import counted, seeds
+from tests.shares import seeds
 
 SIZES = [0, 1, 7, 100, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20, 9 << 20]
 Contents = dict[str, bytes | None]

@@ -12,6 +12,7 @@ import pytest
 from asyncsearch import Study, WorkerOptions
 from asyncsearch.driver.loop import Driver
 from tests.faults.accounts import losses, require_accounted, wasted
+from tests.shares import first
 from tests.system.tools import Gate, Running, make_study, make_trainable
 
 LEVELS = [1, 3, 9]
@@ -44,7 +45,7 @@ def require_undisturbed(study: Study, trials: int = 9) -> None:
     assert wasted(study) == 0
 
 
-@pytest.mark.parametrize("jumps", [[0.0, HOUR_S], [0.0, -HOUR_S], [0.0, HOUR_S, -HOUR_S]], ids=str)
+@pytest.mark.parametrize("jumps", first([[0.0, HOUR_S, -HOUR_S], [0.0, HOUR_S], [0.0, -HOUR_S]]), ids=str)
 def test_a_clock_that_jumps_by_an_hour_costs_no_lease_and_no_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jumps: list[float]
 ) -> None:

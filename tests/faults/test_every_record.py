@@ -12,7 +12,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.store import LocalStore
 from tests.faults.accounts import say
 from tests.faults.reference_searches import SEARCHES, Crash, Results, crashes, results, run_reference
-from tests.faults.shares import seeds
+from tests.shares import names, seeds
 from tests.system.tools import require_committed_once
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ class Reference(NamedTuple):
         return [(crash, kept) for crash in self.crashes for kept in range(1, len(crash.lines) + 1)]
 
 
-@pytest.fixture(scope="module", params=SEARCHES)
+@pytest.fixture(scope="module", params=names(tuple(SEARCHES), ["stages in rungs", "population"]))
 def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reference:
     folder = tmp_path_factory.mktemp("reference")
     with crashes(folder / "study", folder) as found:

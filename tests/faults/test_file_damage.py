@@ -14,9 +14,10 @@ from asyncsearch.errors import StoreError, StudyExistsError
 from asyncsearch.journal.opening import StudyFile, read_study_file
 from asyncsearch.sequences import sequence
 from asyncsearch.store import LocalStore
+from tests.faults.counts import counted
 from tests.faults.damages import BYTES, Read, copy_of, damage_file, make, put_strange, read, require_same_or_refused
 from tests.faults.rights import obeying_them
-from tests.faults.shares import counted, seeds
+from tests.shares import seeds
 
 DAMAGES = 34
 """Of each kind of file."""

@@ -22,13 +22,13 @@ from tests.faults.accounts import say
 from tests.faults.damages import damage_journal, make, read, require_same_or_refused
 from tests.faults.hdfs_crashes import DyingOrder, Undertaker
 from tests.faults.reference_searches import SEARCHES, results, run_reference
-from tests.faults.shares import IS_ALL
+from tests.shares import IS_ALL
 from tests.store.hdfs_cluster import hdfs
 from tests.system.tools import require_committed_once
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 RECORDS = {"stages in rungs": 40}
-"""The search of the test command, and the record at which a driver dies in it; with ASYNCSEARCH_FAULTS=all all searches
+"""The search of the test command, and the record at which a driver dies in it; with ASYNCSEARCH_TESTS=all all searches
 are tried, and each record. On local disk the test command tries all searches."""
 PARTS = 4
 """In which the records of a search are tried: on a busy machine all of them take longer than one test may."""

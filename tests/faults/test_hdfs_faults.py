@@ -20,7 +20,7 @@ from asyncsearch.errors import BeingWrittenError
 from asyncsearch.store import open_store
 from tests.faults.accounts import tell
 from tests.faults.hdfs_runs import PATIENCE_S, Search, require_waited
-from tests.faults.shares import IS_ALL, in_the_fault_command
+from tests.shares import IS_ALL, takes_long
 from tests.store.hdfs_cluster import Hdfs
 from tests.store.hdfs_search import UNITS
 
@@ -91,7 +91,7 @@ def test_a_driver_stopped_inside_an_append_is_shut_out_by_its_successor(search: 
     tell("on HDFS, driver stopped inside an append", search.require_whole(), undisturbed)
 
 
-@in_the_fault_command
+@takes_long
 def test_training_goes_on_while_the_namenode_is_away_and_its_reports_wait(search: Search, undisturbed: Study) -> None:
     def restart() -> None:
         before = len(search.trained())
@@ -123,9 +123,9 @@ def set_read_only(cluster: Hdfs, place: str, is_on: bool) -> None:
 @pytest.mark.parametrize(
     ("disturb", "words"),
     [
-        pytest.param(set_safe_mode, "the NameNode is in safe mode", marks=in_the_fault_command, id="safe mode"),
+        pytest.param(set_safe_mode, "the NameNode is in safe mode", marks=takes_long, id="safe mode"),
         pytest.param(set_full, "the quota of that folder is used up", id="full"),
-        pytest.param(set_read_only, "this user lacks the right to do that", marks=in_the_fault_command, id="read-only"),
+        pytest.param(set_read_only, "this user lacks the right to do that", marks=takes_long, id="read-only"),
     ],
 )
 def test_a_store_that_cannot_be_written_is_waited_for(
@@ -146,7 +146,7 @@ def test_a_store_that_cannot_be_written_is_waited_for(
     require_waited(search, undisturbed, words)
 
 
-@in_the_fault_command
+@takes_long
 def test_a_datanode_that_dies_is_done_without(search: Search, undisturbed: Study) -> None:
     def kill() -> None:
         search.cluster.call("kill-dn", "2")
@@ -159,7 +159,7 @@ def test_a_datanode_that_dies_is_done_without(search: Search, undisturbed: Study
         search.cluster.call("start-dn", "2")
 
 
-@in_the_fault_command
+@takes_long
 def test_a_datanode_that_hangs_is_done_without(search: Search, undisturbed: Study) -> None:
     def pause() -> None:
         search.cluster.call("pause-dn", "1")
@@ -173,7 +173,7 @@ def test_a_datanode_that_hangs_is_done_without(search: Search, undisturbed: Stud
         search.cluster.call("start-dn", "1")  # it returns once the NameNode knows it again
 
 
-@in_the_fault_command
+@takes_long
 def test_all_datanodes_that_die_are_waited_for(search: Search, undisturbed: Study) -> None:
     def kill() -> None:
         for number in ("1", "2"):
@@ -188,7 +188,7 @@ def test_all_datanodes_that_die_are_waited_for(search: Search, undisturbed: Stud
     require_waited(search, undisturbed, "all DataNodes killed")
 
 
-@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("goes_on", [pytest.param(False, marks=takes_long), True])
 def test_a_start_behind_the_death_of_datanodes_waits_and_says_so(
     goes_on: bool, search: Search, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,14 +19,14 @@ from asyncsearch.testing.store_checkpoints import load, save
 from tests.faults.accounts import say, wasted
 from tests.faults.damages import make, read, require_same_or_refused
 from tests.faults.hdfs_runs import PATIENCE_S, Search
-from tests.faults.shares import in_the_fault_command
+from tests.shares import takes_long
 from tests.store.hdfs_cluster import hdfs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 WORDS = "no DataNode has the file's content now"
 
 
-@in_the_fault_command
+@takes_long
 def test_a_checkpoint_with_lost_blocks_is_refused_and_its_trial_restarts(tmp_path: Path) -> None:
     search = Search(tmp_path)
     assert search.start(kill_at=15).wait(PATIENCE_S) == -signal.SIGKILL

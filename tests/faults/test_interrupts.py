@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.moments import draw
-from tests.faults.shares import OF_SEARCHES, seeds
 from tests.faults.tools import Search, counts, require_kept, require_whole
+from tests.shares import OF_SEARCHES, seeds
 
 pytestmark = pytest.mark.slow
 

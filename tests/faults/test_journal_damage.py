@@ -19,8 +19,9 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.blocks import split_lines
 from asyncsearch.store.open_files import HEAD_FILE
+from tests.faults.counts import counted
 from tests.faults.damages import Read, copy_of, damage_journal, make, read, require_same_or_refused
-from tests.faults.shares import IS_ALL, counted, seeds
+from tests.shares import IS_ALL, seeds
 
 DAMAGES = 440
 STRIDE = 17

@@ -14,8 +14,8 @@ from asyncsearch.events import WorkerAttached, WorkerLost
 from asyncsearch.journal.opening import read_records
 from tests.faults.accounts import losses, require_accounted, tell, wait_until, wasted
 from tests.faults.network import Network, wary_agent
-from tests.faults.shares import in_the_fault_command
 from tests.rpc.proxy import DOWN, FAIR, UP, Weather
+from tests.shares import takes_long
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 
 pytestmark = pytest.mark.slow
@@ -125,7 +125,7 @@ def test_a_worker_that_is_cut_off_for_less_than_its_lease_goes_on_under_it(
     assert wasted(study) == 0
 
 
-@pytest.mark.parametrize("weather", [DOWN_HILL, NOTHING], ids=["cut", "half-open"])
+@pytest.mark.parametrize("weather", [DOWN_HILL, pytest.param(NOTHING, marks=takes_long)], ids=["cut", "half-open"])
 def test_a_worker_cut_off_beyond_its_lease_is_replaced_and_refused_later(
     gate: Gate, tmp_path: Path, networks: Any, undisturbed: Study, request: pytest.FixtureRequest, weather: Weather
 ) -> None:
@@ -161,7 +161,7 @@ def test_a_worker_without_a_word_of_the_driver_reattaches_under_its_lease(
     assert wasted(study) == 0
 
 
-@in_the_fault_command
+@takes_long
 def test_a_worker_cut_off_for_a_minute_is_replaced_within_the_usual_lease(
     gate: Gate, tmp_path: Path, networks: Any, undisturbed: Study, request: pytest.FixtureRequest
 ) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.counts import counted
 from tests.faults.own_files import DOINGS, STRANGE, TRIALS
-from tests.faults.shares import IS_ALL, counted, in_the_fault_command
 from tests.faults.tools import REPOSITORY
+from tests.shares import IS_ALL, takes_long
 from tests.system.tools import PATIENCE_S
 
 WHERE = ("save", "dir", "around")
@@ -52,7 +53,7 @@ def test_what_one_trial_leaves_costs_at_most_that_trial(tmp_path: Path, doing: s
 
 
 @counted(damages=1)
-@in_the_fault_command
+@takes_long
 @pytest.mark.parametrize("where", WHERE[:2])
 @pytest.mark.parametrize("doing", ["deep", "closed_file", "folder_replaced_by_a_link", "pipe"])
 def test_so_it_does_where_workers_are_processes(tmp_path: Path, doing: str, where: str) -> None:

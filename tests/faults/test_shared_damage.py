@@ -20,9 +20,11 @@ from asyncsearch.shared.folder import NodeFacts, SharedFolder
 from asyncsearch.shared.options import compare_names
 from asyncsearch.shared.pack_times import TimesInFolder
 from asyncsearch.store import LocalStore
+from tests.faults.counts import counted
 from tests.faults.damages import BYTES, damage_file, put_strange
-from tests.faults.shares import counted, seeds
+from tests.shares import seeds
 
+LEASE_S = 3.0
 NODES = [NodeKey(f"node{number}") for number in range(4)]
 SHARED_FILES = ("facts", "packed", "claims", "drivers", "holds", "parameters", "packs", "deleting")
 
@@ -190,6 +192,14 @@ def test_a_damaged_shared_folder_says_what_was_written_or_less(seed: int, whole:
     clean(LocalStore(root))
 
 
+@pytest.fixture
+def _brief_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a claim that cannot be read be respected for seconds, not for a minute."""
+    defaults = SharedFolder.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "lease_s", LEASE_S)
+
+
 def searched(root: Path, name: str) -> list[tuple[Any, ...]]:
     """Return the results of a study that shares the folder ``plan``; each value says its trial and unit."""
 
@@ -230,6 +240,7 @@ def searched_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[
 
 
 @counted(damages=3)
+@pytest.mark.usefixtures("_brief_lease")
 @pytest.mark.parametrize("seed", seeds(24, 8), ids="seed{}".format)
 def test_a_study_finds_the_same_beside_a_damaged_shared_folder(
     seed: int, searched_once: tuple[Path, list[tuple[Any, ...]]], tmp_path: Path

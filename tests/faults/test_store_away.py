@@ -16,8 +16,8 @@ import pytest
 
 from tests.faults.breakages import MENDINGS, nothing, small_disk, why_not
 from tests.faults.moments import draw
-from tests.faults.shares import names, seeds
 from tests.faults.tools import Search, counts, require_kept, require_whole
+from tests.shares import names, seeds, takes_long
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +85,7 @@ def require_uncharged(search: Search) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
-@pytest.mark.parametrize("name", names(PASSING, ["full", "limited"]))
+@pytest.mark.parametrize("name", names(PASSING, ["limited"]))
 def test_a_store_that_stays_unwritable_ends_the_run_which_resumes_mended(search: Search, name: str, seed: int) -> None:
     code, output = search.run(breaks={moment_of(name, seed): name}, store_timeout=BRIEF_S)
     MENDINGS[name](search.folder)
@@ -96,7 +96,7 @@ def test_a_store_that_stays_unwritable_ends_the_run_which_resumes_mended(search:
 
 
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
-@pytest.mark.parametrize("name", MENDABLE)
+@pytest.mark.parametrize("name", names(MENDABLE, ["immutable"]))
 def test_a_store_that_is_mended_while_the_run_waits_costs_nothing(search: Search, name: str, seed: int) -> None:
     patience = random.Random(seed).randint(1, 4)
     search.finish(breaks={moment_of(name, seed): name}, mends={f"refused:{patience}:after": name})
@@ -104,7 +104,7 @@ def test_a_store_that_is_mended_while_the_run_waits_costs_nothing(search: Search
 
 
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
-@pytest.mark.parametrize("name", names(KEPT, ["lock_replaced", "store_moved"]))
+@pytest.mark.parametrize("name", names(KEPT, ["store_moved"]))
 def test_a_missing_lock_or_folder_ends_the_run_at_once_and_it_can_resume(search: Search, name: str, seed: int) -> None:
     code, output = search.run(breaks={moment_of(name, seed): name})
     MENDINGS.get(name, nothing)(search.folder)
@@ -115,12 +115,13 @@ def test_a_missing_lock_or_folder_ends_the_run_at_once_and_it_can_resume(search:
 
 
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
-@pytest.mark.parametrize("name", names(RESCUED, ["journal_removed", "store_replaced"]))
+@pytest.mark.parametrize("name", names(RESCUED, ["store_replaced"]))
 def test_a_removed_or_replaced_journal_is_continued_from_the_rescue_file(search: Search, name: str, seed: int) -> None:
     require_rescued(search, name, moment_of(name, seed))
 
 
-@pytest.mark.parametrize("name", names(["journal_removed", "store_removed"], ["journal_removed"]))
+@takes_long
+@pytest.mark.parametrize("name", ["journal_removed", "store_removed"])
 def test_a_journal_removed_after_the_search_is_continued_from_the_rescue(search: Search, name: str) -> None:
     require_rescued(search, name, AT_THE_END)
 

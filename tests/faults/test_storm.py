@@ -17,18 +17,18 @@ import pytest
 
 from asyncsearch import Study
 from tests.faults.accounts import require_accounted, say, tell
-from tests.faults.shares import IS_ALL
 from tests.faults.storm import FIRST, schedule
 from tests.faults.tools import Search, require_kept
+from tests.shares import IS_ALL
 
 pytestmark = pytest.mark.slow
 
-FAULTS, TRIALS = (200, 300) if IS_ALL else (20, 40)
+FAULTS, TRIALS = (200, 300) if IS_ALL else (10, 20)
 LEVELS = [1, 3, 9]
 
 
 def seed() -> int:
-    """Return the seed of this run: a new one with ASYNCSEARCH_FAULTS=all, else always the same."""
+    """Return the seed of this run: a new one with ASYNCSEARCH_TESTS=all, else always the same."""
     given = os.environ.get("ASYNCSEARCH_SEED")
     return int(given) if given else random.SystemRandom().randrange(10**6) if IS_ALL else 1
 

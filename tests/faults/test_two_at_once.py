@@ -15,8 +15,8 @@ import pytest
 from asyncsearch import Study
 from tests.faults.accounts import losses, tell
 from tests.faults.places import PLACES
-from tests.faults.shares import seeds
 from tests.faults.tools import Search, counts, require_kept, require_whole
+from tests.shares import seeds, takes_long
 from tests.system.tools import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return require_whole(search)
 
 
-@pytest.mark.parametrize("who", ["runner and driver", "agent and driver"])
+@pytest.mark.parametrize("who", [pytest.param("runner and driver", marks=takes_long), "agent and driver"])
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
 def test_a_driver_killed_with_its_worker_keeps_all_that_was_acknowledged(
     tmp_path: Path, seed: int, who: str, undisturbed: Study

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.counts import counted
 from tests.faults.moments import WHEN
 from tests.faults.places import PLACES, Places
-from tests.faults.shares import OF_SEARCHES, counted, seeds
 from tests.faults.tools import Search, require_whole
+from tests.shares import OF_SEARCHES, seeds
 
 pytestmark = pytest.mark.slow
 

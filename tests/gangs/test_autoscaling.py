@@ -6,40 +6,39 @@ import re
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from asyncsearch import ASHA, FIFO, Autoscale, Study, TrialContext
 from asyncsearch.actions import Assign
 from asyncsearch.errors import UsageError
-from asyncsearch.events import VolumeMeasured
+from asyncsearch.events import VolumeMeasured, WorkerAttached
 from asyncsearch.journal.opening import read_records
 from asyncsearch.simulate import TrainingModel
-from tests.gangs.searches import BATCHES, Happen, digits, grid, linear, once, require_lines
-from tests.system.tools import agent_pid
+from asyncsearch.sizing.autoscale import KnownSpeed
+from tests.faults.accounts import wait_until
+from tests.gangs.searches import BATCHES, Happen, digits, grid, linear, require_lines
+from tests.system.tools import PATIENCE_S, Running
 
-UNITS = 40
+UNITS = 20
 BYTES = 1_000_000
 """Of gradients, that a function tells."""
-LEAST_START_S = 2.0
-"""What the engine supposes that a start takes at least."""
+STEP_S = 0.2
+"""Of a step on one worker: more than the messages take by which the engine hears of a unit, and the trial of a cut."""
 
 
-def working(folder: Path, units: int) -> Happen:
-    """Return what computes for so long in each step, which workers share, that a second worker pays on any machine.
+def working(folder: Path) -> Happen:
+    """Return what takes long in each step on one worker alone, whose second unit ends once there is another worker."""
+    there = str(folder / "there")
 
-    It saves half of all steps, which must be more than twice what the start of the first worker took, as is known from
-    the first step on; it is twice as much as that.
-    """
-    pace = str(folder / "pace")
-
-    def happen(trial: TrialContext, _unit: int, place: str) -> None:
+    def happen(trial: TrialContext, unit: int, place: str) -> None:
         if place != "step":
             return
-        if once(Path(pace).parent, "measured"):
-            start_s = max(LEAST_START_S, time.time() - psutil.Process(agent_pid()).create_time())
-            Path(pace).write_text(str(8 * start_s / (units * BATCHES)))
-        time.sleep(float(Path(pace).read_text()) / trial.world_size)
+        if trial.world_size == 1:
+            until_s = time.monotonic() + PATIENCE_S
+            while unit > 1 and not Path(there).exists():
+                assert time.monotonic() < until_s, "there is no second worker"
+                time.sleep(0.02)
+            time.sleep(STEP_S)
         trial.note_volume(BATCHES, BYTES)
 
     return happen
@@ -51,12 +50,19 @@ def sizes(study: Study) -> list[int]:
 
 
 @pytest.mark.slow
-def test_the_last_trials_get_the_workers_that_are_free_and_end_as_on_one(tmp_path: Path) -> None:
+def test_the_last_trials_get_the_workers_that_are_free_and_end_as_on_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Else a slow start of the first worker decides whether a second one pays: tests/sizing and tests/engine count it.
+    monkeypatch.setattr(KnownSpeed, "start_s", lambda self, size: 0.0)
     scheduler = FIFO(max_resource=UNITS)
     alone = grid(linear(), tmp_path / "alone", None, 1, backend="inline", scheduler=scheduler).run(display="none")
-    function = linear(working(tmp_path, UNITS))
+    function = linear(working(tmp_path))
     study = grid(function, tmp_path / "s", None, 1, autoscale=Autoscale(0.2), scheduler=scheduler)
-    study.run(parallelism=2, display="none")
+    running = Running(study)
+    wait_until(study, lambda event: isinstance(event, WorkerAttached) and event.worker == 1)
+    (tmp_path / "there").touch()
+    running.wait()
     found = sizes(study)
     assert set(found) == {1, 2}, "it changes its size, since it gains by it"
     assert found == sorted(found), "and not back"
@@ -76,10 +82,10 @@ def test_the_last_trials_get_the_workers_that_are_free_and_end_as_on_one(tmp_pat
 
 @pytest.mark.slow
 def test_a_trainer_tells_its_volume_and_ends_as_without_autoscaling(tmp_path: Path) -> None:
-    scheduler = ASHA(max_resource=9)
-    alone = digits(tmp_path / "alone", None, scheduler=scheduler, backend="inline").run(3, display="none")
+    scheduler = ASHA(max_resource=3)
+    alone = digits(tmp_path / "alone", None, scheduler=scheduler, backend="inline").run(2, display="none")
     study = digits(tmp_path / "s", None, scheduler=scheduler, autoscale=Autoscale(0.01, max_size=2))
-    study.run(3, parallelism=2, display="none")
+    study.run(2, parallelism=2, display="none")
     assert [trial.resource for trial in study.trials] == [trial.resource for trial in alone.trials]
     for one, other in zip(study.trials, alone.trials, strict=True):
         assert one.value == pytest.approx(other.value, abs=1e-9)

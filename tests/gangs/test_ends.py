@@ -14,6 +14,7 @@ from asyncsearch.actions import StopTraining
 from asyncsearch.store import open_store
 from asyncsearch.trainable import Trainable
 from tests.gangs.searches import Happen, await_action, grid, linear
+from tests.shares import takes_long
 from tests.system.tools import Gate, Running
 
 TRIALS = 6
@@ -46,7 +47,7 @@ def reporting_once(trial: TrialContext) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["stopping", "promotion"])
+@pytest.mark.parametrize("variant", [pytest.param("stopping", marks=takes_long), "promotion"])
 def test_every_rank_of_a_trial_trains_the_same_units(tmp_path: Path, variant: Literal["stopping", "promotion"]) -> None:
     (tmp_path / "units").mkdir()
     scheduler = ASHA(max_resource=9, reduction_factor=3, variant=variant)

@@ -26,7 +26,6 @@ from asyncsearch.actions import Assign
 from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trainers.keras.gangs.connection import Ring
-from tests.faults.shares import IS_ALL, in_the_fault_command
 from tests.gangs.keras_searches import (
     UNITS,
     KerasDigits,
@@ -37,17 +36,24 @@ from tests.gangs.keras_searches import (
     keras_weights,
 )
 from tests.gangs.searches import killing, require_same, results
+from tests.shares import takes_long
 from tests.trainers.tools import Trial
 
-TRIALS = 3 if IS_ALL else 1
+TRIALS = 3
 MOMENTS = {(0, 2, 1, "step"), (1, 1, 0, "step"), (1, 3, 1, "end"), (2, 3, 0, "step")}
-if not IS_ALL:
-    MOMENTS = {(0, 2, 1, "step"), (0, 3, 0, "step")}
 """The trial's number, the unit, the rank, and the place in the unit where it is killed."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [2, 4] if IS_ALL else [2])
+def test_a_trial_on_two_workers_ends_with_the_weights_of_one(tmp_path: Path) -> None:
+    alone = keras_alone(keras_study(tmp_path / "alone", None, digits_where(), 1, backend="inline"))
+    together = keras_study(tmp_path / "s", 2, digits_where(), 1).run(parallelism=2, display="none")
+    require_same(together, alone, keras_weights)
+
+
+@takes_long
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 4])
 def test_a_trainer_ends_with_the_same_weights_on_any_number_of_workers(
     tmp_path: Path, keras_digits_alone: Study, size: int
 ) -> None:
@@ -55,6 +61,7 @@ def test_a_trainer_ends_with_the_same_weights_on_any_number_of_workers(
     require_same(together.run(3, parallelism=size, display="none"), keras_digits_alone, keras_weights)
 
 
+@takes_long  # of torch: test_lost_ranks.py; of a ring whose member is gone: test_rings.py
 @pytest.mark.slow
 def test_ranks_that_are_killed_cost_no_trial_its_results(tmp_path: Path) -> None:
     alone = keras_alone(keras_study(tmp_path / "alone", None, trials=TRIALS, backend="inline"))
@@ -68,7 +75,7 @@ def test_ranks_that_are_killed_cost_no_trial_its_results(tmp_path: Path) -> None
         assert loss == pytest.approx(expected, abs=1e-9)
 
 
-@in_the_fault_command
+@takes_long
 @pytest.mark.slow
 def test_one_worker_goes_on_from_the_checkpoint_of_two(tmp_path: Path) -> None:
     alone = keras_alone(keras_study(tmp_path / "alone", None, trials=1, backend="inline"))
@@ -154,7 +161,7 @@ def failing(trial: TrialContext, unit: int, place: str) -> None:
         raise ValueError("bad luck")
 
 
-@in_the_fault_command
+@takes_long
 @pytest.mark.slow
 def test_an_error_of_one_rank_fails_its_trial_with_that_error(tmp_path: Path) -> None:
     study = keras_study(tmp_path / "s", 2, digits_where(failing), 2).run(parallelism=2, display="none")

@@ -23,6 +23,7 @@ import keras
 from asyncsearch.trainers.keras.gangs.connection import Ring
 from asyncsearch.trainers.keras.gangs.strategy import KerasGang
 from tests.gangs.ranks import in_threads
+from tests.shares import takes_long
 
 layers: Any = keras.layers
 
@@ -104,8 +105,8 @@ def test_seeds_differ_by_rank_inside_a_unit_and_are_rank_0s_after_it(ranks: list
     ("net", "count", "ranges"),
     [
         (net_of, 7, [(0, 3), (3, 7)]),
-        (net_of, 1, [(0, 1), (0, 1)]),
-        (lambda: net_of(OwnTest), 7, [(0, 7), (0, 7)]),
+        pytest.param(net_of, 1, [(0, 1), (0, 1)], marks=takes_long),
+        pytest.param(lambda: net_of(OwnTest), 7, [(0, 7), (0, 7)], marks=takes_long),
         (lambda: net_of(metric=keras.metrics.F1Score()), 7, [(0, 7), (0, 7)]),
     ],
     ids=["means of Keras", "fewer samples than ranks", "a test_step of one's own", "another metric"],

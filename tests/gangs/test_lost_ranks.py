@@ -1,6 +1,6 @@
 """A rank that is lost at any moment costs its trial what it trained since its last checkpoint, and others nothing.
 
-``scripts/test_faults.sh`` kills at all moments, the test command at a quarter of them.
+``scripts/test_faults.sh`` kills at all moments, the test command at one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from asyncsearch import Gang, Study
 from asyncsearch.actions import Assign
 from asyncsearch.journal.opening import read_records
 from tests.faults.accounts import say
-from tests.faults.shares import IS_ALL, in_the_fault_command
 from tests.gangs.searches import NUMBERS, grid, killing, linear, require_lines
 from tests.gangs.watching import LONGEST_S, Watch, nothing_left
+from tests.shares import IS_ALL, takes_long
 
 PLACES = ("begin", "sum", "step", "end")
 Moments = set[tuple[int, int, int, str]]
@@ -56,13 +56,13 @@ def require_lost(tmp_path: Path, alone: Study, planned: Moments, size: int, *, a
     say(f"{len(planned)} ranks of {size} lost: the others of their gangs lived on for {max(outlived.values()):.2f} s")
 
 
+@takes_long  # the next test kills one of four
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", [False, pytest.param(True, marks=in_the_fault_command)], ids=["process", "worker"])
+@pytest.mark.parametrize("agent", [False, True], ids=["process", "worker"])
 def test_ranks_that_are_killed_at_seeded_moments_cost_no_trial_its_results(
     tmp_path: Path, line_alone: Study, agent: bool
 ) -> None:
-    planned = moments(seed=16, count=20) if IS_ALL else {(0, 2, 1, "sum"), (1, 3, 0, "end")}
-    require_lost(tmp_path, line_alone, planned, 2, agent=agent)
+    require_lost(tmp_path, line_alone, moments(seed=16, count=20), 2, agent=agent)
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import ASHA, Study
-from tests.faults.shares import IS_ALL
 from tests.gangs.searches import digits, digits_weights, grid, line_weights, linear, require_same
+from tests.shares import IS_ALL, takes_long
 
 SIZES = [2, 4]
 
@@ -22,8 +22,9 @@ def test_a_function_ends_with_the_same_weights_on_any_number_of_workers(
     require_same(together.run(parallelism=size, display="none"), promoted_lines_alone, line_weights)
 
 
+@takes_long  # with a strategy: test_strategies.py
 @pytest.mark.slow
-@pytest.mark.parametrize("size", SIZES if IS_ALL else SIZES[1:])
+@pytest.mark.parametrize("size", SIZES)
 def test_a_trainer_ends_with_the_same_weights_on_any_number_of_workers(
     tmp_path: Path, digits_alone: Study, size: int
 ) -> None:

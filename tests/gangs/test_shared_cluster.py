@@ -13,6 +13,7 @@ from asyncsearch.actions import Assign, DismissWorker, LaunchWorker
 from asyncsearch.events import ShareChanged, WorkerLost
 from asyncsearch.journal.opening import read_records
 from tests.gangs.searches import digits, grid, killing, linear, require_lines
+from tests.shares import takes_long
 from tests.spark.cluster import spark_session
 
 WORKERS = 3
@@ -80,6 +81,7 @@ def test_gangs_beside_plain_trials_end_as_alone_and_outlive_a_killed_rank(tmp_pa
     assert most_at_once(gangs, others) <= WORKERS
 
 
+@takes_long
 @pytest.mark.slow
 @pytest.mark.spark
 def test_gangs_of_a_trainer_and_plain_trials_share_the_slots_of_spark(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Trials on several workers of Spark, whose executors are processes of their own: as on one worker, without Spark.
 
-The test command runs two of the cases; ``scripts/test_faults.sh`` runs all, and all again on a standalone cluster.
+The test command runs one of the cases, a loss; ``scripts/test_faults.sh`` runs all, and all on a standalone cluster.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import Study
-from tests.faults.shares import IS_ALL, names
 from tests.gangs.searches import grid, killing, linear, require_lines
 from tests.gangs.spark_searches import CASES, require_case
+from tests.shares import IS_ALL, names, takes_long
 from tests.spark.cluster import StandaloneCluster, spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -41,7 +41,8 @@ def test_trials_train_on_workers_of_two_executors_and_outlive_one(tmp_path: Path
     require_lines(study, line_alone)
 
 
-@pytest.mark.parametrize("case", names(tuple(CASES), ("trainer on 4",)))
+@takes_long
+@pytest.mark.parametrize("case", CASES)
 def test_weights_and_promotions_on_two_executors_are_those_of_one_worker(
     tmp_path: Path, request: pytest.FixtureRequest, case: str
 ) -> None:

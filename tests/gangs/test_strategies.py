@@ -16,8 +16,8 @@ from asyncsearch import ASHA, FIFO, Study
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.torch.gangs.zero1 import Zero1 as Divided
 from asyncsearch.trainers.torch.gangs.zero1 import owners
-from tests.faults.shares import IS_ALL
 from tests.gangs.searches import Digits, digits, digits_weights, once, promotions
+from tests.shares import IS_ALL, first, takes_long
 
 UNITS = 3
 BATCHES = 11
@@ -78,6 +78,7 @@ class SingleZero1(Single):
 
 
 STRATEGIES = [(2, Zero1), (2, Fsdp2), (4, Zero1), (4, Fsdp2)]
+"""The test command has ``fsdp2`` below batch norms and as a study goes on, ``zero1`` where its state is divided."""
 NORMS = [(2, NormsFsdp2), (4, Norms), (2, Norms)]
 """With four workers, a rank has no share of the last batch."""
 
@@ -123,8 +124,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[type[Digits]], 
     return run
 
 
+@takes_long
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "trainable"), STRATEGIES if IS_ALL else STRATEGIES[:2])
+@pytest.mark.parametrize(("size", "trainable"), STRATEGIES)
 def test_a_strategy_reaches_the_weights_of_one_worker(
     tmp_path: Path, alone: Callable[[type[Digits]], Study], size: int, trainable: type[Digits]
 ) -> None:
@@ -140,7 +142,7 @@ def test_batch_norms_see_the_whole_batch(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainable", [Single, SingleZero1] if IS_ALL else [Single])
+@pytest.mark.parametrize("trainable", first([SingleZero1, Single]))
 def test_the_state_of_the_optimizer_is_divided(
     tmp_path: Path, alone: Callable[[type[Digits]], Study], trainable: type[Digits]
 ) -> None:
@@ -179,8 +181,9 @@ class KilledZero1(Killed):
     strategy = "zero1"
 
 
+@takes_long  # with a rank that is lost while it saves: test_shards.py
 @pytest.mark.slow
-@pytest.mark.parametrize("trainable", [Killed, KilledZero1] if IS_ALL else [KilledZero1])
+@pytest.mark.parametrize("trainable", [Killed, KilledZero1])
 def test_a_trial_outlives_a_rank_however_it_is_divided(tmp_path: Path, trainable: type[Digits]) -> None:
     def study(store: str, gang: int | None, trainable: type[Digits]) -> Study:
         options: dict[str, Any] = {"metric": "loss", "mode": "min", "name": "digits", "backend": backend_for(gang)}

@@ -17,7 +17,7 @@ import pytest
 from asyncsearch import TrialContext
 from tests.gangs.searches import Happen, killing
 
-LONGEST_S = 10.0
+LONGEST_S = 60.0
 """How long a process of a gang may outlive a killed rank: gloo would let some of them wait for half an hour."""
 _MARK = "ASYNCSEARCH_TESTED_STUDY"
 

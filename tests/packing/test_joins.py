@@ -26,6 +26,7 @@ from tests.packing.joined_searches import (
 from tests.packing.test_torch_units import Blobs
 from tests.packing.test_train_together import alone, stage, values
 from tests.runner.test_packed_training import NoInterrupts
+from tests.shares import names, takes_long
 from tests.spark.cluster import spark_session
 
 
@@ -60,7 +61,7 @@ def test_each_trial_of_a_search_with_joined_packs_reports_as_it_does_alone(tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", names(MOMENTS, ["joined"]))
 def test_a_process_killed_as_a_lane_joins_costs_no_trial_its_results(tmp_path: Path, moment: str) -> None:
     kind = dying(patient(Blobs, tmp_path, 99, "died"), tmp_path, moment)
     found = search(kind, tmp_path / "s").run(MANY, parallelism=1, display="none")
@@ -71,6 +72,7 @@ def test_a_process_killed_as_a_lane_joins_costs_no_trial_its_results(tmp_path: P
     require_results_of_lone_trainings(found, Blobs, tmp_path)
 
 
+@takes_long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_lanes_join_and_a_process_is_killed_on_spark_too(tmp_path: Path) -> None:
@@ -108,7 +110,14 @@ search(patient(Blobs, store.parent, int(sys.argv[2])), store).run(40, parallelis
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "when"), [(1, "before"), (1, "after"), (4, "before")])
+@pytest.mark.parametrize(
+    ("number", "when"),
+    [
+        pytest.param(1, "before", marks=takes_long),
+        (1, "after"),
+        pytest.param(4, "before", marks=takes_long),
+    ],
+)
 def test_a_driver_that_dies_as_it_sends_a_lane_loses_nothing(tmp_path: Path, number: int, when: str) -> None:
     store = tmp_path / "s"
     command = [sys.executable, "-c", _DRIVER, str(store), str(number), when]

@@ -26,6 +26,7 @@ from asyncsearch.searchers import Ablation
 from asyncsearch.space import loguniform
 from asyncsearch.study.study import Study
 from asyncsearch.trial import TO_BE_CONTINUED
+from tests.shares import names
 
 OVER = {"stopped early", "trained to the end", "failed"}
 SCHEDULERS: dict[str, Callable[[], Any]] = {
@@ -85,7 +86,7 @@ def require_same_words(study: Study) -> None:
     assert list(frame["state"]) == list(words.values())
 
 
-@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("name", names(tuple(SCHEDULERS), ["asha", "pbt"]))
 @given(at=st.integers(1, 20))
 @settings(max_examples=3, deadline=None)
 def test_no_picture_contradicts_the_table_when_interrupted_or_over(name: str, at: int) -> None:

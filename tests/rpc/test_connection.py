@@ -29,6 +29,7 @@ from asyncsearch.rpc.server import SearchServer
 from asyncsearch.work import Lane, Stage, Work
 from tests.rpc.proxy import FAIR, PATIENCE_S, Proxy, Weather
 from tests.rpc.tools import AGENT, LEASE, Agent, Driver, RawStream, hello, hello_bytes, report
+from tests.shares import takes_long
 
 ATTACHED = ("attached", 3, 1, AGENT)
 DETACHED = ("detached", 3, 1)
@@ -36,6 +37,13 @@ DETACHED = ("detached", 3, 1)
 
 def stop(number: int) -> StopTraining:
     return StopTraining(LEASE, reason=str(number))
+
+
+def be_impatient(agent: Agent) -> None:
+    """Let an agent that is attached, however long that took, give up soon after it has lost its driver."""
+    agent.connection.send(report(1))
+    assert agent.connection.flush(PATIENCE_S)
+    agent.connection._reconnect_s = 0.1  # counts from the break, since a message was acknowledged before
 
 
 def reasons(messages: list[DriverMessage]) -> list[int]:
@@ -166,7 +174,7 @@ def test_a_half_open_connection_is_found_and_replaced() -> None:
     proxy.swallow()
     agent.connection.send(report(2))
     quick.send(stop(1))
-    assert agent.connection.flush(20)
+    assert agent.connection.flush(PATIENCE_S)
     assert quick.handler.resources() == [1, 2]
     assert reasons(agent.delivered.wait(bool)) == [1]
     agent.connection.close()
@@ -259,7 +267,8 @@ def test_a_stopped_driver_ends_its_workers_without_an_error(
 def test_a_driver_stops_though_a_worker_does_not_answer(
     driver: Driver, proxy: Proxy, attach: Callable[..., Agent], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    agent = attach(proxy=proxy, reconnect_s=0.1)
+    agent = attach(proxy=proxy)
+    be_impatient(agent)
     proxy.swallow()
     driver.send(stop(1))
     driver.stop()
@@ -302,8 +311,8 @@ def test_an_error_while_delivering_ends_the_connection_with_it(driver: Driver) -
 def test_patience_ends_with_an_error_that_names_address_and_remedy(
     driver: Driver, proxy: Proxy, attach: Callable[..., Agent]
 ) -> None:
-    agent = attach(proxy=proxy, reconnect_s=0.2)
-    agent.connection.send(report(1))
+    agent = attach(proxy=proxy)
+    be_impatient(agent)
     proxy.close()
     error = agent.end()
     assert isinstance(error, DisconnectedError)
@@ -422,8 +431,9 @@ def test_a_worker_needs_no_cryptography() -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_attaches_through_a_network_that_is_slow_from_the_start(driver: Driver) -> None:
-    proxy = Proxy(driver.port, Weather(delay_s=2.0))
+@pytest.mark.parametrize("delay_s", [0.3, pytest.param(2.0, marks=takes_long)])
+def test_a_worker_attaches_through_a_network_that_is_slow_from_the_start(driver: Driver, delay_s: float) -> None:
+    proxy = Proxy(driver.port, Weather(delay_s=delay_s))
     agent = Agent(driver.identity.endpoint(proxy.address), hello())
     agent.connection.open()
     agent.connection.send(report(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -10,6 +11,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.rpc import forks
 from asyncsearch.rpc.forks import require_no_fork_with_grpc
 from asyncsearch.rpc.quiet_grpc import grpc
+from tests.rpc.proxy import PATIENCE_S
 
 
 def words_of_child(generations: int = 1) -> str:
@@ -30,9 +32,18 @@ def words_of_child(generations: int = 1) -> str:
         return pipe.read()
 
 
+def wait_until_running() -> None:
+    """Wait for the threads of gRPC: each gives itself its name, some time after it was started."""
+    until_s = time.monotonic() + PATIENCE_S
+    while not forks._is_running():
+        assert time.monotonic() < until_s, "gRPC has started no thread"
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("generations", [1, 2])
 def test_the_child_of_a_process_in_which_grpc_runs_is_told_what_to_write(generations: int) -> None:
     with grpc.insecure_channel("127.0.0.1:1"):
+        wait_until_running()
         assert 'multiprocessing.get_context("spawn")' in words_of_child(generations)
         require_no_fork_with_grpc()
 

@@ -15,6 +15,7 @@ import pytest
 
 from asyncsearch.runner.process import signals as fork_signals
 from asyncsearch.runner.process.signals import SigtermGuard, handle, handling
+from tests.shares import first
 
 FORKS = 60
 """Without the mask some of so many children lose a signal that is sent to them at once."""
@@ -46,7 +47,7 @@ def end_of_child(number: signal.Signals) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", first([signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_that_is_sent_to_a_child_at_once_ends_it(number: signal.Signals) -> None:
     handle(number, ignored, signal.SIG_DFL)
     assert [end_of_child(number) for _ in range(FORKS)] == FORKS * [-number]

@@ -56,10 +56,10 @@ def make() -> Iterator[Callable[[int], Rank]]:
 
 def agree(first: Rank, second: Rank) -> None:
     """Let both come to the end of a unit."""
-    first.gang.agree()
+    first.gang.agree(None)
     for note in first.notes():
         second.agent.send(note)
-    second.gang.agree()
+    second.gang.agree(None)
 
 
 def test_what_rank_0_learns_holds_in_all_ranks_from_the_units_end_on(make: Callable[[int], Rank]) -> None:
@@ -89,7 +89,7 @@ def test_ranks_that_are_connected_agree_without_the_driver(make: Callable[[int],
         if message is not None:
             first.agent.send(message)
         for rank in (first, second):
-            rank.gang.agree()
+            rank.gang.agree(None)
         assert first.gang.stop_reason() == second.gang.stop_reason()
         assert list(first.gang.amendments()) == list(second.gang.amendments())
     assert passed[0] == b"", "the shortest message: most units change nothing"
@@ -142,9 +142,9 @@ def test_rank_0_alone_reports(make: Callable[[int], Rank], number: int, reports:
 
 def test_a_rank_above_0_pauses_with_rank_0_and_saves_nothing(make: Callable[[int], Rank]) -> None:
     first, second = make(0), make(1)
-    first.gang.agree()
+    first.gang.agree(None)
     first.agent.send(CUT)
-    first.gang.agree()
+    first.gang.agree(None)
     for note in [*first.notes(), Note(0, "decision 3", "{}")]:
         second.agent.send(note)
     trained: list[int] = []

@@ -26,6 +26,7 @@ from asyncsearch.trainable import Trainer, TrialStopped, as_function
 from asyncsearch.trial import Params
 from tests.agent.driver import NODE, lease, make_stage
 from tests.agent.recorder import Recorder
+from tests.shares import first
 
 CALLS: list[list[str]] = []
 BEFORE: list[Callable[[int], None]] = []
@@ -73,6 +74,7 @@ class Drawing(Sum):
         random.seed(hp["lr"])
 
     def train(self) -> None:
+        random.setstate(self._state)  # by itself, too: which lanes train together is measured
         random.random()
 
     def evaluate(self) -> dict[str, float]:
@@ -414,7 +416,7 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Tight]:
 
 
 @pytest.mark.parametrize("measured", [(), (1, 2, 4, 8)])
-@pytest.mark.parametrize("fits", [3, 5])
+@pytest.mark.parametrize("fits", first([3, 5]))
 def test_no_more_lanes_are_built_than_should_fit_and_the_others_wait(
     tmp_path: Path, tight: Callable[[int], Tight], fits: int, measured: tuple[int, ...], capfd: Any
 ) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from asyncsearch.runner.process import spawned_children
 from asyncsearch.runner.process.spawned_children import send_by_value, sending_copies
+from tests.shares import names
 
 CODE = """
 import {name}_b as b
@@ -123,7 +124,7 @@ def test_what_an_initializer_of_a_pool_sets_is_what_its_tasks_read(backend: str,
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", names(["fork", "spawn", "forkserver"], ["fork", "spawn"]))
 def test_functions_of_a_sent_module_share_its_globals_in_a_child(user: Any, method: str) -> None:
     with multiprocessing.get_context(method).Pool(1, user.note, (7,)) as pool:
         assert pool.map_async(user.noted, range(2)).get(timeout=60) == [[7], [7]]

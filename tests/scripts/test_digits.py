@@ -20,6 +20,7 @@ from asyncsearch.runner.standalone import StandaloneTrial
 from asyncsearch.space import Space
 from asyncsearch.trainable import as_function
 from tests.scripts.tools import SCRIPTS, imported
+from tests.shares import seeds, takes_long
 
 pytest.importorskip("sklearn")
 
@@ -28,7 +29,7 @@ def params_of(module: ModuleType, number: int) -> dict[str, Any]:
     return Space(module.SPACE).sample(generator(0, "test", number))
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", seeds(3))
 def test_a_paused_digit_reader_trains_on_bit_by_bit(number: int, tmp_path: Path) -> None:
     script = imported("digits_search")
     train, params = as_function(script.DigitReader), params_of(script, number)
@@ -121,6 +122,7 @@ def test_the_same_command_again_goes_on_where_the_study_stands(tmp_path: Path) -
     assert len(list((tmp_path / "study" / "journal").iterdir())) == 2
 
 
+@takes_long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_search_runs_under_spark_submit(tmp_path: Path) -> None:

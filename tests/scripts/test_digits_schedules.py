@@ -18,6 +18,7 @@ from asyncsearch.space import Space
 from asyncsearch.trainable import as_function
 from tests.scripts.test_digits import run
 from tests.scripts.tools import imported
+from tests.shares import takes_long
 
 pytest.importorskip("sklearn")
 
@@ -112,6 +113,7 @@ def test_the_script_says_what_was_asked_for_trained_and_saved(
     assert f"144 units of training asked for, {trained} trained" in capsys.readouterr().out
 
 
+@takes_long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_schedules_run_under_spark_submit(tmp_path: Path) -> None:

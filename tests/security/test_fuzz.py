@@ -12,10 +12,10 @@ import pytest
 
 from asyncsearch.errors import ProtocolError
 from asyncsearch.rpc.convert import decode_worker
-from tests.faults.shares import IS_ALL
+from tests.shares import IS_ALL
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-MESSAGES = 60_000 if IS_ALL else 15_000
+MESSAGES = 60_000 if IS_ALL else 6_000
 
 
 @pytest.mark.slow

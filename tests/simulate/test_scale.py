@@ -19,6 +19,7 @@ from asyncsearch.simulate import (
     Until,
     simulate,
 )
+from tests.shares import takes_long
 
 R, FACTOR = 64, 4
 HALVING = ASHA(max_resource=R, reduction_factor=FACTOR)
@@ -35,8 +36,8 @@ def to_target(excess: float, workers: int, seed: int) -> SimulationResult:
     ("workers", "excess", "seeds"),
     [
         (25, 0.0085, range(20)),
-        (100, 0.002, range(8)),
-        pytest.param(500, 0.0006, range(4, 9), marks=pytest.mark.slow),
+        pytest.param(100, 0.002, range(8), marks=takes_long),
+        pytest.param(500, 0.0006, range(4, 9), marks=[pytest.mark.slow, takes_long]),
     ],
 )
 def test_asha_scales_within_a_tenth_of_linear_at_four_trials_a_worker(

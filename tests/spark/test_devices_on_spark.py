@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.errors import UsageError
+from tests.shares import takes_long
 from tests.spark.cluster import spark_session
 from tests.study.test_devices import lines, seen_by_two, study
 
@@ -35,7 +36,13 @@ def cluster_with_devices(folder: Path, for_task: str) -> Iterator[Any]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize(("for_task", "share", "seen"), [("1", 1, {"GPU-a 1", "MIG-b 1"}), ("0.5", 0.5, {"GPU-a 0.5"})])
+@pytest.mark.parametrize(
+    ("for_task", "share", "seen"),
+    [
+        ("1", 1, {"GPU-a 1", "MIG-b 1"}),
+        pytest.param("0.5", 0.5, {"GPU-a 0.5"}, marks=takes_long),
+    ],
+)
 def test_each_worker_sees_the_device_of_its_task(tmp_path: Path, for_task: str, share: float, seen: set[str]) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "folder" / "pipe")

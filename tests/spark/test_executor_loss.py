@@ -15,6 +15,7 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.task import RUN_AGAIN, TaskMode
 from tests.launch.tools import Ends, Line, config_for
+from tests.shares import takes_long
 from tests.spark.cluster import StandaloneCluster, spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -61,31 +62,33 @@ class Run:
         return int(line.hear())
 
 
+@pytest.mark.parametrize(
+    "mode",
+    # A whole search of independent tasks outlives the loss of an executor in test_study_on_spark.py.
+    [TaskMode.PLAIN, pytest.param(TaskMode.INDEPENDENT, marks=takes_long)],
+)
 def test_killed_executor_ends_its_worker_only_which_can_be_launched_again(
-    cluster: StandaloneCluster, tmp_path: Path
+    cluster: StandaloneCluster, mode: TaskMode, tmp_path: Path
 ) -> None:
     with spark_session(cluster.url) as session:
-        for mode in TaskMode:
-            folder = tmp_path / mode.value
-            folder.mkdir()
-            run = Run(folder, mode)
-            assert run.preflight.parallelism == 2
-            executors = {worker: executor_of(pid) for worker, pid in run.pids.items()}
-            assert sorted(executors.values()) == sorted(cluster.executors())
+        run = Run(tmp_path, mode)
+        assert run.preflight.parallelism == 2
+        executors = {worker: executor_of(pid) for worker, pid in run.pids.items()}
+        assert sorted(executors.values()) == sorted(cluster.executors())
 
-            os.kill(executors[1], signal.SIGKILL)
-            worker, epoch, reason = run.ends.next()
-            assert (worker, epoch) == (1, 1)
-            assert reason.startswith("its executor ") if mode is TaskMode.INDEPENDENT else reason == RUN_AGAIN
-            run.lines[1, 1].await_end()
+        os.kill(executors[1], signal.SIGKILL)
+        worker, epoch, reason = run.ends.next()
+        assert (worker, epoch) == (1, 1)
+        assert reason.startswith("its executor ") if mode is TaskMode.INDEPENDENT else reason == RUN_AGAIN
+        run.lines[1, 1].await_end()
 
-            again = run.launch(1, 2)
-            assert executor_of(again) not in executors.values()
-            assert run.ends.is_empty
-            assert psutil.pid_exists(run.pids[0])
+        again = run.launch(1, 2)
+        assert executor_of(again) not in executors.values()
+        assert run.ends.is_empty
+        assert psutil.pid_exists(run.pids[0])
 
-            run.launcher.stop(0.0)
-            assert {run.ends.next()[:2], run.ends.next()[:2]} == {(0, 1), (1, 2)}
-            assert session.sparkContext.statusTracker().getActiveJobsIds() == []
-            run.lines[0, 1].await_end()
-            run.lines[1, 2].await_end()
+        run.launcher.stop(0.0)
+        assert {run.ends.next()[:2], run.ends.next()[:2]} == {(0, 1), (1, 2)}
+        assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+        run.lines[0, 1].await_end()
+        run.lines[1, 2].await_end()

@@ -87,75 +87,68 @@ study.run(num_trials=1, parallelism=1, display="plain")
     assert "note: There was no Spark session, so that one with master local[*] was started" in done.stdout, done.stderr
 
 
-@pytest.mark.spark
-def test_a_session_made_here_is_quiet_uses_this_python_and_is_stopped() -> None:
-    code = """
+def printed(code: str, **environment: str) -> list[str]:
+    """Return the lines that a process prints, which has no PYSPARK_PYTHON."""
+    env = {key: value for key, value in os.environ.items() if key != "PYSPARK_PYTHON"}
+    env |= {"SPARK_LOCAL_IP": "127.0.0.1"} | environment
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def made_here() -> list[str]:
+    """What is printed about a session that launchers make: each Java that starts takes ten seconds."""
+    return printed("""
 from asyncsearch.launch.spark.launcher import SparkLauncher
-launcher = SparkLauncher()
-print(launcher.check(1).parallelism)
+first, second = SparkLauncher(), SparkLauncher()
+print(first.check(1).parallelism, second.check(1).parallelism)
 from pyspark import SparkContext
 context = SparkContext._active_spark_context
 print(context.pythonExec, context.getConf().get("spark.ui.showConsoleProgress"))
-launcher.stop(0.0)
-print(SparkContext._active_spark_context)
-"""
-    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_PYTHON"}
-    environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["1", f"{sys.executable} false", "None"], done.stderr
-
-
-@pytest.mark.spark
-def test_a_local_session_runs_this_python_and_names_workers_and_master() -> None:
-    code = """
-from pyspark.sql import SparkSession
-session = SparkSession.builder.master("local[3]").getOrCreate()
-from asyncsearch.launch.spark.launcher import SparkLauncher
-launcher = SparkLauncher()
-print(launcher.workers_now())
-preflight = launcher.check(None)
-print(session.sparkContext.pythonExec, preflight.parallelism, preflight.place)
-launcher.stop(0.0)
-"""
-    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_PYTHON"}
-    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PATH": "/usr/bin:/bin"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["3", f"{sys.executable} 3 Spark local[3]"], done.stderr
-
-
-@pytest.mark.spark
-def test_session_that_is_made_here_is_stopped_by_the_last_who_uses_it() -> None:
-    code = """
-from asyncsearch.launch.spark.launcher import SparkLauncher
-first, second = SparkLauncher(), SparkLauncher()
-first.check(1), second.check(1)
-from pyspark import SparkContext
-context = SparkContext._active_spark_context
 first.stop(0.0)
 first.stop(0.0)
 print(context._jsc.sc().isStopped(), context.parallelize([1]).count())
 second.stop(0.0)
 print(SparkContext._active_spark_context)
-"""
-    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["False 1", "None"], done.stderr
+""")
 
 
 @pytest.mark.spark
-def test_session_that_somebody_else_made_is_never_stopped() -> None:
+def test_a_session_made_here_is_quiet_and_uses_this_python(made_here: list[str]) -> None:
+    assert made_here[:2] == ["1 1", f"{sys.executable} false"]
+
+
+@pytest.mark.spark
+def test_session_that_is_made_here_is_stopped_by_the_last_who_uses_it(made_here: list[str]) -> None:
+    assert made_here[2:] == ["False 1", "None"]
+
+
+@pytest.fixture(scope="module")
+def made_by_somebody_else() -> list[str]:
+    """What is printed about a local session that launchers find."""
     code = """
 from pyspark.sql import SparkSession
-session = SparkSession.builder.getOrCreate()
+session = SparkSession.builder.master("local[3]").getOrCreate()
 from asyncsearch.launch.spark.launcher import SparkLauncher
 launchers = [SparkLauncher(), SparkLauncher(session)]
+print(launchers[0].workers_now())
 for launcher in launchers:
-    launcher.check(1)
+    preflight = launcher.check(None)
+    print(session.sparkContext.pythonExec, preflight.parallelism, preflight.place)
 for launcher in launchers:
     launcher.stop(0.0)
 print(session.sparkContext.parallelize([1]).count())
 session.stop()
 """
-    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["1"], done.stderr
+    return printed(code, PATH="/usr/bin:/bin")
+
+
+@pytest.mark.spark
+def test_a_local_session_runs_this_python_and_names_workers_and_master(made_by_somebody_else: list[str]) -> None:
+    assert made_by_somebody_else[:-1] == ["3", *2 * [f"{sys.executable} 3 Spark local[3]"]]
+
+
+@pytest.mark.spark
+def test_session_that_somebody_else_made_is_never_stopped(made_by_somebody_else: list[str]) -> None:
+    assert made_by_somebody_else[-1] == "1"

@@ -20,6 +20,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 from tests.launch.tools import PATIENCE_S
+from tests.shares import takes_long
 from tests.spark.cluster import StandaloneCluster, spark_session
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 
@@ -171,7 +172,7 @@ def quick(trial: Any) -> None:
         trial.report(loss=trial.params["x"] / unit)
 
 
-@pytest.mark.parametrize("script", ["digits_search.py", "digits_torch.py"])
+@pytest.mark.parametrize("script", ["digits_search.py", pytest.param("digits_torch.py", marks=takes_long)])
 def test_the_digits_scripts_run_under_spark_submit_on_a_standalone_cluster(
     cluster: StandaloneCluster, script: str, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import LocalStore
 from asyncsearch.testing.store_checkpoints import NODE, OTHER, REF, load, save
 from asyncsearch.testing.stores import StoreTests
+from tests.shares import first
 from tests.store.dying import Reaper
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,7 +66,7 @@ OLD = {"model": b"old"}
 NEW = {"model": b"new", "folder/optimizer": b"new"}
 
 
-@pytest.mark.parametrize("committed_before", [0, 1, 2, 3])
+@pytest.mark.parametrize("committed_before", first([1, 3, 0, 2], 2))
 def test_killed_commit_leaves_the_old_or_the_new_checkpoint(
     reaper: Reaper, tmp_path: Path, committed_before: int
 ) -> None:

@@ -30,7 +30,7 @@ from asyncsearch.store.rescue import is_rescue
 from asyncsearch.testing.store_checkpoints import NODE, REF, load, save
 from tests.faults.damages import STRANGE, make
 from tests.faults.own_files import deep
-from tests.faults.shares import seeds
+from tests.shares import seeds
 
 ALARM_S = 120
 

@@ -11,6 +11,7 @@ from asyncsearch import SHA, Hyperband, Study, choice, uniform
 from asyncsearch.actions import Promote
 from asyncsearch.journal.opening import read_records
 from tests.packing.test_torch_units import Blobs
+from tests.shares import first
 from tests.study.test_own_pack_opt import values_in_packs
 from tests.study.test_packs import lanes
 
@@ -33,7 +34,7 @@ def promotions(found: Study) -> list[tuple[Any, ...]]:
     return sorted((one.trial, one.from_resource, one.to_resource) for one in actions if isinstance(one, Promote))
 
 
-@pytest.mark.parametrize("kind", [Blobs, Padded])
+@pytest.mark.parametrize("kind", first([Blobs, Padded]))
 @pytest.mark.parametrize(
     "scheduler", [SHA(max_resource=9), Hyperband(max_resource=9, variant="synchronous")], ids=["sha", "hyperband"]
 )

@@ -15,6 +15,7 @@ from asyncsearch.plan.keys import canonical
 from asyncsearch.testing.recording import Histories
 from asyncsearch.trial import TrialState
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
+from tests.shares import takes_long
 
 
 def counting(note: Path) -> type[Trainer]:
@@ -45,6 +46,7 @@ def counting(note: Path) -> type[Trainer]:
     return Counting
 
 
+@takes_long
 @pytest.mark.slow
 def test_the_grid_of_448_trials_trains_each_distinct_unit_once_end_to_end(tmp_path: Path) -> None:
     study = Study(

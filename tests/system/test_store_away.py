@@ -15,6 +15,7 @@ import pytest
 from asyncsearch import Checkpoints, Study
 from asyncsearch.errors import StoreError
 from asyncsearch.trial import TrialState
+from tests.shares import first
 from tests.system.tools import PATIENCE_S, Gate, Running, make_study, make_trainable
 
 TRIALS = 9
@@ -102,7 +103,7 @@ def end_without_its_store(store: Path, gate: Gate, break_it: Break) -> None:
     require_whole(Study.open(store))
 
 
-@pytest.mark.parametrize("folder", ["checkpoints", "tmp"])
+@pytest.mark.parametrize("folder", first(["checkpoints", "tmp"]))
 def test_a_run_that_can_save_nothing_ends_in_words_and_resumes_mended(tmp_path: Path, gate: Gate, folder: str) -> None:
     store = tmp_path / "study"
     end_without_its_store(store, gate, lambda mending: make_immutable(store / folder, mending))

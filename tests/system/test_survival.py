@@ -20,6 +20,7 @@ from asyncsearch.launch.base_launcher import ConfigFor, OnWorkerEnded
 from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.trial import TrialState
 from tests.rpc.proxy import Proxy
+from tests.shares import first
 from tests.system.tools import PATIENCE_S, Gate, Running, make_study, make_trainable, require_gone
 
 KEPT = {TrialState.PAUSED, TrialState.COMPLETED}
@@ -38,7 +39,7 @@ def require_whole(study: Study) -> None:
     assert study.best_trial.resource == 9
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", first([signal.SIGKILL, signal.SIGTERM]))
 def test_a_runner_killed_inside_a_unit_costs_training_since_its_checkpoint(
     gate: Gate, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:

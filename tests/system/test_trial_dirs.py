@@ -12,6 +12,7 @@ import pytest
 from asyncsearch import Study
 from asyncsearch.study.trial_dirs import place_in
 from asyncsearch.trainable import TrialContext
+from tests.shares import takes_long
 from tests.system.tools import Gate, Running, make_study, require_gone
 
 
@@ -43,8 +44,15 @@ def require_each_unit_once(study: Study) -> None:
             assert (folder / "units.txt").read_text().split() == [str(unit) for unit in range(1, trial.resource + 1)]
 
 
-@pytest.mark.parametrize("victim", ["runner", "agent"])
-@pytest.mark.parametrize("place", ["", "file://"])
+@pytest.mark.parametrize(
+    ("place", "victim"),
+    [
+        ("", "runner"),
+        ("file://", "agent"),
+        pytest.param("", "agent", marks=takes_long),
+        pytest.param("file://", "runner", marks=takes_long),
+    ],
+)
 def test_a_killed_process_costs_what_was_written_since_the_last_checkpoint(
     victim: str, place: str, tmp_path: Path
 ) -> None:

@@ -35,6 +35,17 @@ def schedules(batch_size: Choice = GROWING) -> Space:
     )
 
 
+def few_schedules() -> Space:
+    """Return 8 trials, of 5 epochs, that begin alike and part later."""
+    return Space(
+        {
+            "lr": choice(step(0.05, step_size=2), warmup(2, step(0.05, 3), start=0.01)),
+            "batch_size": choice(32, values([32, 48], milestones=[3])),
+            "momentum": choice(0.9, values([0.9, 0.5], milestones=[4])),
+        }
+    )
+
+
 @cache
 def images() -> tuple[Any, Any]:
     """Return 1,797 images of 8 x 8 pixels in [0, 1], and what they show; always in the same order."""

@@ -16,6 +16,7 @@ from asyncsearch.trainable import Trainer
 pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
 
+from tests.shares import takes_long  # noqa: E402
 from tests.trainers.test_keras import ADAM, BASE, Half, Net, blobs  # noqa: E402  # needs tensorflow
 
 
@@ -115,6 +116,11 @@ class NoNumpy(Complete):
 @pytest.mark.slow
 def test_a_keras_trainer_is_proved() -> None:
     assert checked(Complete)
+
+
+@takes_long
+@pytest.mark.slow
+def test_a_keras_trainer_that_is_traced_is_proved() -> None:
     assert check(Net, ADAM, processes=False, units=2)
 
 
@@ -123,14 +129,19 @@ def test_a_keras_trainer_is_proved() -> None:
     ("trainable", "kind"),
     [
         (NoWeights, "weights"),
-        (NoOptimizer, "optimizer"),
-        (NoBuffers, "buffers"),
-        (SavedByKeras, "generator"),
-        (NoOffset, "offset"),
-        (NoCounter, "counter"),
-        (NoScaler, "scaler"),
-        (OrderOfItsOwn, "order"),
-        (NoNumpy, "numpy generator"),
+        *(
+            pytest.param(trainable, kind, marks=takes_long)
+            for trainable, kind in [
+                (NoOptimizer, "optimizer"),
+                (SavedByKeras, "generator"),
+                (NoBuffers, "buffers"),
+                (NoOffset, "offset"),
+                (NoCounter, "counter"),
+                (NoScaler, "scaler"),
+                (OrderOfItsOwn, "order"),
+                (NoNumpy, "numpy generator"),
+            ]
+        ),
     ],
 )
 def test_each_ingredient_that_is_dropped_is_named_and_nothing_else(trainable: type[Trainer], kind: str) -> None:

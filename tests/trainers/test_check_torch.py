@@ -15,6 +15,7 @@ from asyncsearch.trainable import Trainer
 
 torch: Any = pytest.importorskip("torch")
 
+from tests.shares import takes_long  # noqa: E402
 from tests.trainers.test_torch import ADAM, BASE, Clipped, InsideEpochs, Net, blobs  # noqa: E402  # needs torch
 
 
@@ -235,6 +236,7 @@ def test_an_evaluation_in_training_mode_is_said() -> None:
     assert result.names == ("buffers",)
 
 
+@takes_long
 @pytest.mark.slow
 def test_a_torch_trainer_is_refuted_in_processes_of_their_own() -> None:
     assert check(NoTorch, BASE, units=2).names == ("torch generator",)

@@ -19,6 +19,7 @@ tensorflow: Any = pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
 
 from asyncsearch.trainers.keras.trainer import KerasTrainer  # noqa: E402  # needs tensorflow
+from tests.shares import takes_long  # noqa: E402
 
 BASE: Values = {"lr": 0.1, "momentum": 0.9, "batch_size": 16, "optimizer": "sgd"}
 ADAM = BASE | {"lr": 0.01, "optimizer": "adam"}
@@ -96,11 +97,15 @@ class Augmented(Net):
     ("trainer_class", "units"),
     [
         (Net, [BASE] * 4),
-        (Net, [ADAM] * 4),
-        (Net, [BASE | {"batch_size": size} for size in (16, 16, 32, 8)]),
+        pytest.param(Net, [ADAM] * 4, marks=takes_long),
+        pytest.param(Net, [BASE | {"batch_size": size} for size in (16, 16, 32, 8)], marks=takes_long),
         (InsideEpochs, [ADAM | {"batch_size": size} for size in (16, 16, 32, 8)]),
-        (Net, [BASE | {"lr": lr, "momentum": m} for lr, m in ((0.1, 0.9), (0.1, 0.8), (0.05, 0.7), (0.05, 0.5))]),
-        (Net, [BASE, BASE, ADAM, ADAM]),
+        pytest.param(
+            Net,
+            [BASE | {"lr": lr, "momentum": m} for lr, m in ((0.1, 0.9), (0.1, 0.8), (0.05, 0.7), (0.05, 0.5))],
+            marks=takes_long,
+        ),
+        pytest.param(Net, [BASE, BASE, ADAM, ADAM], marks=takes_long),
         (Net, [BASE, ADAM, ADAM, BASE]),
         (Augmented, [BASE] * 4),
         (Half, [BASE] * 4),

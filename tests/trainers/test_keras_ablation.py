@@ -18,6 +18,7 @@ from asyncsearch.ablation.left_out import Ablated  # noqa: E402
 from asyncsearch.checking.steps import try_variants  # noqa: E402
 from asyncsearch.checking.training_runs import Task  # noqa: E402
 from asyncsearch.errors import UsageError  # noqa: E402
+from tests.shares import takes_long  # noqa: E402
 
 
 class Digits(KerasTrainer):
@@ -79,6 +80,7 @@ def trained_by_hand(left_out: str) -> float:
     return float(trainer.evaluate()["loss"])
 
 
+@takes_long
 @pytest.mark.slow
 def test_a_network_without_layers_and_features_equals_one_made_by_hand(tmp_path: Path) -> None:
     made = Study(

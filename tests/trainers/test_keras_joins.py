@@ -18,7 +18,6 @@ keras: Any = pytest.importorskip("keras")
 
 from asyncsearch import Study  # noqa: E402  # after the check for tensorflow
 from asyncsearch.trainers.keras.trainer import KerasTrainer  # noqa: E402
-from tests.faults.shares import in_the_fault_command  # noqa: E402
 from tests.packing.joined_searches import (  # noqa: E402
     MANY,
     dying,
@@ -27,6 +26,7 @@ from tests.packing.joined_searches import (  # noqa: E402
     require_results_of_lone_trainings,
     search,
 )
+from tests.shares import takes_long  # noqa: E402
 from tests.spark.cluster import spark_session  # noqa: E402
 from tests.trainers.keras_pack_trainers import DATA, softmax  # noqa: E402
 
@@ -72,6 +72,7 @@ def require_whole(found: Study, folder: Path) -> None:
         tensorflow.config.run_functions_eagerly(False)
 
 
+@takes_long
 def test_a_process_killed_in_a_joined_pack_costs_no_trial_its_results(tmp_path: Path) -> None:
     kind = dying(patient(Joined, tmp_path, 99, "died"), tmp_path, "joined")
     found = search(kind, tmp_path / "s").run(MANY, parallelism=1, display="none")
@@ -79,7 +80,7 @@ def test_a_process_killed_in_a_joined_pack_costs_no_trial_its_results(tmp_path: 
     require_whole(found, tmp_path)
 
 
-@in_the_fault_command
+@takes_long
 @pytest.mark.spark
 def test_so_on_spark(tmp_path: Path) -> None:
     with spark_session("local[1]"):
@@ -111,6 +112,7 @@ search(patient(Joined, store.parent), store).run(MANY, parallelism=1, display="n
 """
 
 
+@takes_long
 def test_a_driver_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     store, root = tmp_path / "s", Path(__file__).parents[2]
     command = [sys.executable, "-c", _DRIVER, str(store)]

@@ -19,7 +19,7 @@ from asyncsearch import FIFO, PackOutcome, Study, uniform  # noqa: E402  # needs
 from asyncsearch.errors import UsageError  # noqa: E402
 from asyncsearch.trainers.keras.packs.stacks import StackedMembers  # noqa: E402
 from asyncsearch.trainers.packs import pack_training  # noqa: E402
-from tests.faults.shares import IS_ALL  # noqa: E402
+from tests.shares import IS_ALL, first, takes_long  # noqa: E402
 from tests.study.test_packs import shown  # noqa: E402
 from tests.trainers.keras_pack_trainers import (  # noqa: E402
     DATA,
@@ -64,12 +64,13 @@ PAIRS = [
     ("dense", "adagrad"), ("conv", "sgd"), ("batch_norm", "momentum"), ("dropout", "nesterov"), ("embedding", "adam"),
     ("layer_norm", "rmsprop"), ("attention", "adamw"),
 ]  # fmt: skip
-"""Each kind of layer and each optimizer once."""
+"""Each kind of layer and each optimizer once; the test command takes the pairs of ``SOME``."""
+SOME = [("batch_norm", "momentum"), ("dropout", "nesterov"), ("embedding", "adam")]
 MORE = [*((kind, "adam") for kind in sorted(set(MODELS) - {"lstm"})), *(("batch_norm", one) for one in OPTIMIZERS)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "optimizer"), sorted({*PAIRS, *MORE}) if IS_ALL else PAIRS)
+@pytest.mark.parametrize(("kind", "optimizer"), sorted({*PAIRS, *MORE}) if IS_ALL else SOME)
 def test_each_layer_and_each_optimizer_in_a_stack_trains_as_it_does_alone(kind: str, optimizer: str, said: Any) -> None:
     assert both(Net, numbered(3, kind=kind, optimizer=optimizer)) < SMALL
     assert said() == []
@@ -85,7 +86,7 @@ def test_values_that_change_between_or_inside_units_are_each_members() -> None:
     assert both(Net, changing, inside=inside) < SMALL
 
 
-@pytest.mark.parametrize("kind", ["dropout", "embedding"])
+@pytest.mark.parametrize("kind", [pytest.param("dropout", marks=takes_long), "embedding"])
 def test_each_member_is_clipped_by_its_own_norm(kind: str, said: Any) -> None:
     settings = numbered(3, kind=kind, optimizer="adam")
     for number, each in enumerate(settings):
@@ -141,8 +142,8 @@ def whole_loss(y: Any, predicted: Any) -> Any:
     ("kind", "words"),
     [
         (Unlike, "they are unlike: their layers, or settings of these, differ"),
-        (Clipped, "SGD has clipnorm=0.1: leave it out"),
-        (Unstackable, 'at test_keras_packs.py, line 136, `raise ValueError("no stack")`'),
+        pytest.param(Clipped, "SGD has clipnorm=0.1: leave it out", marks=takes_long),
+        pytest.param(Unstackable, 'at test_keras_packs.py, line 137, `raise ValueError("no stack")`', marks=takes_long),
     ],
 )
 def test_members_that_cannot_be_stacked_train_in_turn_as_alone_and_say_why(
@@ -211,7 +212,7 @@ class Guessing(Net):
         return {"drawn": float(tensorflow.random.uniform(()))}
 
 
-@pytest.mark.parametrize("kind", [Augmented, Guessing])
+@pytest.mark.parametrize("kind", first([Guessing, Augmented]))
 def test_draws_by_tensorflow_outside_a_packs_steps_are_seeded_as_alone(kind: type[Any]) -> None:
     packed, alone = ([trainer(kind, *each) for each in numbered(2)] for _ in range(2))
     metrics = train_together(packed)

@@ -13,7 +13,7 @@ tensorflow: Any = pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
 
 from asyncsearch.trainers.keras.packs.units import by_structure  # noqa: E402  # needs tensorflow
-from tests.faults.shares import IS_ALL  # noqa: E402
+from tests.shares import first, takes_long  # noqa: E402
 from tests.trainers.keras_pack_trainers import (  # noqa: E402
     FEATURES,
     MODELS,
@@ -194,7 +194,7 @@ def test_a_loss_that_reads_its_trainer_is_that_of_one_member_only() -> None:
     assert structures(PlainMethod, [1.0, 2.0]) == 1
 
 
-@pytest.mark.parametrize("kind", [OwnLoss, LossObject])
+@pytest.mark.parametrize("kind", first([LossObject, OwnLoss]))
 def test_members_with_losses_of_their_own_train_as_alone(kind: type[Any]) -> None:
     assert both(kind, [[{"number": n, "scale": 1.0 + n}] for n in range(2)], units=1) < 1e-12
 
@@ -215,12 +215,11 @@ class Small(Net):
     batch_size = 4
 
 
+@takes_long  # of fewer steps: test_keras_packs.py
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "optimizer"),
-    [*((kind, "adam") for kind in sorted(set(MODELS) - {"lstm"})), *(("dropout", one) for one in OPTIMIZERS)]
-    if IS_ALL
-    else [("embedding", "adam"), ("dropout", "nesterov")],
+    [*((kind, "adam") for kind in sorted(set(MODELS) - {"lstm"})), *(("dropout", one) for one in OPTIMIZERS)],
 )
 def test_members_are_within_1e_9_of_their_own_training_after_200_steps(kind: str, optimizer: str) -> None:
     assert both(Small, numbered(2, kind=kind, optimizer=optimizer), units=20, is_eager=False) < 1e-9

@@ -16,6 +16,7 @@ keras: Any = pytest.importorskip("keras")
 
 from asyncsearch.trainers.keras.traced_values import HeldValues  # noqa: E402
 from asyncsearch.trainers.keras.trainer import KerasTrainer  # noqa: E402  # needs tensorflow
+from tests.shares import first, takes_long  # noqa: E402
 from tests.trainers.keras_pack_trainers import DATA  # noqa: E402
 from tests.trainers.tools import Run, Trial  # noqa: E402
 
@@ -122,7 +123,7 @@ def built(place: str) -> Any:
     return Run(kind_with(place), Trial(UNITS)).trainer
 
 
-@pytest.mark.parametrize("place", sorted(set(CHANGES) - {"loss"}))
+@pytest.mark.parametrize("place", first(sorted(set(CHANGES) - {"loss"}), 4))
 def test_a_value_that_a_trace_may_hold_is_seen_to_change(place: str) -> None:
     trainer = built(place)
     before = HeldValues(trainer)
@@ -131,7 +132,7 @@ def test_a_value_that_a_trace_may_hold_is_seen_to_change(place: str) -> None:
     assert HeldValues(trainer) != before
 
 
-@pytest.mark.parametrize("place", END_TO_END)
+@pytest.mark.parametrize("place", first(END_TO_END))
 def test_a_changed_value_counts_from_the_next_step_as_after_a_checkpoint(place: str, tmp_path: Path) -> None:
     whole = Run(kind_with(place), Trial(UNITS)).train(3)
     first = Run(kind_with(place), Trial(UNITS)).train(1)
@@ -220,7 +221,7 @@ class OwnStirring(Stirring):
         return {"loss": float(np.mean((guesses[0] - guesses[1]) ** 2)), **super().evaluate()}
 
 
-@pytest.mark.parametrize("kind", [Stirring, OwnStirring])
+@pytest.mark.parametrize("kind", [Stirring, pytest.param(OwnStirring, marks=takes_long)])
 def test_an_evaluation_restores_each_variable_that_it_changes(kind: type[Any], tmp_path: Path) -> None:
     once, often = (Run(kind, Trial([{"v": 0.2}] * 3)) for _ in range(2))
     once.train(1)

@@ -12,25 +12,19 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("keras")
 pytest.importorskip("sklearn")
 
-from asyncsearch.sequences import step, values, warmup
-from asyncsearch.space import Space, choice
+from tests.shares import takes_long
+from tests.trainers.digits import few_schedules
 from tests.trainers.digits_keras import KerasDigits  # needs tensorflow
 from tests.trainers.merged import require_told_apart, searched, seen
 
 EPOCHS, TRIALS = 5, 8
-SPACE = Space(
-    {
-        "lr": choice(step(0.05, step_size=2), warmup(2, step(0.05, 3), start=0.01)),
-        "batch_size": choice(32, values([32, 48], milestones=[3])),
-        "momentum": choice(0.9, values([0.9, 0.5], milestones=[4])),
-    }
-)
 
 
+@takes_long
 @pytest.mark.slow
 def test_merged_and_unmerged_trials_report_the_same_bits_in_keras(tmp_path: Path) -> None:
-    merged = searched(KerasDigits, SPACE, EPOCHS, tmp_path / "merged")
-    unmerged = searched(KerasDigits, SPACE, EPOCHS, tmp_path / "unmerged", share=False)
+    merged = searched(KerasDigits, few_schedules(), EPOCHS, tmp_path / "merged")
+    unmerged = searched(KerasDigits, few_schedules(), EPOCHS, tmp_path / "unmerged", share=False)
     assert len(merged.trials) == TRIALS
     assert seen(merged) == seen(unmerged)
     require_told_apart(merged, EPOCHS)

@@ -9,17 +9,28 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-from tests.trainers.digits import EPOCHS, TRIALS, UNIQUE, schedules
+from asyncsearch.space import Space
+from tests.shares import takes_long
+from tests.trainers.digits import EPOCHS, TRIALS, UNIQUE, few_schedules, schedules
 from tests.trainers.digits_torch import TorchDigits  # needs torch
 from tests.trainers.merged import require_told_apart, searched, seen
 
 
 @pytest.mark.slow
-def test_merged_and_unmerged_trials_report_the_same_bits_in_torch(tmp_path: Path) -> None:
-    merged = searched(TorchDigits, schedules(), EPOCHS, tmp_path / "merged")
-    unmerged = searched(TorchDigits, schedules(), EPOCHS, tmp_path / "unmerged", share=False)
-    assert len(merged.trials) == TRIALS
+@pytest.mark.parametrize(
+    ("space", "trials", "epochs", "unique"),
+    [
+        pytest.param(few_schedules(), 8, 5, 18, id="few"),
+        pytest.param(schedules(), TRIALS, EPOCHS, UNIQUE, id="all", marks=takes_long),
+    ],
+)
+def test_merged_and_unmerged_trials_report_the_same_bits_in_torch(
+    space: Space, trials: int, epochs: int, unique: int, tmp_path: Path
+) -> None:
+    merged = searched(TorchDigits, space, epochs, tmp_path / "merged")
+    unmerged = searched(TorchDigits, space, epochs, tmp_path / "unmerged", share=False)
+    assert len(merged.trials) == trials
     assert seen(merged) == seen(unmerged)
-    require_told_apart(merged, EPOCHS)
-    assert sum(trial.trained for trial in unmerged.trials) == TRIALS * EPOCHS
-    assert sum(trial.trained for trial in merged.trials) == UNIQUE
+    require_told_apart(merged, epochs)
+    assert sum(trial.trained for trial in unmerged.trials) == trials * epochs
+    assert sum(trial.trained for trial in merged.trials) == unique

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ import pytest
 tf: Any = pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
 
+from tests.shares import takes_long  # noqa: E402  # after the check for tensorflow
 from tests.trainers.keras_pack_trainers import begin_unit, difference, gap, trainer  # noqa: E402  # needs tensorflow
 from tests.trainers.random_keras_trainers import random_trainer  # noqa: E402
 from tests.trainers.tools import Run, Trial, stir  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("double_precision")
-IS_ALL = os.environ.get("ASYNCSEARCH_FAULTS") == "all"
-FEW, MANY = range(4), range(4, 60)
+FEW, MANY = range(1), range(1, 60)
 SMALL = 1e-9
 
 
@@ -27,8 +26,9 @@ def test_random_trainers_train_together_as_alone_and_resumed(seed: int, tmp_path
     require_one_training(seed, tmp_path / str(seed))
 
 
+@takes_long
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", MANY if IS_ALL else MANY[:4])
+@pytest.mark.parametrize("seed", MANY)
 def test_more_random_trainers_train_together_as_alone_and_resumed(seed: int, tmp_path: Path) -> None:
     require_one_training(seed, tmp_path / str(seed))
 

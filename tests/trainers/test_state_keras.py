@@ -13,6 +13,7 @@ from asyncsearch import ASHA, StandaloneTrial, Study, check, load_state, logunif
 from asyncsearch.errors import UsageError
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trainers.state.saved_state import SavedState
+from tests.shares import takes_long
 
 pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
@@ -44,6 +45,7 @@ def test_a_plain_fit_resumes_bit_by_bit_from_a_network_that_is_not_built() -> No
 
 
 @pytest.mark.slow
+@takes_long
 def test_a_search_pauses_and_resumes_a_plain_fit_on_processes(tmp_path: Path) -> None:
     scheduler = ASHA(max_resource=4, reduction_factor=2)
     space = {"lr": loguniform(1e-3, 0.3)}

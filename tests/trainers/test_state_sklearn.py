@@ -14,6 +14,7 @@ from asyncsearch import ASHA, Sharing, StandaloneTrial, Study, check, load_state
 from asyncsearch.errors import StoreError, TrialsFailedError, UsageError
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trainers.state.saved_state import SavedState
+from tests.shares import takes_long
 
 pytest.importorskip("sklearn")
 
@@ -44,8 +45,9 @@ def make_study(store: Path, **options: Any) -> Study:
     return Study(perceptron, space=SPACE, metric="loss", mode="min", scheduler=scheduler, store=store, **options)
 
 
-def test_an_estimator_resumes_bit_by_bit() -> None:
-    result = check(perceptron, {"lr": 0.01}, units=4)
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=takes_long)])
+def test_an_estimator_resumes_bit_by_bit(processes: bool) -> None:
+    result = check(perceptron, {"lr": 0.01}, units=4, processes=processes)
     assert result.ok, result
 
 

@@ -12,6 +12,7 @@ from asyncsearch import ASHA, StandaloneTrial, Study, check, load_state, logunif
 from asyncsearch.errors import UsageError
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trainers.state.saved_state import SavedState
+from tests.shares import takes_long
 
 torch: Any = pytest.importorskip("torch")
 nn: Any = torch.nn
@@ -46,8 +47,9 @@ def plain_loop(trial: TrialContext) -> None:
         trial.report(loss=total)
 
 
-def test_a_plain_loop_resumes_bit_by_bit() -> None:
-    result = check(plain_loop, {"lr": 0.05}, units=6, cut=3)
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=takes_long)])
+def test_a_plain_loop_resumes_bit_by_bit(processes: bool) -> None:
+    result = check(plain_loop, {"lr": 0.05}, units=6, cut=3, processes=processes)
     assert result.ok, result
 
 

@@ -12,16 +12,9 @@ from typing import NamedTuple
 
 from asyncsearch.actions import AddLane
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.lanes import lane_for
 from asyncsearch.engine.next_trials import create_next, promote_next
-from asyncsearch.engine.sizing.packs import (
-    candidates,
-    chosen,
-    fair_room,
-    is_rising,
-    joined_lanes,
-    lane_for,
-    may_be_packed,
-)
+from asyncsearch.engine.sizing.packs import candidates, chosen, fair_room, is_rising, joined_lanes, may_be_packed
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit
 from asyncsearch.ids import Lease

@@ -19,6 +19,7 @@ from asyncsearch.sequences.svg import PAPER
 from asyncsearch.study.study import Study
 from tests.report.plots.test_incumbents import searched
 from tests.report.tools import simulated, store_of
+from tests.shares import takes_long
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -103,7 +104,9 @@ def test_history_names_a_line_where_it_ends(mode: str, tmp_path: Path) -> None:
         assert named == end
 
 
-@pytest.mark.parametrize(("units", "kind"), [(9, "linear"), (99, "linear"), (100, "log"), (5000, "log")])
+@pytest.mark.parametrize(
+    ("units", "kind"), [(9, "linear"), (99, "linear"), (100, "log"), pytest.param(5000, "log", marks=takes_long)]
+)
 def test_the_best_so_far_of_a_long_search_has_a_logarithmic_axis(units: int, kind: str, tmp_path: Path) -> None:
     made = Study.open(store_of(searched([1.0 / (unit + 1) for unit in range(units)]), tmp_path / "study"))
     axis = plot_history(made).chart.to_dict()["hconcat"][1]["layer"][0]["encoding"]["x"]

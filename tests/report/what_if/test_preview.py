@@ -19,6 +19,7 @@ from asyncsearch.simulate import Delays
 from asyncsearch.space import Space, choice, uniform
 from asyncsearch.store import open_store
 from tests.report.tools import simulated, store_of
+from tests.shares import first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +167,7 @@ def test_delays_that_were_measured_are_part_of_the_simulated_time() -> None:
 
 @pytest.mark.parametrize(
     ("workers", "part"),
-    [(4, (5_000, 1)), (8, (2_507, 1)), (1_000, (4_994, 249)), (3, (5_000, 1))],
+    first([(8, (2_507, 1)), (4, (5_000, 1)), (1_000, (4_994, 249)), (3, (5_000, 1))], 2),
 )
 def test_a_large_search_is_simulated_in_part_with_equal_trials_a_worker(
     workers: int, part: tuple[int, int], monkeypatch: pytest.MonkeyPatch

@@ -130,7 +130,7 @@ def test_failed_trials_fail_again_and_take_as_long_without_a_guess(
     assert found.cases[0].guessed == 0
     assert found.cases[0].best == min(trial.best for trial in made.state.trials if trial.best is not None)
     workload = recorded(records_of(made), "loss")
-    options: dict[str, Any] = {"delays": workload.delays, "max_failures": max_failures, "workers": 3}
+    options: dict[str, Any] = {"delays": workload.delays, "max_failures": max_failures, "workers": 3, "num_trials": 30}
     again = simulate(workload, scheduler=scheduler, searcher=workload.searcher, space=SPACE, **options)
     assert states(again.trials) == states(made.state.trials)
 
