@@ -70,13 +70,8 @@ def fetches(scheduler: Scheduler, workers: int, **options: Any) -> Fetches:
 @pytest.mark.parametrize(
     ("scheduler", "space", "searcher", "share", "share_left"),
     [
-<<<<<<< HEAD
-        pytest.param(FIFO(max_resource=120), resnet56_space(), GridSearch(), True, 0.5, id="grid"),
-        pytest.param(SHA(max_resource=120, min_resource=15), resnet56_space(), GridSearch(), True, 0.6, id="sha"),
-=======
         pytest.param(FIFO(max_resource=120), resnet56_space(), GridSearch(), True, 0.5, id="grid", marks=takes_long),
-        pytest.param(SHA(max_resource=120, min_resource=15), resnet56_space(), GridSearch(), True, 0.3, id="sha"),
->>>>>>> origin/main
+        pytest.param(SHA(max_resource=120, min_resource=15), resnet56_space(), GridSearch(), True, 0.6, id="sha"),
         pytest.param(ASHA(max_resource=81), Space({"x": uniform(0, 1)}), RandomSearch(), False, 1.0, id="alone"),
         pytest.param(SHA(max_resource=81), Space({"x": uniform(0, 1)}), RandomSearch(), False, 1.0, id="alone, sha"),
     ],
