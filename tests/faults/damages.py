@@ -31,6 +31,7 @@ def train(trial: Any) -> None:
 
 def make(root: Path | str, **options: Any) -> Study:
     settings: dict[str, Any] = {"space": {"x": uniform(0.0, 1.0)}, "scheduler": FIFO(max_resource=3)}
+    settings["checkpoints"] = Checkpoints(at_rungs=True)  # so that each trial has one that may be damaged
     return Study(train, metric="loss", mode="min", backend="inline", store=root, **(settings | options))
 
 

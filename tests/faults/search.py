@@ -171,7 +171,7 @@ def make_study(order: Order, **options: Any) -> Study:
         "resume": True,
         "name": "faults",
         "workers": WorkerOptions(stop_grace=1.0, lease_timeout=order.lease_timeout),
-        "checkpoints": Checkpoints(keep_checkpoints=2, **waiting),
+        "checkpoints": Checkpoints(keep_checkpoints=2, at_rungs=True, **waiting),
     }
     return Study(make_trainable(Places(order.folder, order.victims)), **(settings | options))
 

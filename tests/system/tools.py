@@ -5,6 +5,7 @@ A trial writes a line into a FIFO and waits until the test answers in another on
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from asyncsearch import ASHA, GridSearch, Study, choice
+from asyncsearch import ASHA, Checkpoints, GridSearch, Study, choice
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store import Store
@@ -98,7 +99,9 @@ def make_study(trainable: Any, store: Path | str, **options: Any) -> Study:
         "store": store,
         "backend": "processes",
     }
-    return Study(trainable, **(settings | options))
+    # The tests count what is trained again since a checkpoint at a rung.
+    kept = dataclasses.replace(options.pop("checkpoints", Checkpoints()), at_rungs=True)
+    return Study(trainable, checkpoints=kept, **(settings | options))
 
 
 class Running:

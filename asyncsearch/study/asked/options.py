@@ -139,6 +139,10 @@ class Checkpoints(metaclass=CheckedCalls):
         """Return the fields of ``WorkerConfig`` that these options set."""
         return {"dir_bytes": self.dir_bytes}
 
+    def for_engine(self) -> dict[str, Any]:
+        """Return the fields of ``EngineConfig`` that these options set."""
+        return {"keep_checkpoints": self.keep_checkpoints, "save_at_rungs": self.at_rungs}
+
 
 GROUPS: Mapping[str, type[Any]] = {"sharing": Sharing, "workers": WorkerOptions, "checkpoints": Checkpoints}
 """Argument of ``Study`` -> the group of options that it takes."""
