@@ -151,6 +151,8 @@ class Dispatcher:
             self.transport.send(action.lease.worker, action.lease.epoch, action)
             if isinstance(action, StopTraining):
                 self._timeouts.begin_stop(action.lease)
+            elif isinstance(action, ExtendWork):
+                self.gangs.extend(action)
 
     def refuse(self, worker: Worker, lease: Lease, reason: str) -> None:
         """Tell a worker that its messages under a lease do not count."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from asyncsearch.actions import StopTraining
+from asyncsearch.actions import ExtendWork, StopTraining
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import ProtocolError
@@ -85,6 +85,11 @@ class Gangs:
                 except ProtocolError as error:
                     return f"its notes are more than the other ranks read: {error}"
         return ""
+
+    def extend(self, extension: ExtendWork) -> None:
+        """Tell the workers above rank 0 of further stages, whose checkpoints they are to know; rank 0 tells when."""
+        for member in self._open.get(extension.lease, ())[1:]:
+            self._send(member.worker, member.epoch, extension)
 
     def end_of(self, worker: tuple[WorkerId, int], failed: RankFailed, attempt: Attempt | None) -> TrainingEnded | None:
         """Return the end of a training of which one rank has failed; None if it is over, or not that worker's."""
