@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -65,7 +66,9 @@ class Golden(NamedTuple):
         assert summary(Study.open(self.store)) == summary(study)
         trained = self.log.read_text().splitlines()
         assert not set(self.finished()) & {line.split()[0] for line in trained}, "a finished trial was trained again"
-        assert self.case.stops or sorted(trained) == sorted(self.expected["trained"])
+        # An earlier version paused, and loaded again, where a trial goes on in place by now.
+        (units, loads), (old_units, old_loads) = split(trained), split(self.expected["trained"])
+        assert self.case.stops or (units == old_units and not loads - old_loads)
 
     def lasting(self, trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the trials, as far as the packages that are installed propose the same ones as those of then."""
@@ -79,6 +82,12 @@ class Golden(NamedTuple):
         for trial in self.expected["opened"]:
             if trial["state"] in ("COMPLETED", "STOPPED", "FAILED"):
                 yield f"trial-{trial['id']}"
+
+
+def split(lines: list[str]) -> tuple[list[str], Counter[str]]:
+    """Return what was trained, and what was loaded."""
+    loads = Counter(line for line in lines if " loads " in line)
+    return sorted(line for line in lines if line not in loads), loads
 
 
 @pytest.fixture(params=FOLDERS, ids=lambda path: f"{path.parent.name}-{path.name}")
