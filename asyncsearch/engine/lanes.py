@@ -25,6 +25,7 @@ def _save_every(state: StudyState, planned: PlannedStage) -> int | None:
 
 def lane_for(state: StudyState, batch: Batch) -> Lane:
     """Return a lane that trains a batch."""
+    saves_all = state.config.save_at_rungs or bool(state.config.shared_as)  # studies take over where others stopped
     first = [state.trials[planned.trials[0]].params for planned in batch.stages]
     stages = [
         Stage(
@@ -35,7 +36,7 @@ def lane_for(state: StudyState, batch: Batch) -> Lane:
             start=planned.start,
             stop=None if planned.stop == UNBOUNDED else planned.stop,
             max_resource=state.max_resource,
-            save=planned.save and planned.start < planned.stop < UNBOUNDED,
+            save=(planned.save or saves_all) and planned.start < planned.stop < UNBOUNDED,
             save_every=_save_every(state, planned),
             more=planned.more,
         )
