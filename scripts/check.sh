@@ -3,7 +3,7 @@
 #
 #   --fast      only the pure and the simulated floors are tested, in 3 minutes on 2 cores
 #   --changed   only the tests that the difference from main touches (scripts/changed_tests.py), pages that differ among them
-#   --all       also the cases beside which a cheaper one shows the same law (tests/shares.py), for an hour
+#   --all       also the cases beside which a cheaper one shows the same law (tests/shares.py), and takes much longer
 #   --coverage  says at the end how much of asyncsearch/ the tests ran; they take twice as long on a Python before 3.12
 set -euo pipefail
 

@@ -2,19 +2,19 @@
 
 With a worker's launch, as fields of ``WorkerConfig``, which travels in the launcher's closure:
 
-====================================  ==========================================
-option                                field
-====================================  ==========================================
-``trainable``                         ``bundle``
-``metric``, ``name``                  ``metric``, ``study``
-``store``, ``sharing.shared``         ``store``, ``dirs``
-``sharing.trusted``                   ``untrusted``
-``devices_per_trial``                 ``gpus``, ``gpu_share``
+======================================  ============================================
+option                                  field
+======================================  ============================================
+``trainable``                           ``bundle``
+``metric``, ``name``                    ``metric``, ``study``
+``store``, ``sharing.shared``           ``store``, ``dirs``
+``sharing.trusted``                     ``untrusted``
+``devices_per_trial``                   ``gpus``, ``gpu_share``
 ``workers``, ``checkpoints.dir_bytes``  those of ``for_agents`` in ``asked.options``
-====================================  ==========================================
+======================================  ============================================
 
-With each piece of work, as fields of a ``Lane`` (``engine.lanes.lane_for``): parameters, seed, ``save_every``.
-All other options are the driver's own: it decides by them, and says what to train.
+With each piece of work, as fields of the stages of its lanes (``engine.lanes.lane_for``): parameters, seed,
+``save_every``. All other options are the driver's own: it decides by them, and says what to train.
 """
 
 from __future__ import annotations

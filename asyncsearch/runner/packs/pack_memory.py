@@ -82,9 +82,8 @@ class AcceleratorMemory:
         cached = reserved - self._cuda.memory_allocated()
         # With devices_per_trial=0.5 another process has the other half, though it may not have taken it yet.
         share = int(total * self._cuda.get_per_process_memory_fraction()) - reserved
-        by_name = {"the accelerator": int(free), "this worker's share of the accelerator": max(0, share)}
-        limit = min(by_name, key=lambda name: by_name[name])
-        return by_name[limit] + int(cached), limit
+        room, limit = min((int(free), "the accelerator"), (max(0, share), "this worker's share of the accelerator"))
+        return room + int(cached), limit
 
     def lane_at_most(self) -> int | None:
         return None

@@ -1,9 +1,9 @@
 """Whether trainers for PyTorch can be in one pack, and why not; and each of them as a member of it.
 
-Asked in this order: the study (``study.asked.packing_option``: the trainable, the scheduler), this module (the class
+Asked in this order: the study (``study.asked.packing_option``: the trainable, the scheduler), this module (the class,
 and what trainers share), ``packing.alike.model_refusals`` (the model and the optimizer of each), ``must_match`` (loss
-and first batch of a unit) and ``packing.probe`` (one step of the stack). From the third on a refused trainer trains
-sequentially in its pack.
+and first batch of a unit) and ``packing.probe`` (one step of the stack). The first two refuse the whole pack. By the
+others a trainer trains sequentially in its pack.
 """
 
 from __future__ import annotations
