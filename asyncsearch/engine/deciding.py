@@ -145,15 +145,17 @@ def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit
     """Settle the trials that waited for this checkpoint; at the end of a batch, its training must have ended too."""
     number, checkpoint = event.lease.number + event.lane, event.checkpoint
     attempt = state.attempts.get(number)
-    if attempt is not None and attempt.has_ended_well and attempt.is_durable and attempt.end is not None:
-        _settle(state, attempt, attempt.end, emit)
-        return
+    end = attempt.end if attempt is not None and attempt.has_ended_well and attempt.is_durable else None
     # The attempt's own trials are settled at its end, which gives the reason.
     is_end = attempt is not None and attempt.is_training and checkpoint.resource >= attempt.stop
-    for trial in state.plan.requesters_at(checkpoint.node, checkpoint.resource):
+    # A training may end without a checkpoint while an earlier one of it, which others wait for, is still being stored.
+    waiting = state.plan.requesters_at(checkpoint.node, checkpoint.resource)
+    for trial in waiting if end is None or checkpoint.resource < end.resource else ():
         if not (is_end and state.open_attempts.get(trial) == number):
             settle_at_target(state, state.trials[trial], "", emit)
-    if attempt is not None and attempt.is_over:
+    if attempt is not None and end is not None:
+        _settle(state, attempt, end, emit)
+    elif attempt is not None and attempt.is_over:
         requeue(state, attempt, emit)
 
 
