@@ -23,7 +23,7 @@ from asyncsearch.engine.moving import (
     settle_at_target,
     wait,
 )
-from asyncsearch.engine.next_trials import compare, spare_last_save
+from asyncsearch.engine.next_trials import compare, spare_save
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.sizing.share import count_launchable, cut_short, excess, give_back, launch, relaunch
 from asyncsearch.engine.state import StudyState
@@ -132,7 +132,7 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
                 judge(state, trial, emit)
     attempt = state.attempts[event.lease.number + event.lane]
     compare(state, attempt, resource, emit, keeps_worker=not excess(state))
-    spare_last_save(state, attempt, resource, emit)
+    spare_save(state, attempt, resource, emit)
     if state.config.can_evaluate:
         node = attempt.node_at(resource)
         for number in state.plan.requesters_at(node, resource):
@@ -253,7 +253,8 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
         if is_to_be_evaluated(state, trial) and not attempt.has_returned_early:
             settle_at_target(state, trial, "", emit)
             continue
-        verdict = verdict_on_end(end, trial, state.max_resource, state.reporting)
+        is_spared = attempt.is_spared
+        verdict = verdict_on_end(end, trial, state.max_resource, state.reporting, is_spared=is_spared)
         move_by(state, trial, verdict, emit)
     requeue(state, attempt, emit)
 
