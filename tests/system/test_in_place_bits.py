@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def stages(dies: Dies) -> tuple[Trainable, Options]:
 
 def torch_trainer(dies: Dies) -> tuple[Trainable, Options]:
     class Mortal(TorchDigits):
-        def evaluate(self) -> Mapping[str, Any]:
+        def evaluate(self) -> dict[str, Any]:
             dies(self.trial, self.trial.resource + 1, "end")
             return super().evaluate()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 def keras_trainer(dies: Dies) -> tuple[Trainable, Options]:
     class Mortal(KerasDigits):
-        def evaluate(self) -> Mapping[str, Any]:
+        def evaluate(self) -> dict[str, Any]:
             dies(self.trial, self.trial.resource + 1, "end")
             return super().evaluate()
 
