@@ -76,6 +76,12 @@ class WorkerOptions(metaclass=CheckedCalls):
     """Silence after which a worker has lost its work."""
     trial_timeout: float | timedelta | None = None
     """Time that an attempt may take; None means no limit."""
+    release_idle: float | timedelta | None = 10.0
+    """Time without a use after which a worker gives its slot of Spark back: nothing waits, no trial may be created and
+    no promotion is due before another trial reports. It is started again as soon as there is work for it, which costs
+    a start: the import of the packages, what ``trial.once`` keeps, and where others have taken the slot, the wait for
+    it; see docs/clusters.md. None: it keeps its slot until the run ends. Processes on this machine always stay: they
+    hold no slot."""
 
     _unnamed: ClassVar[str] = "the number of workers is an argument of run, write study.run(parallelism={value})"
 
@@ -85,11 +91,12 @@ class WorkerOptions(metaclass=CheckedCalls):
 
     def for_driver(self) -> DriverSettings:
         """Return the settings of the driver."""
-        limit, grace_s = self.trial_timeout, seconds_of("stop_grace", self.stop_grace)
+        limit, idle, grace_s = self.trial_timeout, self.release_idle, seconds_of("stop_grace", self.stop_grace)
         return DriverSettings(
             stop_timeout_s=2 * grace_s + DriverSettings().stop_timeout_s,  # SIGTERM after the first, SIGKILL after both
             lease_timeout_s=seconds_of("lease_timeout", self.lease_timeout),
             trial_timeout_s=None if limit is None else seconds_of("trial_timeout", limit),
+            release_idle_s=None if idle is None else seconds_of("release_idle", idle),
         )
 
     def for_agents(self) -> dict[str, Any]:
