@@ -39,6 +39,11 @@ class IdleWorkers:
             self._times.observe(self._state, self._loop.time())
             self._arm(self._times.next_due())
 
+    @property
+    def due_s(self) -> float | None:
+        """When it looks again, by the loop's clock. None if nothing makes it look."""
+        return None if self._timer is None else self._timer.when()
+
     def close(self) -> None:
         """Cancel the timer."""
         if self._timer is not None:

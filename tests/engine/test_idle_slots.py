@@ -21,6 +21,7 @@ from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.sizing.gangs import Gang
 from asyncsearch.testing.random_cluster import RandomCluster
 from tests.engine.player import Player, lease_of, only
+from tests.engine.test_random_gangs import GANGS, GangWorld
 from tests.engine.tools import PACKED_SCHEDULERS, live_through, make_state, packed_state
 from tests.examples import examples
 
@@ -166,6 +167,22 @@ def test_whoever_is_idle_when_states_are_whole_and_the_run_ends(scheduler: Sched
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 150))
 def test_so_it_is_with_packs(scheduler: Scheduler, seed: int, steps: int) -> None:
     live(lambda: packed_state(scheduler), seed, steps)
+
+
+class IdleGangWorld(IdleWorld, GangWorld):
+    """The same with gangs."""
+
+
+@pytest.mark.parametrize("gang", GANGS, ids=repr)
+@settings(max_examples=examples(10), deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(0, 200))
+def test_so_it_is_with_gangs(gang: Gang, seed: int, steps: int) -> None:
+    def make() -> StudyState:
+        state = make_state(ASHA(max_resource=9))
+        state.gang = gang
+        return state
+
+    live_through(IdleGangWorld(make, random.Random(seed)), steps)
 
 
 def live(make: Callable[[], StudyState], seed: int, steps: int) -> None:

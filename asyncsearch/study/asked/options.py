@@ -91,12 +91,12 @@ class WorkerOptions(metaclass=CheckedCalls):
 
     def for_driver(self) -> DriverSettings:
         """Return the settings of the driver."""
-        limit, idle, grace_s = self.trial_timeout, self.release_idle, seconds_of("stop_grace", self.stop_grace)
+        limit, grace_s = self.trial_timeout, seconds_of("stop_grace", self.stop_grace)
         return DriverSettings(
             stop_timeout_s=2 * grace_s + DriverSettings().stop_timeout_s,  # SIGTERM after the first, SIGKILL after both
             lease_timeout_s=seconds_of("lease_timeout", self.lease_timeout),
             trial_timeout_s=None if limit is None else seconds_of("trial_timeout", limit),
-            release_idle_s=None if idle is None else seconds_of("release_idle", idle),
+            release_idle_s=None if self.release_idle is None else _idle_s(self.release_idle),
         )
 
     def for_agents(self) -> dict[str, Any]:
@@ -108,6 +108,13 @@ class WorkerOptions(metaclass=CheckedCalls):
             "stop_grace_s": grace_s,
             "kill_grace_s": grace_s,
         }
+
+
+def _idle_s(given: object) -> float:
+    try:
+        return seconds_of("release_idle", given)
+    except UsageError as error:
+        raise UsageError(f"{error} For workers that keep their slots, write release_idle=None.") from None
 
 
 @dataclass(frozen=True, kw_only=True)
