@@ -15,7 +15,7 @@ from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.sizing.idle_slots import IdleTimes, surplus
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import WorkerAttached, WorkerLost, WorkersIdled
-from asyncsearch.ids import WorkerId
+from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.sizing.gangs import Gang
@@ -56,6 +56,32 @@ def test_a_promotion_that_is_due_takes_a_slot_again_at_once() -> None:
     assert only(actions, Promote)[0].trial == 0
     (launch,) = only(actions, LaunchWorker)
     assert (launch.worker, launch.epoch) == (0, 2)
+
+
+def test_a_promotion_does_not_wait_for_the_start_of_anothers_worker() -> None:
+    player = begun(ASHA(max_resource=9), 8, 8)
+    leases = [player.state.attempts[number].lease for number in range(8)]
+    for number in range(2):
+        player.reach(leases[number], 1, loss=float(number))
+    player.tell(idled(player.state))
+    first = [action.worker for number in range(2, 5) for action in reported(player, leases[number])]
+    assert (first, player.state.pool.released) == ([0], {1})
+    assert [launch.worker for launch in reported(player, leases[5])] == [1]
+
+
+def reported(player: Player, lease: Lease) -> list[LaunchWorker]:
+    """Report a bad value at the first rung, and return which workers are launched for what is promoted then."""
+    return only(player.report(lease, 1, 8.0 + lease.number), LaunchWorker)
+
+
+def test_a_promotion_in_place_launches_nothing() -> None:
+    player = begun(ASHA(max_resource=9, reduction_factor=2), 2, 4)
+    player.tell(idled(player.state))
+    player.reach(player.state.attempts[0].lease, 1, loss=9.0)
+    player.tell(idled(player.state))
+    actions = player.report(player.state.attempts[1].lease, 1, loss=1.0)
+    assert only(actions, Promote)
+    assert not only(actions, LaunchWorker)
 
 
 def test_promotions_that_are_due_at_once_have_a_worker_each() -> None:

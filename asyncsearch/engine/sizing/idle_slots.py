@@ -53,12 +53,12 @@ def recall(state: StudyState, emit: Emit) -> None:
     """Launch workers in slots that went back, as many as could begin something now."""
     if state.run is None or state.stopping:
         return
-    while state.pool.released and (missing := -surplus(state)) > 0:
-        for worker in sorted(state.pool.released)[:missing]:
+    while state.pool.released and surplus(state) < 0:
+        # First: one that goes on in place needs no worker, and of several only the next one counts as work.
+        promote_next(state, emit)
+        if surplus(state) < 0:
+            worker = min(state.pool.released)
             emit(LaunchWorker(worker, state.pool.epoch(worker) + 1))
-        # A promotion counts as work for one; of several that are due each is to have a worker of its own.
-        if not promote_next(state, emit):
-            return
 
 
 class IdleTimes:
