@@ -14,12 +14,13 @@ from asyncsearch.actions import AnyAction, Assign, DismissWorker, EndRun, Launch
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.sizing.idle_slots import IdleTimes, surplus
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import WorkerAttached, WorkerLost, WorkersIdled
+from asyncsearch.events import DriverStarted, WorkerAttached, WorkerLost, WorkersIdled
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.sizing.gangs import Gang
 from asyncsearch.testing.random_cluster import RandomCluster
+from asyncsearch.testing.recording import restored
 from tests.engine.player import Player, lease_of, only
 from tests.engine.test_random_gangs import GANGS, GangWorld
 from tests.engine.tools import PACKED_SCHEDULERS, live_through, make_state, packed_state
@@ -132,6 +133,15 @@ def test_a_lost_worker_is_replaced_by_one_in_a_slot_that_went_back() -> None:
     assert not only(actions, EndRun)
     assert [launch.worker for launch in only(actions, LaunchWorker)] == [1]
     assert only(player.tell(WorkerAttached(WorkerId(1), 2)), Assign)
+
+
+def test_a_restored_study_knows_which_slots_went_back_and_a_new_driver_none() -> None:
+    player = begun(FIFO(max_resource=9), 1, 3)
+    player.tell(idled(player.state))
+    state = restored(player.state, make_state(FIFO(max_resource=9)))
+    assert state.pool.released == player.state.pool.released == {1, 2}
+    player.tell(DriverStarted("test"))
+    assert not player.state.pool.released
 
 
 def test_a_worker_that_got_work_meanwhile_keeps_it() -> None:
