@@ -135,7 +135,7 @@ def test_a_lost_worker_is_replaced_by_one_in_a_slot_that_went_back() -> None:
     assert only(player.tell(WorkerAttached(WorkerId(1), 2)), Assign)
 
 
-def test_a_restored_study_knows_which_slots_went_back_and_a_new_driver_none() -> None:
+def test_a_restored_study_knows_which_slots_went_back() -> None:
     player = begun(FIFO(max_resource=9), 1, 3)
     player.tell(idled(player.state))
     state = restored(player.state, make_state(FIFO(max_resource=9)))
