@@ -9,7 +9,7 @@ import pytest
 
 from asyncsearch.actions import CreateTrial, LaunchWorker, MoveTrial, Promote
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers import ASHA, PBT, SHA, Hyperband
+from asyncsearch.schedulers import ASHA, SHA, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate import Curves, Delays, Simulation, simulate
 from asyncsearch.trial import Params
@@ -19,7 +19,6 @@ SEARCHES = [
     (ASHA(max_resource=27), 20),
     (SHA(max_resource=27, bracket_size=27), 40),
     (Hyperband(max_resource=27, variant="synchronous"), 40),
-    (PBT(max_resource=12, perturbation_interval=3, population=40, synchronous=True), 40),
 ]
 """Schedulers, each with so many workers that all that could begin does: of more, caches would decide what is first."""
 
