@@ -164,6 +164,8 @@ class DismissWorker(Action, frozen=True, tag="dismiss_worker"):
     reason: str
     is_unheard: bool = False
     """Whether the driver can acknowledge nothing any more, so that waiting for it is in vain."""
+    is_released: bool = False
+    """Whether its slot goes back only until there is work for a worker in it."""
 
 
 class DeleteCheckpoint(Action, frozen=True, tag="delete_checkpoint"):

@@ -96,6 +96,15 @@ class WorkerLost(Event, frozen=True, tag="worker_lost"):
     reason: str
 
 
+class WorkersIdled(Event, frozen=True, tag="workers_idled"):
+    """Workers have had nothing to train and nothing to store for as long as the study keeps such ones."""
+
+    workers: tuple[tuple[WorkerId, int], ...]
+    """Each with its epoch."""
+    seconds: float
+    """How long that is."""
+
+
 class Reported(LeaseEvent, frozen=True, tag="reported"):
     """A lane reported metrics."""
 
@@ -269,6 +278,7 @@ AnyEvent = (
     | ShareChanged
     | WorkerAttached
     | WorkerLost
+    | WorkersIdled
     | Reported
     | TrainingEnded
     | PackMeasured

@@ -24,6 +24,7 @@ from asyncsearch.actions import EndRun
 from asyncsearch.driver.commits import Commits, Snapshots
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.dispatcher import Dispatcher
+from asyncsearch.driver.idle_workers import IdleWorkers
 from asyncsearch.driver.incoming import Incoming, Received, TrueSizes
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.losses import loss_in
@@ -105,6 +106,7 @@ class Driver:
         self._packs = PackExchange(state, pack_times, self._files)
         self.logs = LogSink(store, self.loop, say=self._waits.say)
         self._timeouts = Timeouts(state, self._waits, settings, self.loop, post=self._take, changed=changed)
+        self._idle = IdleWorkers(state, settings.release_idle_s, self.loop, post=self._take)
         checkpoints = store if shared is None else shared.store
         self._promises = Promises(state, checkpoints, self._waits, settings, self.loop, post=self._take)
         self._commits = Commits(
@@ -264,6 +266,7 @@ class Driver:
         else:
             self._commits.delay()
         self._timeouts.arm()
+        self._idle.observe()
         if is_snapshot_due:
             self._snapshots.begin(self._files)
         self._changed()
@@ -336,6 +339,7 @@ class Driver:
                 await self._process(self._inbox)
                 await self._commit()
             self._timeouts.close()
+            self._idle.close()
             self._promises.close()
             if self._sharing is not None:
                 if self.failure is None and not self._waits.is_waiting(FOLDER):

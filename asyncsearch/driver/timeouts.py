@@ -215,3 +215,5 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Time for which the run waits for a store that it cannot use."""
     store_silent_s: float = 10.0
     """Time after which a write to the journal that has no answer counts as waiting for the store."""
+    release_idle_s: float | None = None
+    """Time after which a worker without a use gives its slot back until there is work for it. None for never."""

@@ -10,7 +10,7 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import Learned, TrainingEnded
-from asyncsearch.ids import CheckpointRef
+from asyncsearch.ids import CheckpointRef, WorkerId
 from asyncsearch.trial import Trial
 
 
@@ -103,6 +103,13 @@ def is_stale(state: StudyState, event: events.AnyEvent) -> bool:
     return _BY_KIND[type(event)](state, event)
 
 
+def is_unused(state: StudyState, worker: WorkerId, epoch: int) -> bool:
+    """Return whether a launch of a worker has nothing to train and nothing to store."""
+    slot = state.pool.slots.get(worker)
+    is_idle = slot is not None and slot.epoch == epoch and slot.state is SlotState.IDLE
+    return is_idle and not state.attempts_of(worker)
+
+
 def _is_lane_over(state: StudyState, event: events.Reported) -> bool:
     attempt = state.attempts.get(event.lease.number + event.lane)
     return attempt is None or attempt.lease != event.lease
@@ -139,6 +146,7 @@ _BY_KIND: dict[type[events.AnyEvent], Callable[[StudyState, Any], bool]] = {
     events.WorkRefused: _are_all_over,
     events.WorkerAttached: _is_attached,
     events.WorkerLost: lambda state, event: not state.pool.is_current(event.worker, event.epoch),
+    events.WorkersIdled: lambda state, event: not any(is_unused(state, *launch) for launch in event.workers),
     events.ShareChanged: lambda state, _event: state.run is None,
     events.StopRequested: lambda state, _event: state.run is None,
     events.Learned: lambda state, event: not is_news(state, event),

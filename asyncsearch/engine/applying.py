@@ -306,6 +306,13 @@ def _apply_stop_of_run(state: StudyState, action: actions.StopRun, _now: float) 
     state.stopping, state.stopping_kind = action.reason, action.error_kind
 
 
+def _apply_dismissal(state: StudyState, action: actions.DismissWorker, _now: float) -> None:
+    if action.is_released:
+        state.pool.release(action.worker)
+    else:
+        state.pool.lose(action.worker)
+
+
 def _apply_end_of_run(state: StudyState, _action: actions.EndRun, now: float) -> None:
     state.times.end(now, state.begun)
     state.run, state.stopping, state.stopping_kind = None, "", ""
@@ -327,7 +334,7 @@ _BY_KIND: dict[type[actions.AnyAction], Callable[[StudyState, Any, float], None]
     actions.CutWork: _apply_cut,
     actions.ExtendWork: _apply_extension,
     actions.LaunchWorker: lambda state, action, _now: state.pool.launch(action.worker, action.epoch),
-    actions.DismissWorker: lambda state, action, _now: state.pool.lose(action.worker),
+    actions.DismissWorker: _apply_dismissal,
     actions.DeleteCheckpoint: _apply_delete,
     actions.EndProposals: _apply_end_of_proposals,
     actions.StopRun: _apply_stop_of_run,

@@ -24,6 +24,7 @@ from asyncsearch.engine.moving import (
     wait,
 )
 from asyncsearch.engine.next_trials import compare, spare_save
+from asyncsearch.engine.sizing.idle_slots import release
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.sizing.share import count_launchable, cut_short, excess, give_back, launch, relaunch
 from asyncsearch.engine.state import StudyState
@@ -45,6 +46,7 @@ from asyncsearch.events import (
     TrainingEnded,
     TrialTimedOut,
     WorkerLost,
+    WorkersIdled,
     WorkRefused,
 )
 from asyncsearch.ids import worker_name
@@ -118,7 +120,7 @@ def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
         relaunch(state, slot.worker, emit)
     elif count_launchable(state):
         launch(state, emit)
-    elif not state.pool.alive():
+    elif not state.pool.alive() and not state.pool.released:
         reason = f"every worker was lost {slot.fruitless} times in a row; the last reason: {event.reason}"
         stop_run(state, reason, "WorkersLostError", emit)
 
@@ -282,6 +284,7 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, Emit], None]] = {
     RunRequested: _respond_to_run,
     ShareChanged: _respond_to_share,
     WorkerLost: _respond_to_loss,
+    WorkersIdled: release,
     TrialTimedOut: _respond_to_timeout,
     StopRequested: lambda state, event, emit: stop_all(state, event.reason, emit),
     Learned: _respond_to_news,

@@ -19,6 +19,7 @@ from asyncsearch.engine.deciding import respond
 from asyncsearch.engine.filling import adjust, conclude, fill
 from asyncsearch.engine.learning import learn
 from asyncsearch.engine.sizing.gangs import is_scaled, resize
+from asyncsearch.engine.sizing.idle_slots import recall
 from asyncsearch.engine.sizing.joining import join
 from asyncsearch.engine.sizing.share import excess
 from asyncsearch.engine.state import StudyState
@@ -55,6 +56,8 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
     # A report that decides nothing makes no room in a pack, and each lane sends one for each unit.
     if state.packing is not None and (actions or type(event) is not Reported) and not excess(state):
         join(state, state.packing, emit)
+    if state.pool.released:
+        recall(state, emit)
     if not state.attempts:
         conclude(state, emit)
     if state.touched:  # a trial that was promoted since may split the work of a lease that began before

@@ -43,6 +43,7 @@ from asyncsearch.events import (
     VolumeMeasured,
     WorkerAttached,
     WorkerLost,
+    WorkersIdled,
     WorkRefused,
 )
 from asyncsearch.ids import CheckpointRef
@@ -216,6 +217,7 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, float], list[Trial] | 
     ShareChanged: _learn_share,
     WorkerAttached: _learn_worker,
     WorkerLost: learn_loss,
+    WorkersIdled: lambda state, event, _now: None,
     TrialTimedOut: learn_timeout,
     StopRequested: _learn_stop,
     Learned: _learn_of_others,

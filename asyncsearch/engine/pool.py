@@ -45,6 +45,8 @@ class Slot(msgspec.Struct):
     """The workers that train its lease together with it."""
     leader: WorkerId | None = None
     """The worker to whose gang it belongs. None if it trains a lease of its own, or nothing."""
+    is_released: bool = False
+    """Whether its worker had no use and was dismissed until it has one: the slot is another's meanwhile."""
 
 
 class Pool:
@@ -56,6 +58,8 @@ class Pool:
         self._queued: set[WorkerId] = set()
         """The entries of ``_idle``, some of which are busy by now."""
         self._holders: dict[CheckpointRef, set[WorkerId]] = {}
+        self.released: set[WorkerId] = set()
+        """The slots that were given back and may be taken again."""
 
     def slot(self, worker: WorkerId) -> Slot:
         """Return a slot; create it if it is missing."""
@@ -78,6 +82,8 @@ class Pool:
         slot = self.slot(worker)
         self._empty(slot)
         slot.epoch, slot.state, slot.lease, slot.lanes = epoch, SlotState.LAUNCHING, None, 0
+        slot.is_released = False
+        self.released.discard(worker)
 
     def free(self, worker: WorkerId) -> None:
         """Note that the worker has nothing to train."""
@@ -139,6 +145,12 @@ class Pool:
             self._dissolve(slot)
         slot.state, slot.lease, slot.lanes = SlotState.GONE, None, 0
 
+    def release(self, worker: WorkerId) -> None:
+        """Note that the worker is gone, and that its slot may be taken again."""
+        self.lose(worker)
+        self.slots[worker].is_released = True
+        self.released.add(worker)
+
     def hold(self, worker: WorkerId, checkpoint: CheckpointRef) -> None:
         """Note that the worker saved or loads a checkpoint, which replaces the least recently used one in its cache."""
         slot = self.slots[worker]
@@ -173,7 +185,8 @@ class Pool:
         for slot in self.slots.values():
             self._empty(slot)
             slot.state, slot.lease, slot.lanes, slot.fruitless = SlotState.GONE, None, 0, 0
-            slot.followers, slot.leader = [], None
+            slot.followers, slot.leader, slot.is_released = [], None, False
+        self.released.clear()
         self._idle.clear()
         self._queued.clear()
 
@@ -219,6 +232,7 @@ class Pool:
         self._idle = [slot.worker for slot in slots if slot.state is SlotState.IDLE]
         heapq.heapify(self._idle)
         self._queued = set(self._idle)
+        self.released = {slot.worker for slot in slots if slot.is_released}
         self._holders = {}
         for slot in slots:
             for checkpoint in slot.held:

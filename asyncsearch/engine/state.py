@@ -173,7 +173,7 @@ class StudyState:
     @property
     def voices(self) -> int:
         """How many trainings there can be at once, each of which speaks for itself: a gang has one voice."""
-        alive = self.pool.count_alive()
+        alive = self.pool.count_alive() + len(self.pool.released)
         if self.gang is None:
             return alive
         whole, rest = divmod(alive, self.gang.size)

@@ -63,7 +63,7 @@ class Preflight(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     """Warnings for the user, in sentences."""
     is_elastic: bool = False
-    """Whether the cluster takes workers that are given back, for others, and brings them again."""
+    """Whether others can use the slots of workers that are given back, and these can be launched again."""
     place: str = ""
     """Where the workers run, for people: ``processes on this machine``, ``Spark local[2]``."""
 

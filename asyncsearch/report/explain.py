@@ -14,6 +14,7 @@ from asyncsearch.actions import (
     Branch,
     Compare,
     CreateTrial,
+    DismissWorker,
     ExtendWork,
     GivenLane,
     Inherit,
@@ -23,7 +24,7 @@ from asyncsearch.actions import (
     lanes_given,
 )
 from asyncsearch.events import CheckpointFailed, LearnedPacked, PackMeasured, PacksTimed
-from asyncsearch.ids import NodeKey, TrialId, trial_name, worker_name
+from asyncsearch.ids import NodeKey, TrialId, WorkerId, trial_name, worker_name
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
 from asyncsearch.nonfinite import finite, unspell
@@ -86,6 +87,8 @@ class _Story:
         """Values of the trials that paused or ended at a resource, by first target and resource."""
         self._packed: dict[NodeKey, set[int]] = {}
         """Resources of the reports and checkpoints that other studies have trained in packs."""
+        self._released: set[WorkerId] = set()
+        """The workers whose slots went back, and who have got no work since."""
         self._has_branches = False
         self._state: TrialState | None = None
         self._target: int | None = None
@@ -115,6 +118,7 @@ class _Story:
                 self._firsts[action.trial] = action.target
             self._has_branches |= isinstance(action, Branch)
             self._note(action, when)
+            self._follow(action)
 
     def _note(self, action: AnyAction, when: str) -> None:
         match action:
@@ -138,6 +142,13 @@ class _Story:
                 self._add_sentence(when, f"{known}{self._in_packs(action.resource)}")
             case _:
                 pass
+
+    def _follow(self, action: AnyAction) -> None:
+        """Remember which workers gave their slots back, until they get work again."""
+        if isinstance(action, DismissWorker) and action.is_released:
+            self._released.add(action.worker)
+        elif isinstance(action, Assign):
+            self._released.discard(action.work.lease.worker)
 
     def _promote(self, action: Compare | Promote | Branch | ExtendWork, when: str) -> None:
         """Tell where a trial is compared with others, and how it goes on from there."""
@@ -190,7 +201,8 @@ class _Story:
         does = f"trains it {start} {stop}"
         if ours[-1].start == ours[-1].stop:
             does = f"evaluates its checkpoint at {ours[-1].start:,}, without training"
-        self._add_sentence(when, f"{worker_name(lease.worker)} {does}{shared}{packed}")
+        again = ", started again since its slot had gone back," if lease.worker in self._released else ""
+        self._add_sentence(when, f"{worker_name(lease.worker)}{again} {does}{shared}{packed}")
 
     def _in_packs(self, upto: int) -> str:
         """Return how many results on its way up to a resource are of packs of other studies; empty if none are."""

@@ -56,10 +56,14 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
     """From the end of training to a durable checkpoint."""
     detect_s: float = 0.0
     """From the death of a worker until the driver knows of it."""
+    release_idle_s: float | None = None
+    """From the moment in which a worker is without a use until it gives its slot back, as
+    ``WorkerOptions(release_idle=)`` says. None: it keeps the slot."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            _check_seconds(name, getattr(self, name), sys.float_info.max)
+            if (seconds := getattr(self, name)) is not None or name != "release_idle_s":
+                _check_seconds(name, seconds, sys.float_info.max)
 
 
 class Chance(msgspec.Struct, frozen=True, kw_only=True):

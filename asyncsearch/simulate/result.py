@@ -54,6 +54,8 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     """When the run ended, or when the simulation was over before it."""
     busy_s: float
     """Seconds for which workers had work, all together; work that was lost included."""
+    held_s: float = 0.0
+    """Seconds for which slots were held, all together, from the launches of their workers on."""
     trained: int
     """Units of training that were reported, repeated ones included."""
     is_complete: bool

@@ -33,6 +33,7 @@ from asyncsearch.events import (
     WorkerLost,
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
+from asyncsearch.simulate.held_slots import HeldSlots
 from asyncsearch.simulate.options import Delays, Draws, Faults, Loss, TrainingModel
 from asyncsearch.simulate.virtual_cluster import VirtualClock, VirtualCluster, VirtualLane, VirtualWorker
 from asyncsearch.simulate.workloads import CheckedWorkload, Failure, Workload
@@ -62,6 +63,7 @@ class TimedCluster(VirtualCluster):
         self.ended_s: float | None = None
         """When the run ended, in virtual seconds."""
         self._busy_s = 0.0
+        self.held = HeldSlots(state, self.clock, delays.release_idle_s, self.tell)
         self._workload, self._size, self._delays = CheckedWorkload(workload), workers, delays
         self._failures, self._draws = dict(faults.failures), Draws(faults.chance)
         self._training, self._report_every = training, training.report_every
@@ -85,6 +87,10 @@ class TimedCluster(VirtualCluster):
         trained = [worker for worker in self._workers.values() if worker.work is not None]
         return self._busy_s + sum((self.clock.now - worker.began_s) * worker.size for worker in trained)
 
+    def tell(self, event: AnyEvent) -> None:
+        super().tell(event)
+        self.held.observe()
+
     # Messages, each after its time.
 
     def _watch(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
@@ -102,6 +108,7 @@ class TimedCluster(VirtualCluster):
             self.tell(event)
 
     def _launch(self, action: LaunchWorker) -> None:
+        self.held.begin(action.worker)
         delay = self._delays.start_s + max(0.0, self._down_until.get(action.worker, 0.0) - self.clock.now)
         if delay == math.inf:
             return
@@ -178,6 +185,7 @@ class TimedCluster(VirtualCluster):
                 worker.work = None
 
     def _release(self, number: WorkerId) -> VirtualWorker | None:
+        self.held.end(number)
         worker = self._workers.pop(number, None)
         if worker is not None and worker.work is not None:
             self._count_busy(worker)

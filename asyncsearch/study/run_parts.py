@@ -19,6 +19,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.driver.loop import Driver
 from asyncsearch.driver.shared_workers import WorkerShare
 from asyncsearch.driver.threads import Wakeup
+from asyncsearch.driver.timeouts import DriverSettings
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StoreError
 from asyncsearch.events import DriverStarted, RunRequested, StopRequested
@@ -112,7 +113,7 @@ class RunParts:
             kill=launcher.kill,
             launches_at_once=search.preflight.launches_at_once,
             changed=self._on_change,
-            settings=search.definition.settings,
+            settings=_settings_of(search),
             shared=search.shared,
             pack_times=search.pack_times,
         )
@@ -264,3 +265,14 @@ class RunParts:
             self._reservation.close()
         if self._server is not None:
             asyncio.run_coroutine_threadsafe(self._server.stop(), self.driver.loop).result()
+
+
+def _settings_of(search: Search) -> DriverSettings:
+    """Return the settings of the driver. Idle workers stay where nobody else could use their slots.
+
+    On a cluster that studies share, it says how many workers each has.
+    """
+    settings = search.definition.settings
+    if search.preflight.is_elastic and search.share is None:
+        return settings
+    return msgspec.structs.replace(settings, release_idle_s=None)

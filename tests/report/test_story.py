@@ -8,10 +8,10 @@ from asyncsearch.actions import CreateTrial, Promote
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.journal.projection import history, reports
 from asyncsearch.report.explain import WIDTH, explain
-from asyncsearch.schedulers import ASHA, FIFO, PBT, Hyperband, MedianStopping
+from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
-from asyncsearch.simulate import Faults, Loss, Simulation
+from asyncsearch.simulate import Delays, Faults, Loss, Simulation
 from asyncsearch.simulate.workloads import NoisyQuadratic
 from asyncsearch.testing.recording import Histories
 from asyncsearch.trial import TrialState
@@ -73,6 +73,14 @@ def test_story_tells_losses_and_where_the_trial_went_on() -> None:
     lost = next(trial for trial in recorded.state.trials if trial.losses)
     story = explain(records_of(recorded), lost.id, metric="loss")
     assert "returned to the queue for a worker: worker-1 was lost: it was killed by the script" in story
+
+
+def test_story_tells_that_a_worker_was_started_again_for_the_trial() -> None:
+    state = make_state(SHA(max_resource=9, bracket_size=9))
+    recorded = Recorded(state)
+    Simulation(state, Histories(), workers=5, delays=Delays(release_idle_s=0.5), watch=recorded).run(9)
+    stories = [explain(records_of(recorded), trial.id, metric="loss") for trial in state.trials]
+    assert any("started again since its slot had gone back, trains it from its checkpoint" in one for one in stories)
 
 
 def test_story_of_a_failed_trial_ends_with_its_error() -> None:

@@ -28,6 +28,7 @@ from asyncsearch.simulate import Curves, simulate
         (lambda: WorkerOptions(stop_grace=0), "stop_grace=0 must be a positive, finite number of seconds"),
         (lambda: WorkerOptions(lease_timeout=-1), "lease_timeout=-1 must be"),
         (lambda: WorkerOptions(trial_timeout=0), "trial_timeout=0 must be"),
+        (lambda: WorkerOptions(release_idle="never"), "write release_idle=None"),  # type: ignore[arg-type]
         (lambda: Checkpoints(keep_checkpoints=-1), "keep_checkpoints=-1 must be an integer from 0"),
     ],
 )

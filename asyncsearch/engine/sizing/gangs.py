@@ -234,7 +234,7 @@ def is_waiting_in_vain(state: StudyState) -> bool:
     alive = state.pool.alive()
     if any(slot.state is not SlotState.IDLE for slot in alive):
         return False
-    return len(alive) + count_launchable(state) < (state.gang.min_size or state.gang.size)
+    return len(alive) + count_launchable(state) + len(state.pool.released) < (state.gang.min_size or state.gang.size)
 
 
 def _is_present(slot: Slot) -> bool:

@@ -64,7 +64,7 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
         port=port(spark.conf),
         launches_at_once=max(1, cores() - 1) if spark.is_one_process and not spark.has_served else None,
         warnings=tuple(warnings(spark, mode)),
-        is_elastic=spark.has_dynamic_allocation,
+        is_elastic=spark.has_dynamic_allocation or not spark.is_made_here,
         place=f"Spark {spark.context.master}",
     )
 

@@ -149,7 +149,8 @@ def workers_line(status: StudyStatus) -> str:
     time = "" if status.elapsed_s is None else f" after {duration(status.elapsed_s)}"
     each = f", {status.workers_each} to a trial," if status.workers_each > 1 else ""
     larger = f", {', '.join(status.enlarged)}," if status.enlarged else ""
-    return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}{_place(status)}{each}{larger}{time}"
+    count = f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}"
+    return f"{count}{_place(status)}{each}{larger}{time}{_released(status)}"
 
 
 def gangs_line(status: StudyStatus) -> str:
@@ -161,7 +162,15 @@ def missing_line(status: StudyStatus) -> str:
     """Return "1 of 2 workers" while some of those that the run wants are missing, else an empty text."""
     if status.workers_alive >= status.workers_wanted:
         return ""
-    return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}"
+    return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}{_released(status)}"
+
+
+def _released(status: StudyStatus) -> str:
+    """Return ", 7 gave their slots back until there is work"; empty while none has."""
+    if not status.workers_released:
+        return ""
+    whose = "its slot" if status.workers_released == 1 else "their slots"
+    return f", {status.workers_released} gave {whose} back until there is work"
 
 
 def _place(status: StudyStatus) -> str:

@@ -65,6 +65,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     workers_alive: int = 0
     workers_wanted: int = 0
     """0 between runs."""
+    workers_released: int = 0
+    """How many of them have given their slots back until there is work for them."""
     workers_each: int = 1
     """How many of them train one trial together."""
     enlarged: tuple[str, ...] = ()

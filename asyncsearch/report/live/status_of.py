@@ -126,6 +126,7 @@ def status_of(
         unread=unread,
         workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()) if run else 0,
         workers_wanted=run.parallelism if run is not None else 0,
+        workers_released=len(state.pool.released) if run else 0,
         workers_had=workers if run is None else 0,
         workers_each=1 if state.gang is None else state.gang.size,
         enlarged=enlarged(state),

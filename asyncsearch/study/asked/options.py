@@ -76,6 +76,12 @@ class WorkerOptions(metaclass=CheckedCalls):
     """Silence after which a worker has lost its work."""
     trial_timeout: float | timedelta | None = None
     """Time that an attempt may take; None means no limit."""
+    release_idle: float | timedelta | None = 10.0
+    """Time without a use after which a worker gives its slot of Spark back: nothing waits, no trial may be created and
+    no promotion is due before another trial reports. It is started again as soon as there is work for it, which costs
+    a start: the import of the packages, what ``trial.once`` keeps, and where others have taken the slot, the wait for
+    it; see docs/clusters.md. None: it keeps its slot until the run ends. Processes on this machine always stay: they
+    hold no slot."""
 
     _unnamed: ClassVar[str] = "the number of workers is an argument of run, write study.run(parallelism={value})"
 
@@ -90,6 +96,7 @@ class WorkerOptions(metaclass=CheckedCalls):
             stop_timeout_s=2 * grace_s + DriverSettings().stop_timeout_s,  # SIGTERM after the first, SIGKILL after both
             lease_timeout_s=seconds_of("lease_timeout", self.lease_timeout),
             trial_timeout_s=None if limit is None else seconds_of("trial_timeout", limit),
+            release_idle_s=None if self.release_idle is None else _idle_s(self.release_idle),
         )
 
     def for_agents(self) -> dict[str, Any]:
@@ -101,6 +108,13 @@ class WorkerOptions(metaclass=CheckedCalls):
             "stop_grace_s": grace_s,
             "kill_grace_s": grace_s,
         }
+
+
+def _idle_s(given: object) -> float:
+    try:
+        return seconds_of("release_idle", given)
+    except UsageError as error:
+        raise UsageError(f"{error} For workers that keep their slots, write release_idle=None.") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,6 +144,9 @@ def test_one_line_says_time_trials_and_best() -> None:
     assert short_line(status) == f"1:01:01 | {said}"
     missing = msgspec.structs.replace(status, workers_alive=1)
     assert short_line(missing) == f"1:01:01 | 1 of 2 workers | {said}", "as long as one is missing"
+    released = msgspec.structs.replace(missing, workers_released=1)
+    assert "1 of 2 workers, 1 gave its slot back until there is work" in short_line(released)
+    assert "after 1:01:01, 1 gave its slot back until there is work" in table(released)
 
 
 def test_a_finished_search_tells_its_configurations_outcome_and_its_time() -> None:
