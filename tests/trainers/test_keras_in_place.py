@@ -9,6 +9,7 @@ import pytest
 
 from asyncsearch import uniform
 from asyncsearch.trainable import Trainable
+from tests.shares import takes_long
 from tests.system.in_place import Dies, Options, require_alike
 from tests.trainers.digits_keras import KerasDigits
 
@@ -24,5 +25,6 @@ def keras_trainer(dies: Dies) -> tuple[Trainable, Options]:
     return Mortal, {"space": {"lr": uniform(0.01, 0.2), "momentum": 0.9}}
 
 
+@takes_long
 def test_pausing_going_on_in_place_and_dying_end_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_alike(keras_trainer, tmp_path, monkeypatch)
