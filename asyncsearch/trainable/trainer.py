@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 from asyncsearch.errors import UsageError
 from asyncsearch.old_pickles import loads
 from asyncsearch.other_libraries.trainables import answer_on_model
-from asyncsearch.trainable.context import TrialContext
+from asyncsearch.trainable.context import SaveFunction, TrialContext
 from asyncsearch.trial import Params
 
 
@@ -98,6 +98,19 @@ class Trainer:
     def save(self, path: Path) -> None:
         """Write all state at ``path``, as a file or as a folder that this method creates."""
         raise NotImplementedError
+
+    def copied_state(self, may_take: Callable[[int], bool]) -> SaveFunction | None:
+        """Copy the state in memory, and return a function that writes the copy as ``save`` writes the state.
+
+        Optional. At the end of a training the copy is written in another thread, while the next trial trains.
+
+        Args:
+            may_take: returns whether so many bytes may be copied; it may wait until a copy before is written.
+
+        Returns:
+            None: there is no copy, and ``save`` is called.
+        """
+        return None
 
     def load(self, path: Path) -> None:
         """Read the state that ``save`` wrote at ``path``; called after ``setup``."""
