@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import ASHA, Checkpoints, MedianStopping, Study, TrialContext, uniform
-from asyncsearch.actions import AnyAction, ExtendWork, Promote, lanes_given
+from asyncsearch import ASHA, PBT, Checkpoints, MedianStopping, Study, TrialContext, uniform
+from asyncsearch.actions import AnyAction, Branch, ExtendWork, Promote, lanes_given
 from asyncsearch.events import Reported
 from asyncsearch.journal.opening import read_records
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -161,3 +161,31 @@ def test_a_process_killed_after_a_promotion_in_place_costs_no_result(tmp_path: P
     assert ends[0] == ends[1]
     promotions = [[a for a in decided(one) if isinstance(a, Promote)] for one in (study, calm)]
     assert promotions[0] == promotions[1], "each was decided once"
+
+
+def test_members_of_a_population_enter_again_only_where_they_must(tmp_path: Path) -> None:
+    study = search(tmp_path, PBT(max_resource=12, perturbation_interval=3), "processes", 4, workers=4)
+    actions = decided(study)
+    in_place = [action for action in actions if isinstance(action, ExtendWork) and action.stages]
+    again = [action for action in actions if isinstance(action, Promote | Branch)]
+    entries = (tmp_path / "entries").read_text().splitlines()
+    assert in_place
+    assert len(entries) <= 4 + len(again) - len(in_place) + 2, "one that heard of it late enters again"
+    units = (tmp_path / "units").read_text().splitlines()
+    assert len(units) == sum(trial.trained for trial in study.trials)
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_trial_that_cannot_be_promoted_saves_nothing_and_may_go_on_later(tmp_path: Path, backend: str) -> None:
+    study = search(tmp_path, ASHA(max_resource=9), backend, 12)
+    unsaved = [trial.id for trial in study.trials if trial.state is TrialState.PAUSED and trial.checkpoint is None]
+    assert unsaved
+    assert all("without a checkpoint" in study.trials[number].reason for number in unsaved)
+    study.run(60, parallelism=1, display="none")
+    assert any(study.trials[number].resource > 1 for number in unsaved), "more trials, more promotions"
+    require_sums(study)
+
+
+def test_a_trial_saves_at_each_rung_where_that_is_asked_for(tmp_path: Path) -> None:
+    study = search(tmp_path, ASHA(max_resource=9), "inline", 12, checkpoints=Checkpoints(at_rungs=True))
+    assert all(trial.checkpoint for trial in study.trials if trial.state is TrialState.PAUSED)
