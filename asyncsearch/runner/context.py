@@ -136,7 +136,11 @@ class SearchContext(TrialContext):
 
     @property
     def is_judged(self) -> bool:
-        return self._present is None or self._timeline.is_of_use(self._present)
+        if self._present is None or self._has_ended:
+            return True
+        self._require_training("is_judged")
+        self._look()  # a cut, or a save for another trial, may have come since the unit began
+        return self._timeline.is_of_use(self._present)
 
     @property
     def max_resource(self) -> int | None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from asyncsearch.files.plain import is_folder
 from asyncsearch.files.trees import remove_tree
 from asyncsearch.runner.failures import exception_text
-from asyncsearch.runner.packs.pack_memory import ProcessMemory
+from asyncsearch.runner.process.free_memory import rooms
 from asyncsearch.runner.protocol import CopyWaits, CopyWritten, Unwritten
 from asyncsearch.runner.saving import DOUBTS, is_doubtful, refusal_of
 from asyncsearch.trainable import SaveFunction, Trainer, TrialStopped
@@ -70,8 +70,8 @@ class StateWriter:
             if size_bytes < LEAST_BYTES:
                 return False
             self._await_free(stop_reason)
-            room = ProcessMemory().room()
-            return room is not None and size_bytes <= MEMORY_SHARE * room[0]
+            room, _ = min(rooms(), default=(0, ""))  # where nobody tells it, nothing is copied
+            return size_bytes <= MEMORY_SHARE * room
 
         try:
             write = trainer.copied_state(may_take)

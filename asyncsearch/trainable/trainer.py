@@ -39,7 +39,8 @@ class Trainer:
 
     trial: TrialContext
     evaluate_every: int | str = 1
-    """After how many units it is evaluated, besides where a value decides anything; ``"judged"``: only there."""
+    """After how many units it is evaluated, besides where a value decides anything; ``"judged"``: only there. All
+    trials of a pack are evaluated, and report, where any of them is to be."""
     pack_by: Sequence[str] | None = None
     """With ``pack=``: names of the hyper-parameters in which trials must agree to train as one computation. None: all
     whose values are neither floats nor sequences. Name those that decide how the model is built, and ``batch_size``

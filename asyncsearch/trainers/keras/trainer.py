@@ -364,4 +364,4 @@ class KerasTrainer(FrameworkTrainer):
 
 
 def _bytes_of(variable: Any) -> int:
-    return math.prod(variable.shape) * int(tf.as_dtype(variable.dtype).size)
+    return int(math.prod(variable.shape) * tf.as_dtype(variable.dtype).size)
