@@ -209,7 +209,8 @@ class CheckpointFailed(LeaseEvent, frozen=True, tag="checkpoint_failed"):
     error: str
     lane: int = 0
     error_kind: str = ""
-    """``store``: the store could not take it, for which no trial is blamed. Empty if it is the trial's own doing."""
+    """``store``: the store could not take it; ``killed``: the process that was to write it has ended, beside the next
+    training. No trial is blamed for either. Empty if it is the trial's own doing."""
 
 
 class TrialTimedOut(LeaseEvent, frozen=True, tag="trial_timed_out"):

@@ -155,6 +155,10 @@ class RunnerHandle(Protocol):
     def can_take_more(self) -> bool:
         """Whether lanes may join those that it trains."""
 
+    @property
+    def may_copy(self) -> bool:
+        """Whether it may write the last checkpoint of a training while it trains the next."""
+
     def begin(self, runs: Sequence[LaneRun], message: Train | TrainPack) -> bool:
         """Send the lanes of a lease, and return whether the runner takes them; one that is about to end does not."""
 

@@ -118,7 +118,9 @@ class RunnerProcess:
         self.peak_bytes = 0
         """The most resident memory that it ever had; 0 as long as it is not reaped."""
         self.first_memory_bytes: int | None = None
-        """Resident memory after its first training."""
+        """Resident memory after its first training, without the copy of a state."""
+        self.copy_bytes = 0
+        """Size of the copy that it writes. 0 if it writes none."""
         self._memory_due = 0.0
         marker = b"\0asyncsearch:" + secrets.token_hex(16).encode() + b"\n"
         gpus, share = config.gpus, config.gpu_share
@@ -163,8 +165,8 @@ class RunnerProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def retire(self, kill_at: float) -> None:
-        """Ask the runner to end by itself, and set the time of its SIGKILL otherwise."""
+    def retire(self, kill_at: float | None) -> None:
+        """Ask the runner to end by itself, and set the time of its SIGKILL otherwise; None: not known yet."""
         self.is_retired = True
         self.kill_at = kill_at
         with contextlib.suppress(OSError):

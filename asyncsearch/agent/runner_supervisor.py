@@ -12,7 +12,7 @@ from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_deaths import Death
 from asyncsearch.agent.runner_process import READ, WRITE, DescriptorSelector, RunnerProcess
 from asyncsearch.events import KILLED
-from asyncsearch.runner.protocol import Ended, FromRunner, Join, RunnerReady, ToRunner, Train, TrainPack
+from asyncsearch.runner.protocol import CopyWritten, Ended, FromRunner, Join, RunnerReady, ToRunner, Train, TrainPack
 
 _CHOKED_S = 0.02
 """Time that reports wait in the runner before the next check of the driver's backlog."""
@@ -47,6 +47,8 @@ class RunnerSupervisor:
         self._died: Callable[[Death], None] = lambda death: None
         self.restarts = True
         """Whether a runner that dies is replaced at once."""
+        self._has_lost_copy = False
+        """Whether a process has died before it had written a copy: from then on there is none, lest it go on so."""
         self._is_choked = False
         self._outputs = Outputs(watch, stream, config.log)
         self._runner: RunnerProcess | None = None
@@ -80,6 +82,10 @@ class RunnerSupervisor:
     def can_take_more(self) -> bool:
         # However many it has trained: who waits for the next process waits for the longest training of this one.
         return not (self._runner is None or self._runner.is_retired or self._config.fresh_process)
+
+    @property
+    def may_copy(self) -> bool:
+        return not (self._config.fresh_process or self._has_lost_copy)
 
     def join(self, run: LaneRun, message: Join) -> None:
         assert self._runner is not None
@@ -115,6 +121,7 @@ class RunnerSupervisor:
         for message in runner.channel.receive_rest():
             self._receive(runner, message)
         self._outputs.read_to_end(runner)
+        self._has_lost_copy |= runner.copy_bytes > 0
         returncode = self._part_with(runner)
         self._died(Death(returncode, runner.peak_bytes, runner.oom.kills(), runner.is_overdue))
         # A runner that dies while it loads the trainable would die repeatedly; only the next work retries.
@@ -175,13 +182,27 @@ class RunnerSupervisor:
         if isinstance(message, RunnerReady):
             runner.is_ready = True
             return
+        if isinstance(message, CopyWritten):
+            self._on_written(runner)
+        if isinstance(message, Ended) and message.unwritten is not None:
+            runner.copy_bytes = message.unwritten.size_bytes
         if isinstance(message, Ended) and message.is_last:
             self._outputs.read_to_marker(runner)
             run = next((run for run in self._runs if run.number == message.lane), None)
             # Not where another lane was to join, and crossed the end of the others.
             if len(self._runs) == 1 and run is not None and self._is_worn(runner, run, message):
-                runner.retire(time.monotonic() + self._config.kill_grace_s)
+                runner.retire(None if runner.copy_bytes else self._kill_at())
         self._received(message)
+
+    def _on_written(self, runner: RunnerProcess) -> None:
+        """Note that a copy is written, or cannot be; a process that has retired has waited for that alone."""
+        runner.copy_bytes = 0
+        if runner.is_retired and runner.kill_at is None:
+            runner.kill_at = self._kill_at()
+
+    def _kill_at(self) -> float:
+        """Return when a process that retires now must have ended."""
+        return time.monotonic() + self._config.kill_grace_s
 
     def _on_channel(self, mask: int) -> None:
         runner = self._runner
@@ -216,9 +237,10 @@ class RunnerSupervisor:
         if run.is_terminated or ended.error_kind in (KILLED, "MemoryError"):
             return True
         runner.look_at_memory()
+        held = runner.memory_bytes - runner.copy_bytes
         if runner.first_memory_bytes is None:
-            runner.first_memory_bytes = runner.memory_bytes
-        return runner.memory_bytes - runner.first_memory_bytes > config.recycle_growth_bytes
+            runner.first_memory_bytes = held
+        return held - runner.first_memory_bytes > config.recycle_growth_bytes
 
     def _is_old(self, runner: RunnerProcess) -> bool:
         return runner.trainings >= self._config.recycle_after

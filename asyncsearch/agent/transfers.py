@@ -46,7 +46,7 @@ class Waiting(msgspec.Struct, frozen=True):
     """A transfer waits for the store, or no longer does."""
 
     transfer: str
-    """``commit``, ``fetch`` or ``folder``."""
+    """``commit``, ``fetch``, ``folder``, or what waits for this machine's disk: ``save`` or ``copy``."""
     error: str = ""
     """The last answer of the store. Empty if it waits no longer."""
 

@@ -32,6 +32,8 @@ from asyncsearch.rpc.messages import DriverMessage, GangNote, Judged, Refused, W
 from asyncsearch.runner.protocol import (
     Amendment,
     Answered,
+    CopyWaits,
+    CopyWritten,
     Ended,
     FolderWanted,
     FromRunner,
@@ -215,6 +217,7 @@ class Workbench:
 
     def on_death(self, death: Death) -> None:
         """End the lanes that a dead runner has trained."""
+        self.checkpoints.copies.lose()
         for run in self._queue.sent:
             self._finish(run, *charge(run, death, self._config))
         self._go_on()
@@ -230,12 +233,12 @@ class Workbench:
             for run in ready if self._runner.can_take_more and not all_stopped(sent) else ():
                 sent.append(run)
                 _mark_sent(sent)
-                self._runner.join(run, Join(_train(run)))
+                self._runner.join(run, Join(_train(run, copies=self._runner.may_copy)))
         elif ready and all(run.can_start for run in self._queue.current if not run.has_joined):
             self._begin(ready)
 
     def _begin(self, runs: list[LaneRun]) -> None:
-        trains = tuple([_train(run) for run in runs])
+        trains = tuple([_train(run, copies=self._runner.may_copy) for run in runs])
         is_pack = len(trains) > 1 or runs[0].is_open
         if self._runner.begin(runs, TrainPack(trains, runs[0].measured) if is_pack else trains[0]):
             _mark_sent(runs)
@@ -282,6 +285,9 @@ class Workbench:
                 return
             case Note():
                 self._on_note(message)
+                return
+            case CopyWaits() | CopyWritten():
+                self.checkpoints.copies.on_message(message)
                 return
             case _:
                 pass
@@ -336,6 +342,8 @@ class Workbench:
 
     def _on_ended(self, run: LaneRun, ended: Ended) -> None:
         run.resource = max(run.resource, ended.resource)
+        if ended.unwritten is not None:
+            self.checkpoints.copies.begin(run, ended.unwritten)
         self._finish(run, ended.outcome, ended.error, ended.error_kind, ended.unreported)
         self._go_on()
 
@@ -346,8 +354,16 @@ def _mark_sent(runs: Sequence[LaneRun]) -> None:
         run.is_sent, run.lanes = True, len(runs)
 
 
-def _train(run: LaneRun) -> Train:
+def _train(run: LaneRun, *, copies: bool) -> Train:
     load = None if run.load is None else str(run.load)
     return Train(
-        run.lane.stages, load, tuple(run.amendments), run.number, run.seat, tuple(run.notes), run.place, run.lane.judged
+        run.lane.stages,
+        load,
+        tuple(run.amendments),
+        run.number,
+        run.seat,
+        tuple(run.notes),
+        run.place,
+        run.lane.judged,
+        copies,
     )

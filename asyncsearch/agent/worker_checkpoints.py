@@ -12,6 +12,7 @@ from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.tasks import TaskQueue
 from asyncsearch.agent.transfers import Published, ShardDone, Transferred, Transfers, Uploaded, Waiting
 from asyncsearch.agent.trial_folders import TrialFolders
+from asyncsearch.agent.unwritten_copies import UnwrittenCopies
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.rpc.messages import StoreOutage
@@ -59,6 +60,7 @@ class WorkerCheckpoints:
         self._folders = folders
         self._cache = CheckpointCache(store)
         self._transfers = Transfers(store, self._cache, post, tasks)
+        self.copies = UnwrittenCopies(self._transfers, self._tell_failure, self._note_wait)
         self._wanted: tuple[LaneRun, FolderWanted] | None = None
         """A checkpoint that waits for a place, or for an upload to end, so that the local disk holds few of them."""
         self._delays = Backoff()
@@ -102,8 +104,8 @@ class WorkerCheckpoints:
 
     @property
     def committing(self) -> list[LaneRun]:
-        """The runs with a commit that the driver does not know yet, or a folder that is being stored."""
-        return [*self._transfers.pending, *self._transfers.publishing]
+        """The runs with a commit that the driver does not know yet, a copy to commit, or a folder to store."""
+        return [*self._transfers.pending, *self._transfers.publishing, *self.copies.runs]
 
     def transferred(self, done: Published | ShardDone | Uploaded | Waiting) -> None:
         """Handle the result of a transfer, other than a fetch."""
@@ -200,6 +202,7 @@ class WorkerCheckpoints:
     def close(self) -> None:
         """End the threads after their submitted transfers."""
         self.wait_no_longer(self.committing)
+        self.copies.lose()
         self._transfers.close()
         self._cache.close()
         self._folders.close()

@@ -96,6 +96,7 @@ class InlineRunner(LaneRunner):
     """The runner, and the workbench's ``RunnerHandle`` of it."""
 
     can_take_more = True
+    may_copy = False  # whoever calls has the process for itself once the search is over
 
     def __init__(
         self,

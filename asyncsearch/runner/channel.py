@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -123,9 +124,15 @@ class Channel(Generic[In, Out]):
 class RunnerEnd(Channel[ToRunner, FromRunner]):
     """The runner's end. The process ends once its agent is gone, because nobody wants the result."""
 
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock, _TO_RUNNER, _MAX_BUNDLE_BYTES)
+        self._sending = threading.Lock()
+        """Held while a message is sent: the thread that writes a copy sends, too."""
+
     def send(self, message: FromRunner) -> None:
         try:
-            super().send(message)
+            with self._sending:
+                super().send(message)
         except OSError:
             os._exit(1)
 
@@ -149,7 +156,7 @@ def agent_end(sock: socket.socket) -> Channel[FromRunner, ToRunner]:
 
 def runner_end(sock: socket.socket) -> RunnerEnd:
     """Return the runner's end of the channel."""
-    return RunnerEnd(sock, _TO_RUNNER, _MAX_BUNDLE_BYTES)
+    return RunnerEnd(sock)
 
 
 def _frame(message: object) -> bytes:

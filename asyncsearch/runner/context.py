@@ -18,7 +18,9 @@ from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics, check_resource, is_same, shortened
 from asyncsearch.runner.once_cache import once
 from asyncsearch.runner.process.process_state import rank_connections
-from asyncsearch.runner.saving import HOW_TO_PAUSE, check_hooks, hooks_of, read, write
+from asyncsearch.runner.protocol import Unwritten
+from asyncsearch.runner.saving import HOW_TO_PAUSE, check_hooks, hooks_of, placed, read, write
+from asyncsearch.runner.state_copies import StateCopy, StateWriter
 from asyncsearch.runner.timeline import CurrentValues, LaneTimeline, as_fraction, as_resource
 from asyncsearch.runner.trial_folder import FolderPlace, TrialFolder
 from asyncsearch.runner.verdict_waits import VerdictWaits
@@ -54,6 +56,7 @@ class SearchContext(TrialContext):
         place: FolderPlace | None = None,
         metric: str = "loss",
         judged: int | None = None,
+        copies: StateWriter | None = None,
     ) -> None:
         """Begin where the first stage begins.
 
@@ -66,6 +69,7 @@ class SearchContext(TrialContext):
             place: where to make the folder of the trial. None for a temporary folder.
             metric: name of the study's metric, for messages.
             judged: the first resource at whose report it waits for what is decided, besides a pause. None if none.
+            copies: copies its last state, and writes it once the training has ended. None: it is saved before.
         """
         self.has_reported = False
         """Whether this attempt has reported anything."""
@@ -86,6 +90,9 @@ class SearchContext(TrialContext):
         """The last report of this attempt."""
         self.unreported: dict[str, float] = {}
         """Metrics that the function returned beside its reports."""
+        self.unwritten: Unwritten | None = None
+        """Its last checkpoint, if that is a copy in memory, to be written once the training has ended."""
+        self._copies = copies
         self._present: int | None = None
         self._waits = VerdictWaits()
         self._awaited = 0
@@ -129,7 +136,11 @@ class SearchContext(TrialContext):
 
     @property
     def is_judged(self) -> bool:
-        return self._present is None or self._timeline.is_of_use(self._present)
+        if self._present is None or self._has_ended:
+            return True
+        self._require_training("is_judged")
+        self._look()  # a cut, or a save for another trial, may have come since the unit began
+        return self._timeline.is_of_use(self._present)
 
     @property
     def max_resource(self) -> int | None:
@@ -319,6 +330,9 @@ class SearchContext(TrialContext):
         timeline, done = self._timeline, self._done
         index = timeline.index_at(done)
         timeline.saved(done)
+        if (copy := self._copy(save)) is not None:
+            self.unwritten = self._keep(copy, index)
+            return self._look()
         try:
             self._write(save, index)
         except Exception as error:
@@ -331,16 +345,33 @@ class SearchContext(TrialContext):
         self._link.saved(index, done, is_last=timeline.is_over(done))
         return reason
 
-    def _write(self, save: SaveFunction, index: int) -> None:
+    def _copy(self, save: SaveFunction) -> StateCopy | None:
+        """Return a copy of the state where the training ends with it. None: it is to be saved."""
+        if self._copies is None or not self._timeline.is_save_needed(self._done):
+            return None
+        copy = self._copies.copy_of(save, self._link.stop_reason)
+        self._look()
+        return copy if self._timeline.is_save_needed(self._done) else None  # else it goes on: that was told meanwhile
+
+    def _keep(self, copy: StateCopy, index: int) -> Unwritten:
+        """Give a copy its place, with the folder of the trial as it is now."""
+        assert self._copies is not None
+        path = placed(self._add_folder, self._places(index), lambda: True)
+        return self._copies.hold(copy, path, index, self._done)
+
+    def _places(self, index: int) -> Callable[[bool, str], Path]:
         def place(is_needed: bool, refused: str) -> Path:
             return self._link.folder(index, self._done, is_needed=is_needed, failed=refused)
 
+        return place
+
+    def _write(self, save: SaveFunction, index: int) -> None:
         def save_all(path: Path) -> None:
             save(path)
             self._add_folder(path)
 
         where = f"{self.name} at resource {self._done}"
-        write(save_all, place, lambda: self._timeline.is_save_needed(self._done), where)
+        write(save_all, self._places(index), lambda: self._timeline.is_save_needed(self._done), where)
 
     def _add_folder(self, checkpoint: Path) -> None:
         """Add the folder of the trial to a checkpoint."""

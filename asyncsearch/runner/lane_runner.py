@@ -13,6 +13,7 @@ from asyncsearch.runner.packs.pack_timing import PackHistory
 from asyncsearch.runner.packs.packed_training import run_pack
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, Join, PackFindings, ToRunner, Train, TrainPack
+from asyncsearch.runner.state_copies import StateWriter
 from asyncsearch.runner.training import context_of, run_training
 from asyncsearch.trainable import TrainFunction, trainer_class_of
 
@@ -44,6 +45,7 @@ class LaneRunner:
         """How many lanes of the present work have not ended."""
         self._links = PackLinks()
         self._packs = PackHistory()
+        self._copies = StateWriter(channel.send)
 
     def handle(self, message: ToRunner) -> None:
         """Train the lanes of a message to their ends. Any other message has crossed the end of its training."""
@@ -83,14 +85,15 @@ class LaneRunner:
         if isinstance(self._trainable, Ended):
             return msgspec.structs.replace(self._trainable, lane=lane.lane)
         function, link = self._guarded(self._trainable), self._links[lane.lane]
-        return run_training(function, lane, link, self._interrupts, self._metric, self._untrusted)
+        return run_training(function, lane, link, self._interrupts, self._metric, self._untrusted, self._copies)
 
     def _guarded(self, function: TrainFunction) -> TrainFunction:
         """Return the user's function as it is called."""
         return function
 
     def _contexts(self, lanes: Sequence[Train]) -> dict[int, SearchContext]:
-        return {lane.lane: context_of(lane, self._links[lane.lane], self._metric, self._untrusted) for lane in lanes}
+        options = self._metric, self._untrusted, self._copies
+        return {lane.lane: context_of(lane, self._links[lane.lane], *options) for lane in lanes}
 
     def _joined_contexts(self) -> dict[int, SearchContext]:
         return self._contexts(self._joined())
@@ -116,6 +119,8 @@ class LaneRunner:
             if is_last:
                 self._end_output()
             self._channel.send(msgspec.structs.replace(ended, is_last=is_last))
+            if ended.unwritten is not None:
+                self._copies.begin()
 
     def _end_output(self) -> None:
         """Mark the end of a training in the output; there is nothing to mark where it has no output of its own."""

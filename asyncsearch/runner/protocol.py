@@ -77,6 +77,8 @@ class Train(_Message, frozen=True, tag="train"):
     """Where to make the folder of the trial, if it asks for it."""
     judged: int | None = None
     """The first resource at whose report it waits for what is decided, besides a pause at its end. None if none."""
+    copies: bool = False
+    """Whether its last state may be copied, and written while the next lane trains."""
 
 
 class TrainPack(_Message, frozen=True, tag="train_pack"):
@@ -212,6 +214,27 @@ class SaveFailed(_Message, frozen=True, tag="save_failed"):
     lane: int = 0
 
 
+class Unwritten(msgspec.Struct, frozen=True):
+    """A checkpoint that is a copy in memory when its training ends, and is written after that."""
+
+    stage: int
+    resource: int
+    size_bytes: int
+
+
+class CopyWaits(_Message, frozen=True, tag="copy_waits"):
+    """The disk cannot take the copy of the training that ended last; it is tried again."""
+
+    error: str
+
+
+class CopyWritten(_Message, frozen=True, tag="copy_written"):
+    """The copy of the training that ended last is written in its folder, or could not be."""
+
+    error: str = ""
+    """Why there is no checkpoint. Empty if there is one."""
+
+
 class Note(_Message, frozen=True, tag="note"):
     """A value that one rank of a gang tells the others, in both directions."""
 
@@ -257,9 +280,13 @@ class Ended(_Message, frozen=True, tag="ended"):
     """Metrics that the function returned beside its reports, and that are not recorded."""
     is_last: bool = True
     """Whether the runner trains no other lane, so that both outputs hold the marker."""
+    unwritten: Unwritten | None = None
+    """Its last checkpoint, if that is still to be written; ``CopyWritten`` follows. One at a time is."""
 
 
 ToRunner = Load | Train | TrainPack | Join | Folder | ShardAnswer | Amendment | Answered | StopTraining | Note
 Saving = FolderWanted | ShardPlaceWanted | ShardWritten | Saved | SaveFailed
 """Messages on a checkpoint that is due."""
-FromRunner = RunnerReady | LaneReported | Saving | PackFindings | Note | UnitVolume | Ended
+Copying = CopyWaits | CopyWritten
+"""Messages on the copy of a training that has ended."""
+FromRunner = RunnerReady | LaneReported | Saving | Copying | PackFindings | Note | UnitVolume | Ended

@@ -46,6 +46,10 @@ class Runner(LaneRunner):
         gc.freeze()
         self._state = ProcessState()
 
+    def finish(self) -> None:
+        """Write what is still to be written."""
+        self._copies.finish()
+
     def handle(self, message: ToRunner) -> None:
         began = time.monotonic()
         super().handle(message)
@@ -135,3 +139,5 @@ def main(control: int, lifeline: int, parent: int) -> None:
             channel.send(RunnerReady())
         elif runner is not None:
             runner.handle(message)
+    if runner is not None:
+        runner.finish()

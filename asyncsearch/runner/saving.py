@@ -18,7 +18,7 @@ from asyncsearch.runner.failures import UnreadableCheckpointError
 from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trainable import LoadFunction, SaveFunction
 
-_DOUBTS = 5
+DOUBTS = 5
 """So often in a row ``save`` may fail on a disk that is not full."""
 
 
@@ -68,15 +68,22 @@ def read(load: LoadFunction, checkpoint: Path) -> None:
 def write(save: SaveFunction, place: Callable[[bool, str], Path], is_needed: Callable[[], bool], where: str) -> None:
     """Save, and again where the disk could not take it: the training waits if it needs the checkpoint.
 
+    Raises as ``placed``, and:
+        UsageError: nothing was written.
+    """
+    _require_written(placed(save, place, is_needed), where)
+
+
+def placed(save: SaveFunction, place: Callable[[bool, str], Path], is_needed: Callable[[], bool]) -> Path:
+    """Save as ``write``, whatever is written, and return the path.
+
     Args:
         save: writes the checkpoint to a path.
         place: returns a path, given whether the checkpoint is needed and how the disk has refused it last.
         is_needed: returns whether the training cannot go on without the checkpoint.
-        where: trial and resource, for messages.
 
     Raises:
         StoreError: the disk could not take it, and the training goes on without it.
-        UsageError: nothing was written.
         Exception: by ``save``.
     """
     refused, doubts = "", 0
@@ -88,16 +95,16 @@ def write(save: SaveFunction, place: Callable[[bool, str], Path], is_needed: Cal
         except Exception as error:
             refused = refusal_of(path.parent, error)
             doubts = doubts + 1 if refused and is_doubtful(path.parent, error) else 0
-            if not refused or doubts == _DOUBTS:  # else a server of the user's that is away would end each run
+            if not refused or doubts == DOUBTS:  # else a server of the user's that is away would end each run
                 raise
             if not needed:
                 raise StoreError(f"There is no place for a checkpoint on this worker: {refused}") from error
         else:
-            _require_written(path, where)
-            return
+            return path
 
 
 def _require_written(path: Path, where: str) -> None:
+    """Refuse, by a ``UsageError``, a ``save`` that has written nothing."""
     if _is_nothing(path):
         raise UsageError(
             f"save wrote nothing for {where}: it must write a file at the given path ({path}), or make a folder there"

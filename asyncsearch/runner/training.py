@@ -20,27 +20,43 @@ from asyncsearch.runner.metrics import as_metrics, as_number
 from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, GangSeat, Train
+from asyncsearch.runner.state_copies import StateWriter
 from asyncsearch.trainable import ReportError, TrainFunction, TrialStopped
 
 
 def run_training(
-    function: TrainFunction, train: Train, link: Link, interrupts: SigtermGuard, metric: str, untrusted: str = ""
+    function: TrainFunction,
+    train: Train,
+    link: Link,
+    interrupts: SigtermGuard,
+    metric: str,
+    untrusted: str = "",
+    copies: StateWriter | None = None,
 ) -> Ended:
     """Train a batch of stages, whatever the user's function does except ending the process."""
-    context = context_of(train, link, metric, untrusted)
+    context = context_of(train, link, metric, untrusted, copies)
     try:
         return msgspec.structs.replace(_run(function, context, interrupts, metric), lane=train.lane)
     finally:
         context.close()
 
 
-def context_of(train: Train, link: Link, metric: str, untrusted: str = "") -> SearchContext:
-    """Return the trial of a lane."""
+def context_of(
+    train: Train, link: Link, metric: str, untrusted: str = "", copies: StateWriter | None = None
+) -> SearchContext:
+    """Return the trial of a lane; ``copies`` copies its last state if the agent allows it and it trains alone."""
     load = None if train.load is None else Path(train.load)
     if train.gang is not None and isinstance(link, AgentLink):
         return _of_gang(train, link, train.gang, load, metric, untrusted)
     return SearchContext(
-        train.stages, link, load, untrusted=untrusted, place=train.place, metric=metric, judged=train.judged
+        train.stages,
+        link,
+        load,
+        untrusted=untrusted,
+        place=train.place,
+        metric=metric,
+        judged=train.judged,
+        copies=copies if train.copies else None,
     )
 
 
@@ -74,6 +90,10 @@ def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGua
 
 def ended_by(error: BaseException | None, context: SearchContext, interrupts: SigtermGuard) -> Ended:
     """Return how a training ended that an error has unwound. None if its function returned."""
+    return msgspec.structs.replace(_ended_by(error, context, interrupts), unwritten=context.unwritten)
+
+
+def _ended_by(error: BaseException | None, context: SearchContext, interrupts: SigtermGuard) -> Ended:
     if context.is_paused:
         return Ended(Outcome.REACHED, context.resource)
     if error is None and not context.should_stop:

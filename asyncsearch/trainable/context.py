@@ -128,7 +128,8 @@ class TrialContext(abc.ABC):
     def is_judged(self) -> bool:
         """Whether a value at the end of the present unit decides anything: the trial is judged there, pauses or ends.
 
-        Elsewhere a value is for people only, and a costly evaluation may be left out. Outside a search it is True.
+        Elsewhere a value is for people only, and a costly evaluation may be left out: a value that is not reported is
+        absent, and another study that needs it evaluates the checkpoint. Outside a search it is True.
         """
         return True
 

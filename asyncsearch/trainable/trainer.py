@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 from asyncsearch.errors import UsageError
 from asyncsearch.old_pickles import loads
 from asyncsearch.other_libraries.trainables import answer_on_model
-from asyncsearch.trainable.context import TrialContext
+from asyncsearch.trainable.context import SaveFunction, TrialContext
 from asyncsearch.trial import Params
 
 
@@ -39,7 +39,8 @@ class Trainer:
 
     trial: TrialContext
     evaluate_every: int | str = 1
-    """After how many units it is evaluated, besides where a value decides anything; ``"judged"``: only there."""
+    """After how many units it is evaluated, besides where a value decides anything; ``"judged"``: only there. All
+    trials of a pack are evaluated, and report, where any of them is to be."""
     pack_by: Sequence[str] | None = None
     """With ``pack=``: names of the hyper-parameters in which trials must agree to train as one computation. None: all
     whose values are neither floats nor sequences. Name those that decide how the model is built, and ``batch_size``
@@ -98,6 +99,19 @@ class Trainer:
     def save(self, path: Path) -> None:
         """Write all state at ``path``, as a file or as a folder that this method creates."""
         raise NotImplementedError
+
+    def copied_state(self, may_take: Callable[[int], bool]) -> SaveFunction | None:
+        """Copy the state in memory, and return a function that writes the copy as ``save`` writes the state.
+
+        Optional. At the end of a training the copy is written in another thread, while the next trial trains.
+
+        Args:
+            may_take: returns whether so many bytes may be copied; it may wait until a copy before is written.
+
+        Returns:
+            None: there is no copy, and ``save`` is called.
+        """
+        return None
 
     def load(self, path: Path) -> None:
         """Read the state that ``save`` wrote at ``path``; called after ``setup``."""

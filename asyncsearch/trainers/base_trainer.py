@@ -9,14 +9,14 @@ import contextlib
 import json
 import operator
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from asyncsearch.errors import UsageError
 from asyncsearch.randomness import below, generator
-from asyncsearch.trainable import Trainer
+from asyncsearch.trainable import SaveFunction, Trainer
 from asyncsearch.trainers.sample_order import Indices, batches, permutation
 from asyncsearch.trainers.turns import has_left_states, take_turn
 from asyncsearch.trial import Params
@@ -283,6 +283,16 @@ class FrameworkTrainer(Trainer):
         return len(data)
 
     # Checkpoints
+
+    def copied_state(self, may_take: Callable[[int], bool]) -> SaveFunction | None:
+        # The user's own save is called, and the shards of several workers are written by all at once.
+        if not self.has_default("save") or self.trial.world_size > 1:
+            return None
+        return self._copied_state(may_take)
+
+    def _copied_state(self, may_take: Callable[[int], bool]) -> SaveFunction | None:
+        """Return ``copied_state`` of a trainer that trains alone, and saves as the framework's does."""
+        raise NotImplementedError
 
     def _require_same_optimizer(self, saved: str, now: str) -> None:
         if saved != now:

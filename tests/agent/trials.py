@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import math
 import os
 import resource
@@ -14,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -416,3 +417,39 @@ class Loud(Packed):
     def train(self) -> None:
         print("one unit")
         super().train()
+
+
+class Copied(Trainer):
+    """Its state is copied at a pause; the copy is written once a pipe has a writer, and says how."""
+
+    def setup(self, hp: dict[str, Any]) -> None:
+        self.hp, self.units = hp, 0
+
+    def train(self) -> None:
+        self.units += 1
+        if self.units == self.hp.get("exits_at"):
+            os._exit(1)
+
+    def evaluate(self) -> dict[str, Any]:
+        return {"accuracy": float(self.units)}
+
+    def save(self, path: Path) -> None:
+        path.write_text(f"saved {self.units}")
+
+    def copied_state(self, may_take: Callable[[int], bool]) -> Callable[[Path], None] | None:
+        gate, units = self.hp.get("gate"), self.units
+        if not may_take(2_000_000):
+            return None
+        refusals = [errno.ENOSPC] * self.hp.get("refusals", 0)
+
+        def write(path: Path) -> None:
+            if refusals:
+                raise OSError(refusals.pop(), "full")
+            if gate is not None and Path(gate).read_text() != "write":
+                raise ValueError("cannot be written")
+            path.write_text(f"copied {units}")
+
+        return write
+
+    def load(self, path: Path) -> None:
+        self.units = int(path.read_text().split()[1])

@@ -8,19 +8,16 @@ processes is not foreseen.
 from __future__ import annotations
 
 import contextlib
-import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from asyncsearch.events import PackMemory
-from asyncsearch.runner.process.kernel_files import events_file_of, room_in, text_of
+from asyncsearch.runner.process.free_memory import rooms, status
 from asyncsearch.sizing.pack_probe import MEMORY_SHARE, most_that_fit
 
 _SELF = Path("/proc/self")
-_KIB = 1024
-_RLIMITS = {"VmSize": ("RLIMIT_AS", resource.RLIMIT_AS), "VmData": ("RLIMIT_DATA", resource.RLIMIT_DATA)}
 
 
 class MemoryMeter(Protocol):
@@ -50,13 +47,13 @@ class ProcessMemory:
             (_SELF / "clear_refs").write_text("5")
 
     def held(self) -> int:
-        return _status().get("VmRSS", 0)
+        return status().get("VmRSS", 0)
 
     def peak(self) -> int:
-        return _status().get("VmHWM", 0)
+        return status().get("VmHWM", 0)
 
     def room(self) -> tuple[int, str] | None:
-        return min(_rooms(), default=None)
+        return min(rooms(), default=None)
 
     def lane_at_most(self) -> int | None:
         return self.held()  # as much as the interpreter, the framework and the first lane together
@@ -150,28 +147,3 @@ def waiting_words(memory: PackMemory, waiting: int) -> str:
         f"each further one {each} MB, and a pack may take {MEMORY_SHARE:.0%} of the {limit} MB that "
         f"{memory.limited_by} leaves. Write pack={most}, or give the workers more memory."
     )
-
-
-def _rooms() -> Iterator[tuple[int, str]]:
-    """Yield the room of this process by each limit."""
-    available = _sizes(text_of(Path("/proc/meminfo"))).get("MemAvailable")
-    if available is not None:
-        yield available, "the machine"
-    events = events_file_of("self")
-    room = None if events is None else room_in(events)
-    if room is not None:
-        yield room, "its cgroup"
-    for name, (limit_name, limit) in _RLIMITS.items():
-        most = resource.getrlimit(limit)[0]
-        if most != resource.RLIM_INFINITY:
-            yield max(0, most - _status().get(name, 0)), limit_name
-
-
-def _status() -> dict[str, int]:
-    return _sizes(text_of(_SELF / "status"))
-
-
-def _sizes(text: str) -> dict[str, int]:
-    """Return name -> bytes of the lines that end with ``kB``."""
-    lines = (line.partition(":") for line in text.splitlines() if line.endswith(" kB"))
-    return {name: int(rest.split()[0]) * _KIB for name, _, rest in lines}

@@ -208,8 +208,12 @@ class PackRun:
                 self._end(lane, _ended_together(error, lane.context, trained))
 
     def _report(self) -> None:
-        """Evaluate all lanes at once, or one after another where that fails, and report."""
-        lanes = [lane for lane in self._lanes if lane.is_evaluated]
+        """Evaluate all lanes at once, or one after another where that fails, and report.
+
+        Where any lane needs its value: lanes are judged at places of their own, and to evaluate some of them takes as
+        long as to evaluate all.
+        """
+        lanes = list(self._lanes) if any(lane.is_evaluated for lane in self._lanes) else []
         trainers = [lane.trainer for lane in lanes if lane.trainer is not None]
         found: dict[int, Mapping[str, Any] | Exception] = {}
         if len(trainers) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from asyncsearch.errors import UsageError
 from asyncsearch.files.plain import read_file
-from asyncsearch.trainable import PackOutcome
+from asyncsearch.trainable import PackOutcome, SaveFunction
 from asyncsearch.trainable.gang import TrialGang
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.keras.batches import batch_of, tested
@@ -39,7 +39,7 @@ from asyncsearch.trainers.keras.trainer_state import (
     restored,
     seed_tensorflow,
     without_weights,
-    write_variables,
+    write_state,
 )
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
@@ -146,13 +146,23 @@ class KerasTrainer(FrameworkTrainer):
         return pack_training.evaluate_pack(trainers)
 
     def save(self, path: Path) -> None:
-        path.mkdir()
+        write_state(path, self._state(), self._values())
+
+    def _copied_state(self, may_take: Callable[[int], bool]) -> SaveFunction | None:
+        if not may_take(sum(_bytes_of(variable) for _, variable in self._variables())):
+            return None
+        state, values = self._state(), self._values()
+        return lambda path: write_state(path, state, values)
+
+    def _values(self) -> dict[str, Any]:
+        """Return copies of the values of all variables."""
         # Not save_weights: it leaves out the state of seed generators (measured, Keras 3.15).
-        write_variables(path / "variables.npz", self._variables())
+        return {name: variable.value.numpy() for name, variable in self._variables()}
+
+    def _state(self) -> dict[str, Any]:
         known = {id(variable): number for number, variable in enumerate(self.net.variables)}
         trained = [known.get(id(variable), -1) for variable in inner(self.opt)._trainable_variables]
-        state = {"optimizer": kind(self.opt), "trained": trained, "counters": self._counters()}
-        (path / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
+        return {"optimizer": kind(self.opt), "trained": trained, "counters": self._counters()}
 
     def load(self, path: Path) -> None:
         state = json.loads(read_file(path / "state.json"))
@@ -184,7 +194,7 @@ class KerasTrainer(FrameworkTrainer):
         return KerasGang(self, ring)
 
     def _gradient_bytes(self) -> int:
-        return sum(math.prod(one.shape) * tf.as_dtype(one.dtype).size for one in self.net.trainable_variables)
+        return sum(map(_bytes_of, self.net.trainable_variables))
 
     def _call(self, inputs: tuple[Any, ...]) -> None:
         self.net(*inputs, training=False)
@@ -351,3 +361,7 @@ class KerasTrainer(FrameworkTrainer):
             yield f"model/{number}", variable
         for number, variable in enumerate(self.opt.variables):
             yield f"optimizer/{number}", variable
+
+
+def _bytes_of(variable: Any) -> int:
+    return int(math.prod(variable.shape) * tf.as_dtype(variable.dtype).size)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -78,10 +79,12 @@ def kind(optimizer: Any) -> str:
     return f"{type(found).__qualname__} of {len(found.variables)} variables"
 
 
-def write_variables(path: Path, named: Iterable[tuple[str, Any]]) -> None:
-    """Write variables into a file, each under its name."""
-    with path.open("wb") as file:
-        np.savez(file, **{name: _bytes_of(variable) for name, variable in named})
+def write_state(path: Path, state: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Make a folder with a state, which is plain, and the values of variables, each under its name."""
+    path.mkdir()
+    with (path / "variables.npz").open("wb") as file:
+        np.savez(file, **{name: _bytes_of(value) for name, value in values.items()})
+    (path / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
 
 
 def read_variables(path: Path, named: Iterable[tuple[str, Any]]) -> None:
@@ -95,10 +98,9 @@ def read_variables(path: Path, named: Iterable[tuple[str, Any]]) -> None:
             _assign(name, variable, saved)
 
 
-def _bytes_of(variable: Any) -> Any:
-    """Return a variable as bytes: numpy does not have all of TensorFlow's types."""
-    value = np.ascontiguousarray(variable.value.numpy())
-    return np.frombuffer(value.tobytes(), dtype=np.uint8)
+def _bytes_of(value: Any) -> Any:
+    """Return an array as bytes: numpy does not have all of TensorFlow's types."""
+    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
 def _assign(name: str, variable: Any, saved: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainable import PackOutcome
+from asyncsearch.trainable import PackOutcome, SaveFunction
 from asyncsearch.trainable.gang import TrialGang
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.ranks import share_of
@@ -23,6 +23,7 @@ from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trainers.torch.batches import batch_of, length_of, moved
 from asyncsearch.trainers.torch.gangs.strategies import strategy_for, strategy_refusal
 from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
+from asyncsearch.trainers.torch.state_copy import copied
 from asyncsearch.trial import Params
 
 
@@ -203,8 +204,11 @@ class TorchTrainer(FrameworkTrainer):
         return evaluate_pack(trainers)
 
     def save(self, path: Path) -> None:
+        self._strategy.write(self._state(), path)
+
+    def _state(self) -> dict[str, Any]:
         model = self._strategy.model_state(self.net)
-        state = {
+        return {
             "model": model,
             # state_dict() omits buffers registered with persistent=False, which may change in training.
             "buffers": {name: buffer for name, buffer in self.net.named_buffers() if name not in model},
@@ -213,7 +217,10 @@ class TorchTrainer(FrameworkTrainer):
             "scaler": self.scaler.state_dict(),
             "counters": json.dumps(self._counters()),
         }
-        self._strategy.write(state, path)
+
+    def _copied_state(self, may_take: Callable[[int], bool]) -> SaveFunction | None:
+        state = copied(self._state(), may_take)
+        return None if state is None else lambda path: TorchStrategy().write(state, path)
 
     def load(self, path: Path) -> None:
         state = self._strategy.read(path, self._device)
