@@ -22,38 +22,62 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from _bench import Figure, show
 
-from asyncsearch import ASHA, PBT, Hyperband, MedianStopping, Study, TrialContext, uniform
+from asyncsearch import ASHA, PBT, Hyperband, MedianStopping, Study, TorchTrainer, TrialContext, uniform
 from asyncsearch.actions import Promote
 from asyncsearch.journal.opening import read_records
 
 ENTRY_S, SAVED_UNIT_S = 0.5, 0.5
 
 
-def logged(folder: Path, unit_s: float, *, entry_s: float = 0.0, megabytes: int = 0) -> Callable[[TrialContext], None]:
+def loss_of(trial: TrialContext, unit: int) -> float:
+    return float((trial.params["x"] - 0.3) ** 2 + 1 / unit)
+
+
+def logged(folder: Path, unit_s: float, *, entry_s: float = 0.0) -> Callable[[TrialContext], None]:
     """Make a trial that writes a line for each unit that it begins, with its process."""
     lines = str(folder / "units")
 
     def train(trial: TrialContext) -> None:
         time.sleep(entry_s)
-        state = np.zeros(max(1, megabytes * 125_000))
-
-        def save(path: Path) -> None:
-            np.save(path.with_suffix(".npy"), state)
-            path.with_suffix(".npy").rename(path)
-
-        def load(path: Path) -> None:
-            np.load(path.open("rb"))
-
-        for unit in trial.epochs(save=save, load=load):
+        for unit in trial.epochs(state={"state": {}}):
             with open(lines, "a") as file:
                 file.write(f"{trial.name} {os.getpid()}\n")
             time.sleep(unit_s)
-            trial.report(loss=(trial.params["x"] - 0.3) ** 2 + 1 / unit)
+            trial.report(loss=loss_of(trial, unit))
 
     return train
+
+
+def large(folder: Path, unit_s: float, megabytes: int) -> type[Any]:
+    """Make a trainer of a network of so many megabytes, which does the same."""
+    import torch
+
+    lines, side = str(folder / "units"), int((megabytes * 250_000) ** 0.5)
+
+    class Large(TorchTrainer):
+        def model(self, hp: Mapping[str, Any]) -> Any:
+            net = torch.nn.utils.skip_init(torch.nn.Linear, side, side, bias=False)
+            torch.nn.init.zeros_(net.weight)  # random values would take longer than all that is measured
+            return net
+
+        def optimizer(self, hp: Mapping[str, Any], model: Any) -> Any:
+            return torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def data(self, hp: Mapping[str, Any]) -> Any:
+            few = torch.zeros(2, side)
+            return (few, few), (few, few)
+
+        def train(self) -> None:
+            with open(lines, "a") as file:
+                file.write(f"{self.trial.name} {os.getpid()}\n")
+            time.sleep(unit_s)
+
+        def evaluate(self) -> dict[str, float]:
+            return {"loss": loss_of(self.trial, self.trial.resource + 1)}
+
+    return Large
 
 
 class Searched(NamedTuple):
@@ -68,12 +92,14 @@ class Searched(NamedTuple):
     """How many of them were of a trial that went on where it was."""
 
 
-def searched(scheduler: Any, trials: int, workers: int, unit_s: float, **options: Any) -> Searched:
-    """Search in processes."""
+def searched(
+    scheduler: Any, trials: int, workers: int, unit_s: float, make: Callable[..., Any] = logged, **options: Any
+) -> Searched:
+    """Search in processes, with trials of a kind."""
     with tempfile.TemporaryDirectory() as name:
         began_s = time.monotonic()
         study = Study(
-            logged(Path(name), unit_s, **options),
+            make(Path(name), unit_s, **options),
             space={"x": uniform(0.0, 1.0)},
             metric="loss",
             mode="min",
@@ -110,8 +136,8 @@ def in_place() -> float:
 
 
 def aside_s(megabytes: int) -> float:
-    """Return the seconds of a search of 8 trials with large states that are not training."""
-    found = searched(ASHA(max_resource=9), 8, 1, SAVED_UNIT_S, megabytes=megabytes)
+    """Return the seconds of a search in torch of 8 trials with large states that are not training."""
+    found = searched(ASHA(max_resource=9), 8, 1, SAVED_UNIT_S, large, megabytes=megabytes)
     return found.seconds - SAVED_UNIT_S * len(found.units)
 
 

@@ -188,9 +188,10 @@ def _is_spared(state: StudyState, trial: Trial) -> bool:
     """Return whether nobody would load the checkpoint of a trial that has reported at its target."""
     if trial.value_resource == 0 or is_to_be_evaluated(state, trial):
         return False
-    is_over = is_end(trial.target, state.max_resource)
-    if not is_over and (trial.compared != trial.target or state.scheduler.may_promote(trial.id)):
-        return False
+    if not is_end(trial.target, state.max_resource):
+        is_paused = trial.compared == trial.target and not state.scheduler.may_promote(trial.id)
+        if not is_paused or state.config.keep_checkpoints <= 1:
+            return is_paused
     return not state.best_trials.would_keep(trial.id, state.score(trial.ranked_value(state.config.rank_by)))
 
 

@@ -127,7 +127,7 @@ class SchedulerState(StudyListener):
     def may_promote(self, trial: TrialId) -> bool:
         """Return whether a trial at its target may train on later in this run, whatever the others report.
 
-        A trial that may not pauses without a checkpoint, which nobody would load.
+        A trial that may not pauses without a checkpoint, which nobody would load: say True of one that is the best.
         """
         return True
 

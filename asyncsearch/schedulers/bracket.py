@@ -165,7 +165,7 @@ class AsynchronousBracket(Bracket):
         return self.promotion(index, (value, trial)) if is_due else None
 
     def may_promote(self, trial: TrialId, trials: int | None) -> bool:
-        """Return whether a trial that waits at a rung may still be promoted.
+        """Return whether a trial that waits at a rung may still be promoted, or is the best there.
 
         Args:
             trial: of the bracket.
@@ -174,7 +174,7 @@ class AsynchronousBracket(Bracket):
         index, value = self._progress.next_rung(trial) - 1, self._progress.value(trial)
         if value is None or trials is None:
             return value is not None
-        return self.rungs[index].rank(trial, value) <= self._most_at(index, trials) // self._reduction_factor
+        return self.rungs[index].rank(trial, value) <= max(1, self._most_at(index, trials) // self._reduction_factor)
 
     def _most_at(self, index: int, trials: int) -> int:
         """Return the most trials that a rung will have: more than ⌊n/η⌋ go on where later ones are better."""
@@ -268,11 +268,11 @@ class SynchronousBracket(Bracket):
         return msgspec.structs.replace(found, reason=f"{place}, {best}: goes on to {found.to_resource}")
 
     def may_promote(self, trial: TrialId) -> bool:
-        """Return whether a trial that waits at a rung may still be promoted."""
+        """Return whether a trial that waits at a rung may still be promoted, or is the best there."""
         index, value = self._progress.next_rung(trial) - 1, self._progress.value(trial)
         if value is None or self.size is None or index > self._stage:
             return value is not None
-        return self.rungs[index].rank(trial, value) <= self._passing(self.size)
+        return self.rungs[index].rank(trial, value) <= max(1, self._passing(self.size))
 
     def advance(self) -> None:
         """Decide the rung if its last trial is there; turn to the rung above when all that may are promoted."""
