@@ -18,7 +18,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.events import CheckpointCommitted, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.nonfinite import unspell
-from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, LogLines, WorkerMessage
+from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, Judged, LogLines, WorkerMessage
 from asyncsearch.store.local.store import LocalStore
 from asyncsearch.trainable import Trainable
 from asyncsearch.work import Lane, Stage, Work
@@ -37,6 +37,8 @@ class FakeDriver:
         self.sent: list[WorkerMessage] = []
         self.heartbeats = 0
         self.backlog = 0
+        self.answers = True
+        """Whether a report that is awaited is answered at once, by nothing."""
         self.is_closed = False
         self.flushes_s: list[float] = []
         """How long the agent waited for its last messages to be acknowledged."""
@@ -65,6 +67,8 @@ class FakeDriver:
         with self._changed:
             self.sent.append(message)
             self._changed.notify_all()
+        if isinstance(message, Reported) and message.is_awaited and self.answers:
+            self.deliver(Judged(message.lease, message.resource, message.lane))
 
     def heartbeat(self) -> None:
         with self._changed:

@@ -17,6 +17,7 @@ from asyncsearch.trainable import TrialContext
 from asyncsearch.work import Lane, Stage, Work
 from tests.agent.driver import make_config
 from tests.agent.test_waiting_for_store import FOREVER, AwayStore
+from tests.launch.tools import Answers
 
 LEASE = Lease(0, WorkerId(0), 1)
 STOP = StopTraining(LEASE, "the store could not be used")
@@ -38,9 +39,13 @@ def run(
     store.prepare()
     sent: list[WorkerMessage] = []
     config = make_config(train, tmp_path, store=store, metric="value")
-    worker = InlineWorker(
-        config, lambda _worker, _epoch, _number, message: sent.append(message), lambda: look_up(worker, sent)
-    )
+
+    def look() -> None:
+        look_up(worker, sent)
+        answers.give(worker)
+
+    answers = Answers(sent)
+    worker = InlineWorker(config, lambda _worker, _epoch, _number, message: sent.append(message), look)
     stage = Stage(NodeKey("a" * 32), {}, (TrialId(0),), 7, 0, 3, 9, save=True)
     worker.take(Assign(Work(LEASE, (Lane((stage,)),))))
     assert worker.train_next()

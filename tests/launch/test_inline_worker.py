@@ -22,6 +22,7 @@ from asyncsearch.trainable import Trainer, TrialContext
 from asyncsearch.trial import Params
 from asyncsearch.work import Lane, Stage, Work
 from tests.agent.driver import make_config
+from tests.launch.tools import Answers
 
 A, B = NodeKey("a" * 32), NodeKey("b" * 32)
 LEASE = Lease(0, WorkerId(0), 1)
@@ -69,7 +70,9 @@ def run(
         units = 1 + sum(isinstance(message, Reported) for message in said)
         for wish in (wishes or {}).pop(units, []):
             worker.take(wish)
+        answers.give(worker)
 
+    answers = Answers(said)
     worker = InlineWorker(config, lambda _worker, _epoch, _number, message: said.append(message), look_up)
     params = PARAMS | {"unsaved": [unsaved]}
     stages = [Stage(node, params, (TrialId(0),), 7, start, start + 3, 9, save=True) for node, start in ((A, 0), (B, 3))]
@@ -175,7 +178,9 @@ def pack_of(
     def look_up() -> None:
         while left and any(isinstance(one, Reported) and reported in (None, one.lane) for one in said):
             worker.take(left.pop(0))
+        answers.give(worker)
 
+    answers = Answers(said)
     Together.together.clear()
     config = make_config(Together, folder, metric="value")
     worker = InlineWorker(config, lambda _worker, _epoch, _number, message: said.append(message), look_up)

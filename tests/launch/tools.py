@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import queue
+from collections.abc import Sequence
 from pathlib import Path
 
 from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.events import Reported
 from asyncsearch.ids import WorkerId
-from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.launch.inline_worker import InlineWorker
+from asyncsearch.rpc.messages import Endpoint, Judged, WorkerMessage
 from asyncsearch.store import open_store
 
 TOKEN = "a-token-that-nobody-may-see"
@@ -72,3 +75,17 @@ class Line:
         while os.read(self._reading, 1000):
             pass
         os.close(self._reading)
+
+
+class Answers:
+    """Answers each report that an inline worker awaits, once, by nothing."""
+
+    def __init__(self, said: Sequence[WorkerMessage]) -> None:
+        self._said, self._read = said, 0
+
+    def give(self, worker: InlineWorker) -> None:
+        """Answer what was said since the last call."""
+        news, self._read = self._said[self._read :], len(self._said)
+        for message in news:
+            if isinstance(message, Reported) and message.is_awaited:
+                worker.take(Judged(message.lease, message.resource, message.lane))
