@@ -229,7 +229,7 @@ def writes(trial: Any) -> None:
 
 
 def search(store: LocalStore, backend: str) -> Study:
-    checkpoints = Checkpoints(store_timeout=1)
+    checkpoints = Checkpoints(store_timeout=1, at_rungs=True)  # a save waits for a folder that cannot be stored
     options: dict[str, Any] = {"metric": "loss", "mode": "min", "checkpoints": checkpoints, "backend": backend}
     return Study(writes, space={"x": uniform(0, 1)}, scheduler=FIFO(max_resource=2), store=store, **options)
 
