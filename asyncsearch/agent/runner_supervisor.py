@@ -174,7 +174,6 @@ class RunnerSupervisor:
     def _receive(self, runner: RunnerProcess, message: FromRunner) -> None:
         if isinstance(message, RunnerReady):
             runner.is_ready = True
-            return
         if isinstance(message, Ended) and message.is_last:
             self._outputs.read_to_marker(runner)
             run = next((run for run in self._runs if run.number == message.lane), None)

@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from asyncsearch import events
 from asyncsearch.actions import AddLane, Assign, CutWork, ExtendWork, SaveAt, StopTraining, extended
 from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.agent.hand_over import HandOver
 from asyncsearch.agent.lane_run import LaneRun, RunnerHandle, all_stopped
 from asyncsearch.agent.runner_deaths import Death, charge
 from asyncsearch.agent.tasks import TaskQueue
@@ -25,7 +27,7 @@ from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.work_queue import WorkQueue
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
-from asyncsearch.events import Outcome
+from asyncsearch.events import Outcome, Spent
 from asyncsearch.ids import Lease
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.rpc.messages import DriverMessage, GangNote, Judged, Refused, WorkerMessage
@@ -76,6 +78,7 @@ class Workbench:
         folders = TrialFolders(config.dirs, config.dir_bytes)
         self.checkpoints = WorkerCheckpoints(config.store, send, post, runner.tell, folders, tasks)
         self._queue = WorkQueue(config)
+        self._hand_over = HandOver()
         self._is_dismissed = False
 
     def close(self) -> None:
@@ -223,7 +226,9 @@ class Workbench:
 
     def _go_on(self) -> None:
         """Start the lanes that can start. Those of new work wait for the checkpoints of all, but for no joiner."""
-        for run in self._queue.begin_next():
+        if begun := self._queue.begin_next():
+            self._hand_over.begin(has_load=any(run.lane.load is not None for run in begun))
+        for run in begun:
             self.checkpoints.fetch(run)
         ready = [run for run in self._queue.current if run.can_start]
         if sent := self._queue.sent:
@@ -236,6 +241,7 @@ class Workbench:
 
     def _begin(self, runs: list[LaneRun]) -> None:
         trains = tuple([_train(run) for run in runs])
+        self._hand_over.could_begin()
         is_pack = len(trains) > 1 or runs[0].is_open
         if self._runner.begin(runs, TrainPack(trains, runs[0].measured) if is_pack else trains[0]):
             _mark_sent(runs)
@@ -258,6 +264,7 @@ class Workbench:
         error: str = "",
         error_kind: str = "",
         unreported: Mapping[str, float] = {},
+        spent: Spent | None = None,
     ) -> None:
         """Send all remaining events of a run, its end last."""
         if not run.is_sent:
@@ -267,8 +274,14 @@ class Workbench:
             self._runner.lane_ended(run)
         self._queue.drop(run)
         self.checkpoints.forget(run)
-        for event in run.end(outcome, error, error_kind, unreported):
+        for event in run.end(outcome, error, error_kind, unreported, self._spent(run, spent)):
             self._send(event)
+
+    def _spent(self, run: LaneRun, spent: Spent | None) -> Spent | UnsetType:
+        """Return what was done for a lane. UNSET: a process has trained it, and has not told at its end."""
+        if spent is None and run.is_sent:
+            return UNSET
+        return self._hand_over.added_to(spent or Spent())
 
     # Messages of the runner
 
@@ -276,6 +289,7 @@ class Workbench:
         """Handle a message of the runner: on itself, on all that it trains, or on one lane."""
         match message:
             case RunnerReady():
+                self._hand_over.process_ready()
                 return
             case PackFindings():
                 self._on_pack_measured(message)
@@ -318,7 +332,8 @@ class Workbench:
             return
         metrics = spell_all(reported.metrics)
         try:
-            self._send(events.Reported(run.lease, reported.resource, metrics, run.number, reported.is_awaited))
+            spent = self._hand_over.added_to(reported.spent)
+            self._send(events.Reported(run.lease, reported.resource, metrics, run.number, reported.is_awaited, spent))
         except ProtocolError as error:
             self._runner.kill()
             self._finish(run, Outcome.FAILED, f"A report cannot be sent: {error}", "bad_report")
@@ -336,7 +351,7 @@ class Workbench:
 
     def _on_ended(self, run: LaneRun, ended: Ended) -> None:
         run.resource = max(run.resource, ended.resource)
-        self._finish(run, ended.outcome, ended.error, ended.error_kind, ended.unreported)
+        self._finish(run, ended.outcome, ended.error, ended.error_kind, ended.unreported, ended.spent)
         self._go_on()
 
 
