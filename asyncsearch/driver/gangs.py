@@ -24,7 +24,9 @@ _OVER = "the training of its gang has ended"
 class Send(Protocol):
     """Sends a message to a launch of a worker."""
 
-    def __call__(self, worker: WorkerId, epoch: int, message: GangNote | Refused | StopTraining) -> None: ...
+    def __call__(
+        self, worker: WorkerId, epoch: int, message: ExtendWork | GangNote | Refused | StopTraining
+    ) -> None: ...
 
 
 class GangLog(NamedTuple):

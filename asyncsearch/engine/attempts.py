@@ -29,6 +29,7 @@ _SHOWN, _NAME_CHARS = 10, 100
 """How many of the returned values a reason names, and how much of their names."""
 NEVER = "and never reported"
 UNSAVED = "without a checkpoint. Give save="
+WITHOUT = " without a checkpoint, since others are better and it does not go on in this run"
 FATAL_KINDS = {"cannot_pause": "CannotPauseError"}
 """Failures that every trial of the study would have, and the error that ``run`` raises for them."""
 
@@ -110,6 +111,11 @@ class Attempt(msgspec.Struct):
         """Resource at which it should end."""
         end = self.batch.stages[-1].stop
         return end if self.cut is None else min(end, self.cut)
+
+    @property
+    def is_spared(self) -> bool:
+        """Whether it needs no checkpoint at its end."""
+        return not self.batch.stages[-1].save
 
     @property
     def has_returned_early(self) -> bool:
@@ -223,16 +229,20 @@ class Reporting(NamedTuple):
     """The lowest resource at which any trial reported the metric. 0 if none did."""
 
 
-def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, reporting: Reporting) -> Verdict:
+def verdict_on_end(
+    end: TrainingEnded, trial: Trial, max_resource: int | None, reporting: Reporting, *, is_spared: bool = False
+) -> Verdict:
     """Return the verdict on a trial that a successful training brought to its target, or to its end.
 
-    Its checkpoint is durable.
+    Its checkpoint is durable, unless nobody would load it (``is_spared``).
     """
     is_pause = end.outcome is Outcome.REACHED and not is_end(trial.target, max_resource)
     missing = missing_metric(trial, reporting, is_pause=is_pause)
     if missing is not None:
         return missing
     if is_pause:
+        if is_spared and end.checkpoint_resource != end.resource:
+            return Verdict(TrialState.PAUSED, _at("paused", end.resource) + WITHOUT)
         if end.checkpoint_resource is None:
             reason = (
                 f"it is at its target {trial.target} {UNSAVED} and load= to trial.epochs(), "

@@ -23,7 +23,7 @@ from asyncsearch.engine.moving import (
     settle_at_target,
     wait,
 )
-from asyncsearch.engine.next_trials import compare, spare_last_save
+from asyncsearch.engine.next_trials import compare, spare_save
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.sizing.share import count_launchable, cut_short, excess, give_back, launch, relaunch
 from asyncsearch.engine.state import StudyState
@@ -132,7 +132,7 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
                 judge(state, trial, emit)
     attempt = state.attempts[event.lease.number + event.lane]
     compare(state, attempt, resource, emit, keeps_worker=not excess(state))
-    spare_last_save(state, attempt, resource, emit)
+    spare_save(state, attempt, resource, emit)
     if state.config.can_evaluate:
         node = attempt.node_at(resource)
         for number in state.plan.requesters_at(node, resource):
@@ -145,15 +145,17 @@ def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit
     """Settle the trials that waited for this checkpoint; at the end of a batch, its training must have ended too."""
     number, checkpoint = event.lease.number + event.lane, event.checkpoint
     attempt = state.attempts.get(number)
-    if attempt is not None and attempt.has_ended_well and attempt.is_durable and attempt.end is not None:
-        _settle(state, attempt, attempt.end, emit)
-        return
+    end = attempt.end if attempt is not None and attempt.has_ended_well and attempt.is_durable else None
     # The attempt's own trials are settled at its end, which gives the reason.
     is_end = attempt is not None and attempt.is_training and checkpoint.resource >= attempt.stop
-    for trial in state.plan.requesters_at(checkpoint.node, checkpoint.resource):
+    # A training may end without a checkpoint while an earlier one of it, which others wait for, is still being stored.
+    waiting = state.plan.requesters_at(checkpoint.node, checkpoint.resource)
+    for trial in waiting if end is None or checkpoint.resource < end.resource else ():
         if not (is_end and state.open_attempts.get(trial) == number):
             settle_at_target(state, state.trials[trial], "", emit)
-    if attempt is not None and attempt.is_over:
+    if attempt is not None and end is not None:
+        _settle(state, attempt, end, emit)
+    elif attempt is not None and attempt.is_over:
         requeue(state, attempt, emit)
 
 
@@ -251,7 +253,8 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
         if is_to_be_evaluated(state, trial) and not attempt.has_returned_early:
             settle_at_target(state, trial, "", emit)
             continue
-        verdict = verdict_on_end(end, trial, state.max_resource, state.reporting)
+        is_spared = attempt.is_spared
+        verdict = verdict_on_end(end, trial, state.max_resource, state.reporting, is_spared=is_spared)
         move_by(state, trial, verdict, emit)
     requeue(state, attempt, emit)
 

@@ -165,7 +165,7 @@ def _note_claims(state: StudyState, attempt: Attempt, end: TrainingEnded) -> Non
     workers, repeated = state.pool.workers_of(end.lease.worker), state.repeated
     if end.outcome is Outcome.FAILED and end.error_kind in (*FATAL_KINDS, "checkpoint"):
         repeated.claim(FATAL_KINDS.get(end.error_kind, "StoreError"), workers)
-    if end.outcome is Outcome.REACHED and end.checkpoint_resource is None:
+    if end.outcome is Outcome.REACHED and end.checkpoint_resource is None and not attempt.is_spared:
         repeated.claim("CannotPauseError", workers)
     has_ended = end.outcome in (Outcome.REACHED, Outcome.RETURNED)
     if has_ended and any(not state.trials[number].value_resource for number in attempt.trials):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from asyncsearch.engine.attempts import WITHOUT
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
@@ -28,7 +29,11 @@ def check(state: StudyState) -> None:
         is_asked = trial.state in (TrialState.WAITING, TrialState.RUNNING)
         _hold(is_asked == (state.plan.target_of(trial.id) is not None), "{.name} and its request", trial)
         paused_without = trial.state is TrialState.PAUSED and trial.checkpoint is None
-        _hold(not paused_without or may_lack, "{.name} is paused without a checkpoint", trial)
+        _hold(
+            not paused_without or may_lack or trial.reason.endswith(WITHOUT),
+            "{.name} is paused without a checkpoint",
+            trial,
+        )
     for number, attempt in state.attempts.items():
         _hold(attempt.number == number, "attempt {} has another lease", number)
         _hold(not attempt.is_lost, "{} is of a lost worker", attempt.lease)

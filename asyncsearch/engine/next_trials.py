@@ -67,9 +67,19 @@ def promote_next(state: StudyState, emit: Emit) -> bool:
 
 
 def _can_go_on(state: StudyState, promotion: Promotion) -> bool:
-    """Return whether a trial could train on now; not while its checkpoint is being stored."""
+    """Return whether a trial could train on now; not while its checkpoint, or its donor's, is being stored."""
     trial, attempt = state.trials[promotion.trial], state.open_attempt_of(promotion.trial)
+    if promotion.donor is not None:
+        return attempt is None and not _is_storing(state, promotion.donor, promotion.from_resource)
     return attempt is None or bool(_extension(state, attempt, trial, promotion.to_resource))
+
+
+def _is_storing(state: StudyState, number: TrialId, resource: int) -> bool:
+    """Return whether a trial has yet to save at a resource, or its checkpoint there is being stored."""
+    attempt = state.open_attempt_of(number)
+    if attempt is None or (attempt.settled or 0) >= resource:
+        return False
+    return any(stage.stop == resource and stage.save for stage in attempt.batch.stages)
 
 
 def promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
@@ -83,7 +93,8 @@ def promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
         at = CheckpointRef(attempt.node_at(attempt.stop), attempt.stop)
         lane = lane_for(state, Batch(None, stages))
         # Where workers are lost, a trial that saves nowhere would begin again and again.
-        save = state.config.save_at_rungs or state.plan.has_others(at) or trial.losses > 0
+        is_needed = promotion.is_donor or state.plan.has_others(at) or trial.losses > 0
+        save = state.config.save_at_rungs or is_needed
         emit(ExtendWork(attempt.lease, lane.stages, save, attempt.lane))
 
 
@@ -113,10 +124,25 @@ def compare(state: StudyState, attempt: Attempt, resource: int, emit: Emit, *, k
     if may_create(state) and length is not None and state.proposals >= length:
         _end_proposals(state, emit)  # a bracket that waits for all of its trials has them
     while keeps_worker and state.run is not None and not state.stopping:
-        promotion = state.scheduler.next_promotion()
-        if promotion is None or (promotion.trial not in attempt.trials and not state.scheduler.promotes_in_groups):
+        promotion = _due(state, attempt)
+        if promotion is None:
             return
         promote(state, promotion, emit)
+
+
+def _due(state: StudyState, attempt: Attempt) -> Promotion | None:
+    """Return the promotion that is due, if it is one of an attempt's, or if promotions are due in groups."""
+    scheduler = state.scheduler
+    first = scheduler.next_promotion()
+    if first is None or scheduler.promotes_in_groups:
+        return first
+    if first.trial in attempt.trials:
+        return first if first.donor is None else None
+    other = state.open_attempt_of(first.donor if first.donor is not None else first.trial)
+    if other is None or _can_go_on(state, first) or other.lease.worker == attempt.lease.worker:
+        return None  # the worker would train that one
+    own = [scheduler.promotion_of(trial) for trial in attempt.trials if state.trials[trial].compared == attempt.stop]
+    return next((one for one in own if one is not None and one.donor is None), None)
 
 
 def may_create(state: StudyState) -> bool:
@@ -148,8 +174,8 @@ def create(state: StudyState, emit: Emit) -> bool:
     return not state.trials[trial].state.is_finished
 
 
-def spare_last_save(state: StudyState, attempt: Attempt, resource: int, emit: Emit) -> None:
-    """Let an attempt end without a checkpoint if its trials end there and none of them would keep it."""
+def spare_save(state: StudyState, attempt: Attempt, resource: int, emit: Emit) -> None:
+    """Let an attempt end without a checkpoint if its trials end there, or will not go on, and none would keep it."""
     is_at_end = resource == attempt.stop and not attempt.is_evaluation and attempt.cut is None
     if not is_at_end or not attempt.is_training or attempt.is_stop_sent or state.config.shared_as:
         return
@@ -159,9 +185,11 @@ def spare_last_save(state: StudyState, attempt: Attempt, resource: int, emit: Em
 
 
 def _is_spared(state: StudyState, trial: Trial) -> bool:
-    """Return whether a trial that has reported at its target ends there, and its checkpoint would not be kept."""
-    is_over = is_end(trial.target, state.max_resource) and trial.value_resource > 0
-    if not is_over or is_to_be_evaluated(state, trial):
+    """Return whether nobody would load the checkpoint of a trial that has reported at its target."""
+    if trial.value_resource == 0 or is_to_be_evaluated(state, trial):
+        return False
+    is_over = is_end(trial.target, state.max_resource)
+    if not is_over and (trial.compared != trial.target or state.scheduler.may_promote(trial.id)):
         return False
     return not state.best_trials.would_keep(trial.id, state.score(trial.ranked_value(state.config.rank_by)))
 

@@ -146,6 +146,7 @@ class PromotionState(SchedulerState):
         self._is_endless = is_endless
         self._progress = Progress()
         self._bracket = AsynchronousBracket(levels, reduction_factor, self._progress, is_endless=is_endless)
+        self._total: int | None = None  # the most trials that there will be in the present run; None: no bound
         self._finishers = 0  # trials that reached max_resource, or train towards it
 
     def first_target(self, trial: TrialId) -> int:
@@ -153,6 +154,13 @@ class PromotionState(SchedulerState):
 
     def next_promotion(self) -> Promotion | None:
         return self._bracket.next_promotion()
+
+    def promotion_of(self, trial: TrialId) -> Promotion | None:
+        return self._bracket.promotion_of(trial)
+
+    def may_promote(self, trial: TrialId) -> bool:
+        total = None if self._total is None else max(self._total, self._progress.count)
+        return self._finish_best or self._bracket.may_promote(trial, total)
 
     def closing_promotion(self) -> Promotion | None:
         if not self._finish_best or self._finishers:
@@ -171,6 +179,12 @@ class PromotionState(SchedulerState):
 
     def position(self, trial: TrialId) -> str:
         return self._bracket.position(trial)
+
+    def run_requested(self, num_trials: int | None) -> None:
+        self._total = num_trials
+
+    def no_more_trials(self) -> None:
+        self._total = self._progress.count
 
     def created(self, trial: TrialId, params: Params) -> None:
         self._progress.begin(trial)
@@ -193,9 +207,15 @@ class PromotionState(SchedulerState):
 
     def snapshot(self) -> dict[str, Any]:
         rungs = self._bracket.rungs_snapshot()
-        return {"progress": self._progress.snapshot(), "rungs": rungs, "finishers": self._finishers}
+        return {
+            "progress": self._progress.snapshot(),
+            "rungs": rungs,
+            "finishers": self._finishers,
+            "total": self._total,
+        }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._progress = Progress.restored(snapshot["progress"])
         self._bracket.restore_rungs(self._progress, snapshot["rungs"])
         self._finishers = snapshot["finishers"]
+        self._total = snapshot.get("total")

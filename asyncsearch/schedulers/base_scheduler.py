@@ -38,6 +38,8 @@ class Promotion(msgspec.Struct, frozen=True):
     """In words, e.g. "rank 2 of 12 at 3 epochs, 4 go on to 9"."""
     donor: TrialId | None = None
     """The trial whose weights it should go on with, if that one has a durable checkpoint. None if its own."""
+    is_donor: bool = False
+    """Whether others may go on with the weights that it has now, so that its checkpoint is needed."""
 
 
 class Offspring(msgspec.Struct, frozen=True):
@@ -81,11 +83,13 @@ class SchedulerState(StudyListener):
     """Whether the brackets of one run take no trials of a later run."""
 
     compares_saved = False
-    """Whether ``branch`` is overridden: then trials are compared once their checkpoints are durable, as donors need."""
+    """Whether trials are compared once their checkpoints are durable, as donors need where ``branch`` is overridden and
+    no promotion says which trial ``is_donor``."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.compares_saved = cls.branch is not SchedulerState.branch
+        if "branch" in vars(cls) and "compares_saved" not in vars(cls):
+            cls.compares_saved = True
         cls.judges = cls.judge is not SchedulerState.judge
 
     @abc.abstractmethod
@@ -111,6 +115,21 @@ class SchedulerState(StudyListener):
     @abc.abstractmethod
     def next_promotion(self) -> Promotion | None:
         """Return the next paused trial that should train on; asked until None while a worker is free. O(log n)."""
+
+    def promotion_of(self, trial: TrialId) -> Promotion | None:
+        """Return the promotion of a trial that has reported at its target. None if it should not train on now.
+
+        Asked where the one of ``next_promotion`` has to wait for a checkpoint: then it goes on where it is.
+        """
+        first = self.next_promotion()
+        return first if first is not None and first.trial == trial else None
+
+    def may_promote(self, trial: TrialId) -> bool:
+        """Return whether a trial at its target may train on later in this run, whatever the others report.
+
+        A trial that may not pauses without a checkpoint, which nobody would load.
+        """
+        return True
 
     def closing_promotion(self) -> Promotion | None:
         """Like ``next_promotion``, asked only when nothing runs, nothing will be created and that one says None."""

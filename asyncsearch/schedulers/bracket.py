@@ -156,6 +156,33 @@ class AsynchronousBracket(Bracket):
         candidate = self.rungs[self.ready].candidate if self.ready >= 0 else None
         return None if candidate is None else self.promotion(self.ready, candidate)
 
+    def promotion_of(self, trial: TrialId) -> Promotion | None:
+        """Return the promotion of a trial. None if it does not wait, or is not among the best of its rung."""
+        index, value = self._progress.next_rung(trial) - 1, self._progress.value(trial)
+        if value is None or not 0 <= index < self.top or not self.rungs[index].is_waiting(trial, value):
+            return None
+        is_due = self.rungs[index].rank(trial, value) <= self.rungs[index].quota
+        return self.promotion(index, (value, trial)) if is_due else None
+
+    def may_promote(self, trial: TrialId, trials: int | None) -> bool:
+        """Return whether a trial that waits at a rung may still be promoted.
+
+        Args:
+            trial: of the bracket.
+            trials: the most that the bracket will have. None if there is no bound.
+        """
+        index, value = self._progress.next_rung(trial) - 1, self._progress.value(trial)
+        if value is None or trials is None:
+            return value is not None
+        return self.rungs[index].rank(trial, value) <= self._most_at(index, trials) // self._reduction_factor
+
+    def _most_at(self, index: int, trials: int) -> int:
+        """Return the most trials that a rung will have: more than ⌊n/η⌋ go on where later ones are better."""
+        most = trials
+        for rung in self.rungs[:index]:
+            most = rung.promoted + (most - rung.size) + min(rung.waiting, most // self._reduction_factor)
+        return most
+
     def _changed(self, index: int) -> None:
         """Set the quota of the rung: the best ⌊n/η⌋ of Algorithm 2."""
         rung = self.rungs[index]
@@ -239,6 +266,13 @@ class SynchronousBracket(Bracket):
         others = "the one that is missing reports" if missing == 1 else f"the {missing} that are missing report"
         best = f"among the best {self._passing(self.size or 0)} whatever {others}"
         return msgspec.structs.replace(found, reason=f"{place}, {best}: goes on to {found.to_resource}")
+
+    def may_promote(self, trial: TrialId) -> bool:
+        """Return whether a trial that waits at a rung may still be promoted."""
+        index, value = self._progress.next_rung(trial) - 1, self._progress.value(trial)
+        if value is None or self.size is None or index > self._stage:
+            return value is not None
+        return self.rungs[index].rank(trial, value) <= self._passing(self.size)
 
     def advance(self) -> None:
         """Decide the rung if its last trial is there; turn to the rung above when all that may are promoted."""

@@ -46,6 +46,8 @@ class AsynchronousHyperbandState(SchedulerState):
         self._counts = [0] * len(levels)
         self._next_number = allocation.next_bracket(self._counts)
         """Bracket of the trial that is created next."""
+        self._total: int | None = None
+        """The most trials that there will be in the present run. None: no bound."""
         self._units = [0] * len(levels)
         """Units of training that each bracket was given: by new trials and by promotions."""
 
@@ -57,11 +59,26 @@ class AsynchronousHyperbandState(SchedulerState):
         ready = [(units, number) for number, units in enumerate(self._units) if self._brackets[number].ready >= 0]
         return self._brackets[min(ready)[1]].next_promotion() if ready else None
 
+    def promotion_of(self, trial: TrialId) -> Promotion | None:
+        return self._bracket_of(trial).promotion_of(trial)
+
+    def may_promote(self, trial: TrialId) -> bool:
+        if self._total is None:
+            return True
+        coming = max(0, self._total - len(self._numbers))
+        return self._bracket_of(trial).may_promote(trial, self._counts[self._numbers[trial]] + coming)
+
     def position(self, trial: TrialId) -> str:
         if not self._progress.knows(trial):
             return ""
         number = self._numbers[trial]
         return f"bracket {number}: {self._brackets[number].position(trial)}"
+
+    def run_requested(self, num_trials: int | None) -> None:
+        self._total = num_trials
+
+    def no_more_trials(self) -> None:
+        self._total = len(self._numbers)
 
     def created(self, trial: TrialId, params: Params) -> None:
         number = self._next_number
@@ -93,6 +110,7 @@ class AsynchronousHyperbandState(SchedulerState):
             "homes": list(self._numbers),
             "races": [bracket.rungs_snapshot() for bracket in self._brackets],
             "units": list(self._units),
+            "total": self._total,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -101,6 +119,7 @@ class AsynchronousHyperbandState(SchedulerState):
         self._counts = [self._numbers.count(number) for number in range(len(self._brackets))]
         self._next_number = self._allocation.next_bracket(self._counts)
         self._units = list(snapshot["units"])
+        self._total = snapshot.get("total")
         for bracket, rungs in zip(self._brackets, snapshot["races"], strict=True):
             bracket.restore_rungs(self._progress, rungs)
 

@@ -25,6 +25,7 @@ class PBTState(SchedulerState):
     """Populations in the order in which they were opened. Only the last one may still take trials."""
 
     begins_all_first = True
+    compares_saved = False
 
     def __init__(self, rules: Rules, size: int | None, explorer: Explorer | None, seed: int) -> None:
         self._rules = rules
@@ -44,8 +45,14 @@ class PBTState(SchedulerState):
         if not self._ready:
             return None
         population = self._populations[self._ready[0]]
-        trial = population.candidate
-        assert trial is not None
+        assert population.candidate is not None
+        return self._promotion(population, population.candidate)
+
+    def promotion_of(self, trial: TrialId) -> Promotion | None:
+        population = self._population_of(trial, self._number(trial))
+        return None if population is None or not population.may_leave(trial) else self._promotion(population, trial)
+
+    def _promotion(self, population: Population, trial: TrialId) -> Promotion:
         here = population.place(trial)
         rank, size = population.ranked(trial)
         place = reasons.place(rank, size, here)
@@ -57,7 +64,7 @@ class PBTState(SchedulerState):
         if donor is not None:
             end = self._rules.max_resource
             reason += f" by itself, since {trial_name(donor)} has no checkpoint from {here} to {end - 1} to take over"
-        return Promotion(trial, here, above, reason, donor)
+        return Promotion(trial, here, above, reason, donor, population.may_give(trial))
 
     def branch(self, promotion: Promotion, params: Params, resource: int) -> Offspring | None:
         if resource >= self._rules.max_resource or promotion.donor is None:

@@ -137,6 +137,15 @@ class Population:
         """Return whether a member waits at its place."""
         return trial in self._waiting or trial in self._queued
 
+    def may_leave(self, trial: TrialId) -> bool:
+        """Return whether a waiting member may train on now."""
+        return trial in self._queued
+
+    def may_give(self, trial: TrialId) -> bool:
+        """Return whether a waiting member is among the best at its place, or will be if the others are worse."""
+        assert self.size is not None, "none trains on before all have begun"
+        return self.ranked(trial)[0] <= self._rules.quota(self.size)
+
     def place(self, trial: TrialId) -> int:
         """Return the boundary where a member waits, or its next one."""
         return self._places[trial]

@@ -128,6 +128,11 @@ class Rung:
         self._ahead = -1
         """Number of gone trials that rank before the best waiting one. -1 if they are not counted yet."""
 
+    @property
+    def waiting(self) -> int:
+        """How many trials wait here."""
+        return len(self._waiting)
+
     def insert(self, trial: TrialId, score: float | None) -> None:
         """Count a trial that reached the rung; None is worst."""
         self.size += 1
@@ -228,6 +233,11 @@ class Progress:
     def __init__(self) -> None:
         self._marks = bytearray()  # 0: unknown; else 1 + index of its next rung, and perhaps _ENDED
         self._values = array("d")  # NaN: none
+
+    @property
+    def count(self) -> int:
+        """How many trials ever began."""
+        return len(self._marks)
 
     def begin(self, trial: TrialId) -> None:
         """A trial exists, and trains towards the lowest rung."""

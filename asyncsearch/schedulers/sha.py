@@ -143,6 +143,9 @@ class SHAState(SchedulerState):
     def next_promotion(self) -> Promotion | None:
         return self._brackets[self._ready[0]].next_promotion() if self._ready else None
 
+    def may_promote(self, trial: TrialId) -> bool:
+        return self._brackets[self._bracket_of(trial)].may_promote(trial)
+
     def position(self, trial: TrialId) -> str:
         if not self._progress.knows(trial):
             return ""

@@ -130,6 +130,7 @@ class CheckedScheduler(_CheckedListener, SchedulerState):
         super().__init__(make)
         self.promotes_in_groups = make().promotes_in_groups
         self.begins_all_first = make().begins_all_first
+        self.compares_saved = make().compares_saved
 
     def first_target(self, trial: TrialId) -> int | None:
         target: int | None = self._double.ask("first_target", trial)
@@ -144,9 +145,21 @@ class CheckedScheduler(_CheckedListener, SchedulerState):
             require_words(reason, f"judge({trial}, {resource})")
         return reason
 
+    def judged_next(self, trial: TrialId, resource: int) -> int | None:
+        place: int | None = self._double.ask("judged_next", trial, resource)
+        assert place is None or place > resource, f"judged_next({trial}, {resource}) is {place}, which is not beyond it"
+        return place
+
     def next_promotion(self) -> Promotion | None:
         promotion: Promotion | None = self._double.ask("next_promotion")
         return promotion
+
+    def promotion_of(self, trial: TrialId) -> Promotion | None:
+        promotion: Promotion | None = self._double.ask("promotion_of", trial)
+        return promotion
+
+    def may_promote(self, trial: TrialId) -> bool:
+        return bool(self._double.ask("may_promote", trial))
 
     def closing_promotion(self) -> Promotion | None:
         promotion: Promotion | None = self._double.ask("closing_promotion")

@@ -12,9 +12,9 @@ import unittest
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from asyncsearch.actions import AnyAction, StopTraining
+from asyncsearch.actions import AnyAction, Branch, Promote, StopTraining
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.engine.handling import handle
+from asyncsearch.engine.handling import handle, replay
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import ResourceError
 from asyncsearch.events import Reported
@@ -146,6 +146,27 @@ class SchedulerConformance(MethodSuite):
         for record in SegmentReader().read("000001.jsonl", recorded.lines):
             decided = tuple(handle(again, record.event, record.t))
             assert decided == record.actions, f"record {record.n}: {decided} was decided, {record.actions} before"
+
+    def test_no_trial_goes_on_that_had_to_stay(self) -> None:
+        recorded = self._searched()
+        again, stays = self._state(), set[TrialId]()
+        for record in SegmentReader().read("000001.jsonl", recorded.lines):
+            replay(again, record.event, record.actions, record.t)
+            for action in record.actions:
+                moved = f"{action} in record {record.n}, and may_promote had denied it"
+                assert not isinstance(action, Promote | Branch) or action.trial not in stays, moved
+            paused = [trial.id for trial in again.trials if trial.state is TrialState.PAUSED and trial.id not in stays]
+            stays |= {trial for trial in paused if not again.scheduler.may_promote(trial)}
+
+    def test_the_first_promotion_is_that_of_its_trial(self) -> None:
+        recorded = self._searched(delays=Delays(commit_s=1.5, message_s=0.2))
+        again = self._state()
+        for record in SegmentReader().read("000001.jsonl", recorded.lines):
+            replay(again, record.event, record.actions, record.t)
+            first = again.scheduler.next_promotion()
+            if first is not None:
+                own = again.scheduler.promotion_of(first.trial)
+                assert own == first, f"after record {record.n} next_promotion is {first}, and promotion_of it {own}"
 
     def test_a_decision_does_not_grow_with_the_number_of_trials(self) -> None:
         scheduler = self.make()

@@ -109,6 +109,16 @@ class PromotesWithoutAWord(Outer):
         return found and Promotion(found.trial, found.from_resource, found.to_resource, "")
 
 
+class PromotesWhomItDenied(Outer):
+    def may_promote(self, trial: TrialId) -> bool:
+        return False
+
+
+class ForgetsItsFirst(Outer):
+    def promotion_of(self, trial: TrialId) -> Promotion | None:
+        return None
+
+
 class StopsWithoutAWord(Outer):
     def judge(self, trial: TrialId, resource: int) -> str | None:
         return "" if trial == 2 else None

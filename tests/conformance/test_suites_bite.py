@@ -20,6 +20,8 @@ SCHEDULERS = [
     (Around(broken.PromotesTooFar), "lies beyond max_resource=9"),
     (Around(broken.PromotesDown), "is not above 1"),
     (Around(broken.PromotesWithoutAWord), "the reason of the promotion"),
+    (Around(broken.PromotesWhomItDenied), "may_promote had denied it"),
+    (Around(broken.ForgetsItsFirst), "and promotion_of it None"),
     (Around(broken.StopsWithoutAWord), r"the reason of judge\(2, 1\)"),
     (Around(broken.TakesNaNForGood), "its last value is None, which counts as the worst"),
     (Around(broken.BeginsNoMore), "5 trials of 14 began"),

@@ -12,7 +12,7 @@ from asyncsearch.actions import AnyAction, Assign, ExtendWork, SaveAt
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
+from asyncsearch.events import AnyEvent, CheckpointCommitted, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -26,7 +26,7 @@ from asyncsearch.testing.recording import Histories, restored_from
 from asyncsearch.trial import Params, TrialState
 from asyncsearch.work import Stage
 from tests.engine.player import Player
-from tests.engine.tools import Recorded, make_state, replayed, results
+from tests.engine.tools import Recorded, make_state, packed_state, replayed, results
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
 from tests.shares import takes_long
 
@@ -287,3 +287,18 @@ def test_what_was_reported_is_kept_while_somebody_may_come_who_reads_it() -> Non
         assert len(state.plan.reports.nodes) == 2
     assert first.trained
     assert not later.trained, "all that came later read what was known"
+
+
+def test_a_trial_that_waits_is_settled_by_the_last_save_of_what_returned() -> None:
+    state = packed_state(Hyperband(max_resource=9), 4, SPACE, GridSearch())
+    player = Player(state)
+    player.begin(8, 3)
+    attempt, waiting = state.attempts[0], state.trials[5]
+    assert (waiting.target, waiting.state) == (3, TrialState.WAITING)
+    assert CheckpointRef(attempt.node_at(3), 3) in attempt.save_points
+    for resource in (1, 2, 3, 4):
+        player.report(attempt.lease, resource)
+    player.tell(CheckpointCommitted(attempt.lease, CheckpointRef(attempt.node_at(1), 1)))
+    player.tell(TrainingEnded(attempt.lease, Outcome.RETURNED, 4, 3))
+    player.tell(CheckpointCommitted(attempt.lease, CheckpointRef(attempt.node_at(3), 3)))
+    assert waiting.state is TrialState.PAUSED

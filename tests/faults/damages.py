@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from asyncsearch import FIFO, Study, uniform
+from asyncsearch import FIFO, Checkpoints, Study, uniform
 from asyncsearch.errors import StoreError
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
