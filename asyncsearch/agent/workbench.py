@@ -18,13 +18,13 @@ from msgspec import UNSET, UnsetType
 from asyncsearch import events
 from asyncsearch.actions import AddLane, Assign, CutWork, ExtendWork, SaveAt, StopTraining, extended
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.agent.hand_over import HandOver
 from asyncsearch.agent.lane_run import LaneRun, RunnerHandle, all_stopped
 from asyncsearch.agent.runner_deaths import Death, charge
 from asyncsearch.agent.tasks import TaskQueue
 from asyncsearch.agent.transfers import Fetched, Transferred
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.work_queue import WorkQueue
+from asyncsearch.agent.work_start import WorkStart
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
 from asyncsearch.events import Outcome, Spent
@@ -78,7 +78,7 @@ class Workbench:
         folders = TrialFolders(config.dirs, config.dir_bytes)
         self.checkpoints = WorkerCheckpoints(config.store, send, post, runner.tell, folders, tasks)
         self._queue = WorkQueue(config)
-        self._hand_over = HandOver()
+        self._work_start = WorkStart()
         self._is_dismissed = False
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ class Workbench:
     def _go_on(self) -> None:
         """Start the lanes that can start. Those of new work wait for the checkpoints of all, but for no joiner."""
         if begun := self._queue.begin_next():
-            self._hand_over.begin(has_load=any(run.lane.load is not None for run in begun))
+            self._work_start.begin(has_load=any(run.lane.load is not None for run in begun))
         for run in begun:
             self.checkpoints.fetch(run)
         ready = [run for run in self._queue.current if run.can_start]
@@ -241,7 +241,7 @@ class Workbench:
 
     def _begin(self, runs: list[LaneRun]) -> None:
         trains = tuple([_train(run) for run in runs])
-        self._hand_over.could_begin()
+        self._work_start.could_begin()
         is_pack = len(trains) > 1 or runs[0].is_open
         if self._runner.begin(runs, TrainPack(trains, runs[0].measured) if is_pack else trains[0]):
             _mark_sent(runs)
@@ -281,7 +281,7 @@ class Workbench:
         """Return what was done for a lane. UNSET: a process has trained it, and has not told at its end."""
         if spent is None and run.is_sent:
             return UNSET
-        return self._hand_over.added_to(spent or Spent())
+        return self._work_start.added_to(spent or Spent())
 
     # Messages of the runner
 
@@ -289,7 +289,7 @@ class Workbench:
         """Handle a message of the runner: on itself, on all that it trains, or on one lane."""
         match message:
             case RunnerReady():
-                self._hand_over.process_ready()
+                self._work_start.process_ready()
                 return
             case PackFindings():
                 self._on_pack_measured(message)
@@ -332,7 +332,7 @@ class Workbench:
             return
         metrics = spell_all(reported.metrics)
         try:
-            spent = self._hand_over.added_to(reported.spent)
+            spent = self._work_start.added_to(reported.spent)
             self._send(events.Reported(run.lease, reported.resource, metrics, run.number, reported.is_awaited, spent))
         except ProtocolError as error:
             self._runner.kill()

@@ -99,7 +99,7 @@ class WorkTime:
         self.lanes: dict[int, LaneTime] = {}
         """Those that have not ended."""
         self.by_trial: dict[TrialId, Amounts] = {}
-        self._told = Spent()
+        self._last_spent = Spent()
         self._is_measured = False
         self._saved_ms = self._heard_ms = began_ms
         """When a checkpoint became durable last; when that, or a report, was heard of last."""
@@ -168,8 +168,12 @@ class WorkTime:
 
     def _measure(self, lane: LaneTime, spent: Spent, resource: int | None) -> None:
         # A process that began anew for lanes that came late counts from 0.
-        since = self._told if all(now >= before for now, before in zip(spent, self._told, strict=True)) else Spent()
-        self._told, self._is_measured = spent, True
+        since = (
+            self._last_spent
+            if all(now >= before for now, before in zip(spent, self._last_spent, strict=True))
+            else Spent()
+        )
+        self._last_spent, self._is_measured = spent, True
         lanes = list(self.lanes.values())
         parts = [nothing() for _ in lanes]
         for kind, (now, before) in enumerate(zip(spent, since, strict=True)):

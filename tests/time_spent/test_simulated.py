@@ -11,6 +11,7 @@ from asyncsearch.actions import Assign, lanes_given
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import CheckpointCommitted, Reported
+from asyncsearch.ids import WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.random import RandomSearch
@@ -59,7 +60,7 @@ def test_each_millisecond_of_each_worker_is_counted_once(seed: int) -> None:
         workload=Curves(seed=seed, unit_s=draw.choice([0.0013, 0.7, 90.0]), spread=draw.choice([0.0, 1.0])),
         delays=Delays(**{name: draw.choice([0.0, draw.random()]) for name in Delays.__struct_fields__}),
         faults=Faults(
-            losses=[Loss(worker=0, at_s=9 * draw.random())] if draw.random() < 0.5 else [],
+            losses=[Loss(worker=WorkerId(0), at_s=9 * draw.random())] if draw.random() < 0.5 else [],
             chance=Chance(drop=draw.choice([0.0, 0.02]), spread=draw.choice([0.0, 0.5]), seed=seed),
             max_losses=100,
         ),
@@ -88,7 +89,7 @@ def test_it_is_what_the_virtual_cluster_did(scheduler: Scheduler) -> None:
 
 def test_a_lost_worker_trained_in_vain_since_its_last_checkpoint() -> None:
     delays = Delays(detect_s=2.0)
-    faults = Faults(losses=[Loss(worker=0, at_s=7.5)])
+    faults = Faults(losses=[Loss(worker=WorkerId(0), at_s=7.5)])
     records = simulated(FIFO(max_resource=10), trials=1, workers=1, delays=delays, faults=faults)
     found = time_spent(records).total
     assert found.in_vain == 7500 + 2000, "nothing was saved; until the driver knew, it was taken to train"

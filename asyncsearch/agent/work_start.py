@@ -8,7 +8,7 @@ from collections.abc import Callable
 from asyncsearch.events import Spent
 
 
-class HandOver:
+class WorkStart:
     """The present work's."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
