@@ -101,8 +101,8 @@ class WorkTime:
         self.by_trial: dict[TrialId, Amounts] = {}
         self._last_spent = Spent()
         self._is_measured = False
-        self._saved_ms = self._heard_ms = began_ms
-        """When a checkpoint became durable last; when that, or a report, was heard of last."""
+        self._saved_ms = self._known_ms = began_ms
+        """When a checkpoint became durable last; when that, or a report, came last."""
         self._last_trials: tuple[TrialId, ...] = ()
         """Those of the lane that ended last."""
         self._is_cut_off = False
@@ -113,12 +113,12 @@ class WorkTime:
         if isinstance(spent, Spent):
             self._measure(lane, spent, resource)
         if resource is not None and not lane.is_stopped:
-            lane.reported, self._heard_ms = max(lane.reported, resource), now_ms
+            lane.reported, self._known_ms = max(lane.reported, resource), now_ms
 
     def save(self, number: int, resource: int, now_ms: int) -> None:
         """Note that a checkpoint is durable: what led to it is not in vain."""
         if (lane := self.lanes.get(number)) is not None:
-            lane.saved, self._saved_ms, self._heard_ms = max(lane.saved, resource), now_ms, now_ms
+            lane.saved, self._saved_ms, self._known_ms = max(lane.saved, resource), now_ms, now_ms
             self._credit(lane.settled(resource))
 
     def end(self, number: int, *, is_in_order: bool, is_cut_off: bool = False) -> None:
@@ -149,7 +149,7 @@ class WorkTime:
         elif not trials or (self._is_measured and not (is_lost or is_running or self._is_cut_off)):
             waiting = rest  # messages on their way
         else:
-            in_vain = min(rest, self._unheard_ms(now_ms, is_lost=is_lost, is_running=is_running))
+            in_vain = min(rest, self._unknown_ms(now_ms, is_lost=is_lost, is_running=is_running))
             self._give(trials, IN_VAIN, in_vain)
             self._give(trials, UNMEASURED, rest - in_vain)
         total = nothing()
@@ -158,21 +158,18 @@ class WorkTime:
             add(total, amounts)
         return total
 
-    def _unheard_ms(self, now_ms: int, *, is_lost: bool, is_running: bool) -> int:
+    def _unknown_ms(self, now_ms: int, *, is_lost: bool, is_running: bool) -> int:
         """Return how much of a time at the end, of which no message tells, was in vain."""
         if is_running or not (is_lost or self._is_cut_off):
             return 0
         if self._is_measured:
             return now_ms - self.began_ms
-        return now_ms - (self._saved_ms if is_lost else self._heard_ms)
+        return now_ms - (self._saved_ms if is_lost else self._known_ms)
 
     def _measure(self, lane: LaneTime, spent: Spent, resource: int | None) -> None:
         # A process that began anew for lanes that came late counts from 0.
-        since = (
-            self._last_spent
-            if all(now >= before for now, before in zip(spent, self._last_spent, strict=True))
-            else Spent()
-        )
+        is_further = all(now >= before for now, before in zip(spent, self._last_spent, strict=True))
+        since = self._last_spent if is_further else Spent()
         self._last_spent, self._is_measured = spent, True
         lanes = list(self.lanes.values())
         parts = [nothing() for _ in lanes]

@@ -49,7 +49,7 @@ def test_on_as_many_workers_it_takes_as_long_as_it_took(tmp_path: Path) -> None:
     assert found.recorded is not None
     workers, wall_s = found.recorded
     assert workers == 3
-    assert found.cases[0].wall_s == pytest.approx(wall_s, rel=1e-6)
+    assert found.cases[0].wall_s == pytest.approx(wall_s, rel=2e-3)
     assert found.cases[0].guessed == 0
     assert found.cases[0].best == min(trial.best for trial in made.state.trials if trial.best is not None)
 
@@ -80,7 +80,7 @@ def test_times_are_measured_in_the_journal() -> None:
     assert workload.delays.setup_s == pytest.approx(0.5)
     true = Curves(seed=1, spread=0.5)
     for trial in made.state.trials:
-        assert workload.seconds(trial.id, {}) == pytest.approx(true.seconds(trial.id, {}))
+        assert workload.seconds(trial.id, {}) == pytest.approx(true.seconds(trial.id, {}), rel=2e-3)
 
 
 def test_beyond_what_is_known_the_last_value_is_repeated() -> None:
@@ -126,7 +126,7 @@ def test_failed_trials_fail_again_and_take_as_long_without_a_guess(
     planned.scheduler = scheduler
     found = what_if(planned, workers=[3])
     assert found.recorded is not None
-    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=1e-6)
+    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=2e-3)
     assert found.cases[0].guessed == 0
     assert found.cases[0].best == min(trial.best for trial in made.state.trials if trial.best is not None)
     workload = recorded(records_of(made), "loss")
@@ -141,7 +141,7 @@ def test_a_failure_without_a_report_of_its_unit_takes_the_whole_unit(
     made = quiet(workload=Curves(seed=1, spread=0.5), faults=Faults(failures={TrialId(4): 1, TrialId(0): 2}))
     found = what_if(Planned(made, tmp_path), workers=[3])
     assert found.recorded is not None
-    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=1e-6)
+    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=2e-3)
     assert found.cases[0].guessed == 0
 
 
@@ -165,7 +165,7 @@ def test_the_last_attempt_gives_a_failures_time_and_all_give_its_progress() -> N
     made = record(make_state(FIFO(max_resource=5), max_failures=1), 1, workers=1, workload=Hanging())
     units, seconds = recorded(records_of(made), "loss").fails_after(TrialId(0)) or (0, 0.0)
     assert units == 3
-    assert units + seconds == pytest.approx(1 + 10.0)
+    assert units + seconds == pytest.approx(1 + 10.0, rel=2e-3)
 
 
 def test_a_failure_with_anothers_weights_is_no_failure_of_its_beginning() -> None:
