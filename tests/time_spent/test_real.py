@@ -56,7 +56,13 @@ def dies_once_in_its_second_unit(died: str) -> Callable[[TrialContext], None]:
 
 def searched(trainable: Any, folder: Path, backend: str, trials: int = 5, **options: Any) -> Study:
     space = {"x": uniform(0.0, 1.0)}
-    settings = {"metric": "loss", "mode": "min", "space": space, "store": folder / "study", "backend": backend}
+    settings: dict[str, Any] = {
+        "metric": "loss",
+        "mode": "min",
+        "space": space,
+        "store": folder / "study",
+        "backend": backend,
+    }
     return Study(trainable, **(settings | options)).run(trials, parallelism=2, display="none")
 
 

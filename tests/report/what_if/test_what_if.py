@@ -54,6 +54,16 @@ def test_on_as_many_workers_it_takes_as_long_as_it_took(tmp_path: Path) -> None:
     assert found.cases[0].best == min(trial.best for trial in made.state.trials if trial.best is not None)
 
 
+def test_loads_and_saves_take_as_long_as_workers_have_measured(tmp_path: Path) -> None:
+    delays = Delays(start_s=3.0, setup_s=0.5, load_s=2.0, save_s=0.75, message_s=0.01)
+    made = quiet(workload=Curves(seed=1), delays=delays)
+    own = recorded(records_of(made), "loss").delays
+    assert (own.setup_s, own.load_s, own.save_s) == pytest.approx((0.5, 2.0, 0.75), rel=2e-3)
+    found = what_if(Planned(made, tmp_path), workers=[3])
+    assert found.recorded is not None
+    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=0.02)
+
+
 def test_more_workers_take_less_time_and_the_table_says_how_much(tmp_path: Path) -> None:
     found = what_if(Planned(quiet(), tmp_path), workers=[1, 2, 8])
     times = [case.wall_s for case in found.cases]
