@@ -32,6 +32,9 @@ from asyncsearch.work import Stage
 _MOST_PARTS = 512
 """Open parts of a lane; beyond them neighbours become one, so that a long training needs little memory."""
 
+_NOT_MEASURED = [0] * (len(nothing()) - len(Spent()))
+"""Of the kinds that no worker measures."""
+
 
 class _Part(NamedTuple):
     """A time of a lane up to a resource."""
@@ -167,16 +170,18 @@ class WorkTime:
         return now_ms - (self._saved_ms if is_lost else self._known_ms)
 
     def _measure(self, lane: LaneTime, spent: Spent, resource: int | None) -> None:
-        # A process that began anew for lanes that came late counts from 0.
-        is_further = all(now >= before for now, before in zip(spent, self._last_spent, strict=True))
-        since = self._last_spent if is_further else Spent()
+        passed = [now - before for now, before in zip(spent, self._last_spent, strict=True)]
+        if min(passed) < 0:  # a process that began anew for lanes that came late counts from 0
+            passed = list(spent)
         self._last_spent, self._is_measured = spent, True
+        if len(self.lanes) == 1:
+            lane.take([*passed, *_NOT_MEASURED], resource)
+            return
         lanes = list(self.lanes.values())
         parts = [nothing() for _ in lanes]
-        for kind, (now, before) in enumerate(zip(spent, since, strict=True)):
-            if now > before:
-                for part, amount in zip(parts, divided(now - before, len(lanes)), strict=True):
-                    part[kind] = amount
+        for kind, amount in enumerate(passed):
+            for part, own in zip(parts, divided(amount, len(lanes)) if amount else (), strict=False):
+                part[kind] = own
         for one, part in zip(lanes, parts, strict=True):
             one.take(part, resource if one is lane else None)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,13 @@ class Slow(Trainer):
     def train(self) -> None:
         time.sleep(PART_S)
 
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Slow]) -> None:
+        time.sleep(PART_S * len(trainers))
+
     def evaluate(self) -> dict[str, Any]:
         time.sleep(PART_S)
-        return {"loss": self.trial.params["x"] / self.trial.resource if self.trial.resource else self.trial.params["x"]}
+        return {"loss": self.trial.params["x"]}
 
     def save(self, path: Path) -> None:
         time.sleep(3 * PART_S)
@@ -70,14 +75,13 @@ def require_real_sums(study: Study) -> None:
     require_sums(study.time_spent(), records_of(read_records(study.store)))
 
 
-@pytest.mark.parametrize("backend", ["inline", "processes"])
-def test_real_searches_add_up_and_know_what_they_did(backend: str, tmp_path: Path) -> None:
-    study = searched(Slow, tmp_path, backend, scheduler=ASHA(max_resource=9))
+@pytest.mark.parametrize(("backend", "pack"), [("inline", None), ("processes", None), ("inline", 3)])
+def test_real_searches_add_up_and_know_what_they_did(backend: str, pack: int | None, tmp_path: Path) -> None:
+    study = searched(Slow, tmp_path, backend, scheduler=ASHA(max_resource=9), pack=pack)
     require_real_sums(study)
-    found, units = study.time_spent().total.seconds(), study._read_state()
-    trained = sum(trial.trained for trial in units.trials)
-    entries = found["entering"] / (2 * PART_S)
-    assert entries >= 5, "each trial has entered its function"
+    found = study.time_spent().total.seconds()
+    trained = sum(trial.trained for trial in study._read_state().trials)
+    assert found["entering"] >= 5 * 2 * PART_S, "each trial has entered its function"
     assert found["training"] >= 0.99 * trained * PART_S
     assert found["evaluating"] >= 0.99 * trained * PART_S
     assert found["saving"] >= 3 * PART_S
@@ -100,3 +104,15 @@ def test_a_process_that_dies_trained_in_vain(tmp_path: Path) -> None:
     require_real_sums(study)
     assert study.time_spent().total.seconds()["in_vain"] >= 2 * PART_S
     assert study.time_spent().total.seconds()["training"] >= 3 * PART_S
+
+
+STORES = sorted((Path(__file__).parents[1] / "golden" / "stores").glob("*/*/**/study.json"))[::6]
+
+
+@pytest.mark.parametrize("file", STORES, ids=lambda file: "-".join(file.parts[-4:-1]))
+def test_a_study_of_a_released_version_says_what_was_not_measured(file: Path, tmp_path: Path) -> None:
+    shutil.copytree(file.parent, tmp_path / "study")
+    found = Study.open(tmp_path / "study").time_spent()
+    assert not any((found.total.training, found.total.entering, found.total.saving, found.total.evaluating))
+    assert found.total.total == sum(one.total for one in found.by_worker.values())
+    assert found.total.unmeasured or found.total.in_vain or not found.by_trial
