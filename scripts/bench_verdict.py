@@ -122,7 +122,7 @@ def entry_s() -> float:
 
 def parts(unit_s: float, stops: int, megabytes: int) -> Mapping[str, Callable[[], float]]:
     """Return the measurements by their names."""
-    pbt = PBT(max_resource=9, population_size=8, perturbation_interval=3)
+    pbt = PBT(max_resource=9, perturbation_interval=3)
     return {
         "units_beyond_stopping": lambda: beyond(ASHA(max_resource=9, variant="stopping")),
         "units_beyond_median": lambda: beyond(MedianStopping(max_resource=9)),

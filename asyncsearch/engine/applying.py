@@ -88,7 +88,8 @@ def _apply_branch(state: StudyState, action: actions.Branch, now: float) -> None
     trial.params, trial.node = action.params, action.node
     trial.path = joined(action.path, state.trials[action.donor].steps)
     trial.resource, trial.target = action.resource, action.to_resource
-    _move(state, trial, TrialState.WAITING, action.reason, now)
+    if trial.state is TrialState.PAUSED:  # not if its worker was lost before it had saved where it was compared
+        _move(state, trial, TrialState.WAITING, action.reason, now)
     trial.is_begun = True
     state.promoted.began(trial.id)
     # Its own checkpoint is not on its new path; the donor's is there, and the plan finds it.

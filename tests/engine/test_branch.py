@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, DeleteCheckpoint, Promote
+from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, DeleteCheckpoint, ExtendWork, Promote
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.next_trials import branch
 from asyncsearch.engine.state import StudyState
@@ -94,6 +94,19 @@ def test_a_branch_loads_the_donors_checkpoint_and_shares_its_path_to_there(
                     assert work.lanes[0].load in durable
                 case _:
                     pass
+
+
+@pytest.mark.parametrize("commit_s", [0.0, 0.3, 2.3])
+@pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
+def test_those_that_are_not_replaced_go_on_in_place_and_donors_save(scheduler: PBT, commit_s: float) -> None:
+    recorded = searched(scheduler, TRIALS, delays=Delays(commit_s=commit_s, message_s=0.1))
+    actions = [action for _, _, actions in recorded.steps for action in actions]
+    promotions = [action for action in actions if isinstance(action, Promote)]
+    in_place = [action for action in actions if isinstance(action, ExtendWork) and action.stages]
+    assert in_place
+    assert len(in_place) == len(promotions) or scheduler.synchronous
+    assert branches(recorded)
+    assert not [action.reason for action in promotions if "no checkpoint" in action.reason], "its donor is waited for"
 
 
 @pytest.mark.parametrize("workers", [1, 4, 12])

@@ -13,14 +13,16 @@ import errno
 import os
 import random
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 import psutil
 
-from asyncsearch import WorkerOptions, choice
+from asyncsearch import Checkpoints, WorkerOptions, choice
+from asyncsearch.events import Reported
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.head import unseal
 from asyncsearch.store.disk import write_all
@@ -34,6 +36,9 @@ WORKERS = 2
 FIRST, PER_TRIAL = 12, 5
 """The first record with a fault, and about how many records a trial has."""
 KINDS = ("runner", "runner", "agent", "agent", "driver", "cut", "cut", "down", "store")
+AT_VERDICTS = ("runner", "agent", "driver", "cut", "down", "still")
+STILL_S = 20
+"""For how long a driver stands still."""
 _RECORD = msgspec.json.Decoder(Record)
 
 
@@ -43,12 +48,15 @@ class StormOrder(search.Order, kw_only=True):
     seed: int = 0
     faults: int = 0
     trials: int = 40
+    at_verdicts: bool = False
+    """Whether the faults come while a trial waits for a verdict: once its report is durable, before the answer."""
 
 
 class Fault(msgspec.Struct, frozen=True):
     """What befalls whom as soon as a record is durable."""
 
     record: int
+    """Its number, or how many records of reports whose trials wait it is."""
     kind: str
     worker: int
     times: int
@@ -65,11 +73,25 @@ def schedule(seed: int, count: int, trials: int) -> list[Fault]:
     return [Fault(at, chance.choice(KINDS), chance.randrange(WORKERS), chance.randint(1, 3)) for at in records]
 
 
+def schedule_at_verdicts(seed: int, count: int, trials: int) -> list[Fault]:
+    """Return the faults of a seed that come while trials wait, in their order; each trial waits at least once."""
+    chance = random.Random(f"verdicts {seed}")
+    kinds = (AT_VERDICTS * (count // len(AT_VERDICTS) + 1))[:count]
+    reports = sorted(chance.sample(range(2, trials), count))
+    shuffled = chance.sample(kinds, count)
+    return [
+        Fault(at, kind, chance.randrange(WORKERS), chance.randint(1, 3))
+        for at, kind in zip(reports, shuffled, strict=True)
+    ]
+
+
 class Storm:
     """Brings the faults, in the driver's thread that writes the journal."""
 
-    def __init__(self, faults: Sequence[Fault], witness: Witness, network: Network) -> None:
+    def __init__(self, faults: Sequence[Fault], witness: Witness, network: Network, awaited: int | None) -> None:
+        """Begin; ``awaited``: how many reports trials have waited at so far, if that is what counts."""
         self._faults, self._witness, self._network = list(faults), witness, network
+        self._awaited = awaited
         self._refusals = 0
         """How often the journal is still not written."""
         self._acts: dict[str, Callable[[Fault], bool]] = {
@@ -79,6 +101,7 @@ class Storm:
             "cut": self._cut,
             "down": self._cut,
             "store": self._refuse,
+            "still": self._stand_still,
         }
 
     def watch(self) -> None:
@@ -88,7 +111,10 @@ class Storm:
         def watched(segment: LocalSegment, data: bytes) -> None:
             append(segment, data)
             last = unseal(data.splitlines(keepends=True)[-1])
-            if last is not None and b'"event"' in last:
+            if self._awaited is not None:
+                self._awaited += count_awaited(data.splitlines(keepends=True))
+                self._reach(self._awaited)
+            elif last is not None and b'"event"' in last:
                 self._reach(_RECORD.decode(last).n)
 
         def written(descriptor: int, data: bytes) -> None:
@@ -142,6 +168,12 @@ class Storm:
         os.kill(os.getpid(), signal.SIGKILL)
         return True
 
+    def _stand_still(self, fault: Fault) -> bool:
+        self._note(fault)
+        subprocess.Popen(["sh", "-c", f"sleep {STILL_S}; kill -CONT {os.getpid()}"], start_new_session=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return True
+
     def _cut(self, fault: Fault) -> bool:
         links = self._network.links(fault.worker)
         if not links:
@@ -154,21 +186,31 @@ class Storm:
         return self._note(fault)
 
 
+def count_awaited(lines: Iterable[bytes]) -> int:
+    """Return how many records are of reports whose trials wait for what is decided."""
+    records = [data for line in lines if (data := unseal(line)) is not None and b'"event"' in data]
+    events = [_RECORD.decode(data).event for data in records]
+    return sum(isinstance(event, Reported) and event.is_awaited for event in events)
+
+
 def main() -> None:
     order = msgspec.json.decode(sys.argv[1], type=StormOrder)
     folder = Path(order.folder)
     witness, network = Witness(folder), Network()
     done = set((folder / "moments").read_text().splitlines())
-    left = [fault for fault in schedule(order.seed, order.faults, order.trials) if str(fault) not in done]
+    planned = (schedule_at_verdicts if order.at_verdicts else schedule)(order.seed, order.faults, order.trials)
+    left = [fault for fault in planned if str(fault) not in done]
     study = search.make_study(
         order,
-        space={"x": choice(*range(1, order.trials + 1))},
+        # Where each trial is better than those before it, most are promoted in place.
+        space={"x": choice(*(range(order.trials, 0, -1) if order.at_verdicts else range(1, order.trials + 1)))},
         backend=network,
         workers=WorkerOptions(stop_grace=1.0),
-        save_every=1,
+        **({"checkpoints": Checkpoints()} if order.at_verdicts else {"save_every": 1}),
     )
+    awaited = count_awaited((folder / "witness").read_bytes().splitlines(keepends=True)) if order.at_verdicts else None
     witness.watch()
-    Storm(left, witness, network).watch()
+    Storm(left, witness, network, awaited).watch()
     study.run(parallelism=WORKERS)
     sys.stdout.write(f"best: {study.best_trial.params['x']}\n")
 

