@@ -285,22 +285,23 @@ class TimedCluster(VirtualCluster):
         self, worker: VirtualWorker, lane: VirtualLane, node: NodeKey | None, act: Callable[[], None]
     ) -> None:
         """Let a lane go on, or end, once it has saved, if it saves; those of a pack wait before their next round."""
-        work, save_s = worker.work, self._delays.save_s if node is not None else 0.0
+        work, save_s = worker.work, 0.0 if node is None else self._delays.save_s
+        assert work is not None
         if worker.pack is not None:
             worker.pack.saving_s += save_s
-        if not save_s or worker.pack is not None:
+            save_s = 0.0
+        if not save_s:
             act()
             return
-        lane.is_saving = True
 
         def saved() -> None:
-            if self._workers.get(lane_of) is worker and worker.work is work and worker.lanes.get(lane.number) is lane:
+            is_here = self._holder(work.lease) is worker and worker.work is work
+            if is_here and worker.lanes.get(lane.number) is lane:  # else it was stopped, or lost, meanwhile
                 worker.saved_s += save_s
                 lane.is_saving = False
                 act()
 
-        assert work is not None
-        lane_of = work.lease.worker
+        lane.is_saving = True
         self.clock.after(save_s, saved)
 
     def _fail(self, worker: VirtualWorker, lane: VirtualLane) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from asyncsearch.actions import AnyAction, DismissWorker, EndRun, LaunchWorker
-from asyncsearch.events import AnyEvent, WorkerLost
+from asyncsearch.events import AnyEvent, DriverStarted, WorkerLost
 from asyncsearch.ids import WorkerId
 from asyncsearch.time_spent.account import KINDS, TimeSpent
 
@@ -21,8 +21,12 @@ def present_ms(records: Records) -> dict[WorkerId, int]:
         if worker in since:
             found[worker] = found.get(worker, 0) + now - since.pop(worker)[1]
 
+    now = 0
     for t, event, actions in records:
-        now = round(1000 * t)
+        if isinstance(event, DriverStarted):  # the one before has ended without a word
+            for worker in list(since):
+                leave(worker, now)
+        now = max(now, round(1000 * t))
         if isinstance(event, WorkerLost) and since.get(event.worker, (0, 0))[0] == event.epoch:
             leave(event.worker, now)
         for action in actions:
