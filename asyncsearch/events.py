@@ -42,6 +42,27 @@ def is_of_all(error: Exception) -> bool:
     return type(error).__name__ in (*MEMORY_KINDS, "AcceleratorError")
 
 
+class Spent(NamedTuple):
+    """What a worker did since it got its present work, in whole milliseconds of its own clock.
+
+    Rule: it only grows while the work lasts, so that a message that never came costs nothing but its detail.
+    """
+
+    starting: int = 0
+    """Starting the process of the trainings."""
+    entering: int = 0
+    """Calling the function, until its first unit begins."""
+    loading: int = 0
+    """Fetching and loading a checkpoint."""
+    training: int = 0
+    saving: int = 0
+    """Saving, as far as training waits for it."""
+    verdict: int = 0
+    """Waiting for what is decided of the trial."""
+    evaluating: int = 0
+    """Evaluating, as far as a trainer does it."""
+
+
 class Event(msgspec.Struct, frozen=True, tag_field="kind"):
     """Base of all events."""
 
@@ -114,6 +135,8 @@ class Reported(LeaseEvent, frozen=True, tag="reported"):
     lane: int = 0
     is_awaited: bool = False
     """Whether the trial waits for what is decided of it here."""
+    spent: Spent | UnsetType = UNSET
+    """What its worker did so far; left out: it was not measured."""
 
 
 class TrainingEnded(LeaseEvent, frozen=True, tag="training_ended"):
@@ -132,6 +155,8 @@ class TrainingEnded(LeaseEvent, frozen=True, tag="training_ended"):
     lane: int = 0
     unreported: Metrics = {}
     """What the function returned beside its reports, and is not recorded as one."""
+    spent: Spent | UnsetType = UNSET
+    """As in ``Reported``."""
 
 
 class PackSeconds(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.report.plots.plots import plot_history, plot_rungs
+from asyncsearch.report.plots.time_spent import plot_time_spent
 from asyncsearch.report.plots.workers import plot_timeline
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.searchers import GridSearch
@@ -93,7 +94,8 @@ def test_pictures_of_the_pages_are_whole() -> None:
 @pytest.mark.parametrize("name", ["usual", "lengthy", "branching"])
 def test_pictures_of_studies_are_whole(name: str, request: pytest.FixtureRequest) -> None:
     study = request.getfixturevalue(name)
-    for picture in (plot_history(study), plot_rungs(study), plot_timeline(study), study.tree()):
+    plots = plot_history, plot_rungs, plot_timeline, plot_time_spent
+    for picture in (*(plot(study) for plot in plots), study.tree()):
         assert ink_outside(picture.svg) == [], type(picture).__name__
 
 

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import UNSET, UnsetType
+
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.log_lines import LogBuffer
-from asyncsearch.events import CheckpointFailed, Outcome, TrainingEnded
+from asyncsearch.events import CheckpointFailed, Outcome, Spent, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, trial_name
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.rpc.messages import RankFailed
@@ -118,7 +120,12 @@ class LaneRun:
         return CheckpointRef(self.lane.stages[stage].node, resource)
 
     def end(
-        self, outcome: Outcome, error: str = "", error_kind: str = "", unreported: Mapping[str, float] = {}
+        self,
+        outcome: Outcome,
+        error: str = "",
+        error_kind: str = "",
+        unreported: Mapping[str, float] = {},
+        spent: Spent | UnsetType = UNSET,
     ) -> Sequence[TrainingEnded | CheckpointFailed | RankFailed]:
         """End the lane, and return the events for the driver, in order."""
         self.is_over = True
@@ -131,7 +138,7 @@ class LaneRun:
             return [RankFailed(self.lease, error, error_kind)] if has_failed else []
         saved = self.saved[-1] if self.saved else None
         left = spell_all(unreported)
-        ended = TrainingEnded(self.lease, outcome, self.resource, saved, error, error_kind, self.number, left)
+        ended = TrainingEnded(self.lease, outcome, self.resource, saved, error, error_kind, self.number, left, spent)
         return [ended, *self.held_back]
 
 

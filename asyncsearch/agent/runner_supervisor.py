@@ -181,7 +181,6 @@ class RunnerSupervisor:
     def _receive(self, runner: RunnerProcess, message: FromRunner) -> None:
         if isinstance(message, RunnerReady):
             runner.is_ready = True
-            return
         if isinstance(message, CopyWritten):
             self._on_written(runner)
         if isinstance(message, Ended) and message.unwritten is not None:

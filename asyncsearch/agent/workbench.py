@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from asyncsearch import events
 from asyncsearch.actions import AddLane, Assign, CutWork, ExtendWork, SaveAt, StopTraining, extended
@@ -23,9 +24,10 @@ from asyncsearch.agent.tasks import TaskQueue
 from asyncsearch.agent.transfers import Fetched, Transferred
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.work_queue import WorkQueue
+from asyncsearch.agent.work_start import WorkStart
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
-from asyncsearch.events import Outcome
+from asyncsearch.events import Outcome, Spent
 from asyncsearch.ids import Lease
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.rpc.messages import DriverMessage, GangNote, Judged, Refused, WorkerMessage
@@ -78,6 +80,7 @@ class Workbench:
         folders = TrialFolders(config.dirs, config.dir_bytes)
         self.checkpoints = WorkerCheckpoints(config.store, send, post, runner.tell, folders, tasks)
         self._queue = WorkQueue(config)
+        self._work_start = WorkStart()
         self._is_dismissed = False
 
     def close(self) -> None:
@@ -226,7 +229,9 @@ class Workbench:
 
     def _go_on(self) -> None:
         """Start the lanes that can start. Those of new work wait for the checkpoints of all, but for no joiner."""
-        for run in self._queue.begin_next():
+        if begun := self._queue.begin_next():
+            self._work_start.begin(has_load=any(run.lane.load is not None for run in begun))
+        for run in begun:
             self.checkpoints.fetch(run)
         ready = [run for run in self._queue.current if run.can_start]
         if sent := self._queue.sent:
@@ -239,6 +244,7 @@ class Workbench:
 
     def _begin(self, runs: list[LaneRun]) -> None:
         trains = tuple([_train(run, copies=self._runner.may_copy) for run in runs])
+        self._work_start.could_begin()
         is_pack = len(trains) > 1 or runs[0].is_open
         if self._runner.begin(runs, TrainPack(trains, runs[0].measured) if is_pack else trains[0]):
             _mark_sent(runs)
@@ -261,6 +267,7 @@ class Workbench:
         error: str = "",
         error_kind: str = "",
         unreported: Mapping[str, float] = {},
+        spent: Spent | None = None,
     ) -> None:
         """Send all remaining events of a run, its end last."""
         if not run.is_sent:
@@ -270,8 +277,14 @@ class Workbench:
             self._runner.lane_ended(run)
         self._queue.drop(run)
         self.checkpoints.forget(run)
-        for event in run.end(outcome, error, error_kind, unreported):
+        for event in run.end(outcome, error, error_kind, unreported, self._spent(run, spent)):
             self._send(event)
+
+    def _spent(self, run: LaneRun, spent: Spent | None) -> Spent | UnsetType:
+        """Return what was done for a lane. UNSET: a process has trained it, and has not told at its end."""
+        if spent is None and run.is_sent:
+            return UNSET
+        return self._work_start.added_to(spent or Spent())
 
     # Messages of the runner
 
@@ -279,6 +292,7 @@ class Workbench:
         """Handle a message of the runner: on itself, on all that it trains, or on one lane."""
         match message:
             case RunnerReady():
+                self._work_start.process_ready()
                 return
             case PackFindings():
                 self._on_pack_measured(message)
@@ -324,7 +338,8 @@ class Workbench:
             return
         metrics = spell_all(reported.metrics)
         try:
-            self._send(events.Reported(run.lease, reported.resource, metrics, run.number, reported.is_awaited))
+            spent = self._work_start.added_to(reported.spent)
+            self._send(events.Reported(run.lease, reported.resource, metrics, run.number, reported.is_awaited, spent))
         except ProtocolError as error:
             self._runner.kill()
             self._finish(run, Outcome.FAILED, f"A report cannot be sent: {error}", "bad_report")
@@ -344,7 +359,7 @@ class Workbench:
         run.resource = max(run.resource, ended.resource)
         if ended.unwritten is not None:
             self.checkpoints.copies.begin(run, ended.unwritten)
-        self._finish(run, ended.outcome, ended.error, ended.error_kind, ended.unreported)
+        self._finish(run, ended.outcome, ended.error, ended.error_kind, ended.unreported, ended.spent)
         self._go_on()
 
 

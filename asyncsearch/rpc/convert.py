@@ -24,6 +24,7 @@ from asyncsearch.events import (
     PackMemory,
     PackSeconds,
     Reported,
+    Spent,
     TrainingEnded,
     VolumeMeasured,
 )
@@ -120,6 +121,9 @@ _PACK_MEMORY = messages(
     Codec(PackMemory, pb.PackMemory, "memory.", one=counts(), each=counts(), limit=counts(), limited_by=WORD),
     is_optional=True,
 )
+_SPENT = messages(
+    Codec(Spent, pb.Spent, "spent.", **dict.fromkeys(Spent._fields, counts())), is_optional=True
+)._replace(absent=UNSET)
 _GANG = tuples(messages(Codec(GangMember, pb.GangMember, "gang.", worker=_WORKER, epoch=_EPOCH)), may_be_empty=True)
 _GANG_NOTE = Codec(GangNote, pb.GangNote, lease=_LEASE, rank=_LANE, key=NAME, value=TEXT)
 _LOG_LINE = Codec(LogLine, pb.LogLine, "lines.", time_s=TIME, text=LINE, is_stderr=PLAIN)
@@ -138,7 +142,14 @@ _FROM_WORKER = {
     ),
     "heartbeat": Codec(Heartbeat, pb.Heartbeat),
     "reported": Codec(
-        Reported, pb.Reported, lease=_LEASE, lane=_LANE, resource=counts(low=1), metrics=METRICS, is_awaited=PLAIN
+        Reported,
+        pb.Reported,
+        lease=_LEASE,
+        lane=_LANE,
+        resource=counts(low=1),
+        metrics=METRICS,
+        is_awaited=PLAIN,
+        spent=_SPENT,
     ),
     "training_ended": Codec(
         TrainingEnded,
@@ -151,6 +162,7 @@ _FROM_WORKER = {
         error=TEXT,
         error_kind=WORD,
         unreported=METRICS,
+        spent=_SPENT,
     ),
     "pack_measured": Codec(
         PackMeasured,

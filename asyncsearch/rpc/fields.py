@@ -47,9 +47,11 @@ class Field(NamedTuple):
     has_presence: bool = False
     """Whether the wire distinguishes an absent field from a zero."""
     is_optional: bool = False
-    """Whether the field may be absent: None in Python."""
+    """Whether the field may be absent."""
     wire: str | None = None
     """Name on the wire, if different."""
+    absent: Any = None
+    """Value in Python of a field that is absent."""
 
 
 class Codec:
@@ -68,7 +70,7 @@ class Codec:
             if field.has_presence and not message.HasField(wire):
                 if not field.is_optional:
                     fail(path, "is missing")
-                values[name] = None
+                values[name] = field.absent
             else:
                 values[name] = field.read(path, getattr(message, wire))
         return self.kind(**values)
@@ -78,7 +80,7 @@ class Codec:
         values: dict[str, Any] = {}
         for name, wire, path, field in self._fields:
             part = getattr(value, name)
-            if part is not None or not field.is_optional:
+            if part is not field.absent or not field.is_optional:
                 values[wire] = field.write(path, part)
         return self._message(**values)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.protocol import Unwritten
 from asyncsearch.runner.saving import HOW_TO_PAUSE, check_hooks, hooks_of, placed, read, write
 from asyncsearch.runner.state_copies import StateCopy, StateWriter
+from asyncsearch.runner.stopwatch import AWAITING, EVALUATING, LOADING, SAVING, TRAINING, Stopwatch
 from asyncsearch.runner.timeline import CurrentValues, LaneTimeline, as_fraction, as_resource
 from asyncsearch.runner.trial_folder import FolderPlace, TrialFolder
 from asyncsearch.runner.verdict_waits import VerdictWaits
@@ -208,6 +210,8 @@ class SearchContext(TrialContext):
             )
         check_resource(self.name, at, self._timeline, self._done, self._reported, self._present)
         is_awaited = self._timeline.is_judged(at) and self._may_wait(at)
+        if not (self.uses_epochs or self.has_reported):  # nobody knows when its first unit began
+            self.stopwatch.call_it(TRAINING)
         self._link.report(at, values, is_awaited=is_awaited)
         self.has_reported = True
         self._reported, self._last = at, values
@@ -228,7 +232,9 @@ class SearchContext(TrialContext):
     def _await_verdict(self) -> None:
         """Wait for what is decided by the last report, so that no unit is trained in vain and no pause is in vain."""
         awaited, self._awaited = self._awaited, 0
-        if awaited:
+        if not awaited:
+            return
+        with self.stopwatch.during(AWAITING):
             self._timeline.judged = self._waits.wait(self._link, awaited, is_end=self._timeline.is_over(awaited))
 
     def report_last(self, metrics: Mapping[str, float]) -> None:
@@ -273,7 +279,8 @@ class SearchContext(TrialContext):
         self._agree()
         self._raise_if_interrupted()
         if self._load is not None and load is not None:
-            read(load, self._load)
+            with self.stopwatch.during(LOADING):
+                read(load, self._load)
         if not self._timeline.is_evaluation or (evaluate is None and self.may_be_done):
             return self._units(save, update)
         if evaluate is None:
@@ -289,8 +296,18 @@ class SearchContext(TrialContext):
         """Return the functions that save and load: those of the user, or those for the objects of ``state``."""
         return hooks_of(self.name, state, save, load, self._untrusted)
 
+    @property
+    def stopwatch(self) -> Stopwatch:
+        """Measures what its process does."""
+        return self._link.stopwatch
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        return self.stopwatch.during(EVALUATING)
+
     def _evaluation(self, evaluate: Evaluate) -> Iterator[int]:
-        self.report(evaluate(), resource=self._done)
+        with self.evaluating():
+            metrics = evaluate()
+        self.report(metrics, resource=self._done)
         if self._timeline.is_paused_at_end:
             self._pause()
         return iter(())
@@ -303,6 +320,7 @@ class SearchContext(TrialContext):
                 if update is not None:
                     known = self._values.pass_changes(update, known, self._time)
                 self._values.begin_unit()
+                self.stopwatch.switch(TRAINING)
                 yield self._present
                 self._require_training("epochs()")
                 self._done = self._present
@@ -330,11 +348,12 @@ class SearchContext(TrialContext):
         timeline, done = self._timeline, self._done
         index = timeline.index_at(done)
         timeline.saved(done)
-        if (copy := self._copy(save)) is not None:
-            self.unwritten = self._keep(copy, index)
-            return self._look()
         try:
-            self._write(save, index)
+            with self.stopwatch.during(SAVING):
+                if (copy := self._copy(save)) is not None:
+                    self.unwritten = self._keep(copy, index)
+                    return self._look()
+                self._write(save, index)
         except Exception as error:
             if timeline.is_save_needed(done):
                 raise

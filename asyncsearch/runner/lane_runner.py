@@ -14,6 +14,7 @@ from asyncsearch.runner.packs.packed_training import run_pack
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, Join, PackFindings, ToRunner, Train, TrainPack
 from asyncsearch.runner.state_copies import StateWriter
+from asyncsearch.runner.stopwatch import ENTERING
 from asyncsearch.runner.training import context_of, run_training
 from asyncsearch.trainable import TrainFunction, trainer_class_of
 
@@ -85,6 +86,7 @@ class LaneRunner:
         if isinstance(self._trainable, Ended):
             return msgspec.structs.replace(self._trainable, lane=lane.lane)
         function, link = self._guarded(self._trainable), self._links[lane.lane]
+        link.stopwatch.switch(ENTERING)
         return run_training(function, lane, link, self._interrupts, self._metric, self._untrusted, self._copies)
 
     def _guarded(self, function: TrainFunction) -> TrainFunction:
@@ -118,7 +120,8 @@ class LaneRunner:
         with self._interrupts.shield():
             if is_last:
                 self._end_output()
-            self._channel.send(msgspec.structs.replace(ended, is_last=is_last))
+            spent = self._links.stopwatch.read()
+            self._channel.send(msgspec.structs.replace(ended, is_last=is_last, spent=spent))
             if ended.unwritten is not None:
                 self._copies.begin()
 

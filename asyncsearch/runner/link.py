@@ -34,6 +34,7 @@ from asyncsearch.runner.protocol import (
     UnitVolume,
     WrittenShards,
 )
+from asyncsearch.runner.stopwatch import Stopwatch
 from asyncsearch.trainable import TrialStopped
 
 T = TypeVar("T")
@@ -41,6 +42,10 @@ T = TypeVar("T")
 
 class Link(Protocol):
     """Transport of a trial's context: sends reports, and receives stops and amendments."""
+
+    @property
+    def stopwatch(self) -> Stopwatch:
+        """Measures what the process of the trial does, for it and for those that train together with it."""
 
     def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:
         """Send a report; ``await_verdict`` follows if it is awaited."""
@@ -110,6 +115,7 @@ class PackLinks(dict[int, "AgentLink"]):
         """Held while the channel is used: a trial's threads may report, and outlive it."""
         self.joining: list[Train] = []
         """In the order of their coming; their links are known already."""
+        self.stopwatch = Stopwatch()
 
     def taken(self) -> list[Train]:
         """Return the lanes that are to join, each once."""
@@ -156,8 +162,12 @@ class AgentLink:
         self._folder: Folder | None = None
         self._answer: ShardAnswer | None = None
 
+    @property
+    def stopwatch(self) -> Stopwatch:
+        return self._lanes.stopwatch
+
     def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:
-        self._send(LaneReported(resource, metrics, self._lane, is_awaited))
+        self._send(LaneReported(resource, metrics, self._lane, is_awaited, self.stopwatch.read()))
 
     def await_verdict(self, resource: int, timeout_s: float) -> int | None:
         until = time.monotonic() + timeout_s

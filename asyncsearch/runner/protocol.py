@@ -20,7 +20,7 @@ import msgspec
 
 from asyncsearch.actions import CutWork, ExtendWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError
-from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds
+from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds, Spent
 from asyncsearch.ids import Lease
 from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.work import Stage
@@ -136,6 +136,8 @@ class LaneReported(_Message, frozen=True, tag="reported"):
     lane: int = 0
     is_awaited: bool = False
     """Whether the trial waits for what is decided of it here."""
+    spent: Spent = Spent()
+    """What this process did so far since its work began."""
 
 
 class FolderWanted(_Message, frozen=True, tag="folder_wanted"):
@@ -282,6 +284,8 @@ class Ended(_Message, frozen=True, tag="ended"):
     """Whether the runner trains no other lane, so that both outputs hold the marker."""
     unwritten: Unwritten | None = None
     """Its last checkpoint, if that is still to be written; ``CopyWritten`` follows. One at a time is."""
+    spent: Spent = Spent()
+    """As in ``LaneReported``."""
 
 
 ToRunner = Load | Train | TrainPack | Join | Folder | ShardAnswer | Amendment | Answered | StopTraining | Note

@@ -13,6 +13,7 @@ from asyncsearch.files.trees import remove_tree
 from asyncsearch.ids import NodeKey
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.protocol import Amendment
+from asyncsearch.runner.stopwatch import Stopwatch
 from asyncsearch.trial import Params, seed_of
 from asyncsearch.work import Stage
 
@@ -81,6 +82,7 @@ class Recorder:
     def __init__(self, root: Path | None) -> None:
         self.reports: list[tuple[int, dict[str, float]]] = []
         self._root = root
+        self.stopwatch = Stopwatch()
 
     def await_verdict(self, resource: int, timeout_s: float) -> int | None:
         """Wait for nothing: nobody decides."""

@@ -69,10 +69,12 @@ class Simulation(TimedCluster):
         if len(work.lanes) > 1 or work.is_open is True:
             self._begin_pack(worker, work)
             return
-        [lane] = worker.lanes.values()
+        [lane], given_load = worker.lanes.values(), work.lanes[0].load
         again_s = lane.resource * self._unit_s(worker, lane.stages[0]) if self._training.restarts else 0.0
         meet_s = self._delays.meet_s if worker.size > 1 else 0.0
-        worker.since_s = self.clock.now + self._delays.setup_s + meet_s + again_s
+        worker.setup_s = self._delays.setup_s + meet_s
+        worker.load_s = 0.0 if given_load is None else self._delays.load_s
+        worker.since_s = self.clock.now + worker.setup_s + worker.load_s + again_s
         setup_s = worker.since_s - self.clock.now
         self._leap(worker, lane)
 
@@ -162,8 +164,8 @@ class Simulation(TimedCluster):
             return
         [lane] = worker.lanes.values()
         done = int((self.clock.now - worker.since_s) / worker.unit_s + 1e-9)
+        done = min(done, worker.goal - lane.resource - 1)
         if done > 0:
-            done = min(done, worker.goal - lane.resource - 1)
             lane.resource += done
             worker.since_s += done * worker.unit_s
 
@@ -173,7 +175,9 @@ class Simulation(TimedCluster):
         worker.pack = self._times(worker, work)
         lanes = list(worker.lanes.values())
         again = max(lane.resource for lane in lanes) if self._training.restarts else 0
-        setup_s = self._delays.setup_s + worker.pack.again_s(again) * worker.slowness
+        worker.setup_s = self._delays.setup_s
+        worker.load_s = self._delays.load_s * sum(given.load is not None for given in work.lanes)
+        setup_s = worker.setup_s + worker.load_s + worker.pack.again_s(again) * worker.slowness
         self._begin_round(worker, setup_s)
         self._lose_pack_by_chance(worker, lanes, setup_s)
 
@@ -195,8 +199,11 @@ class Simulation(TimedCluster):
         work = Work(action.lease, (), is_open=True)
         self._take(worker, work)
         worker.lanes[lane.number], worker.pack = lane, self._times(worker, work)
-        self._begin_round(worker, self._delays.setup_s)
-        self._lose_pack_by_chance(worker, [lane], self._delays.setup_s)
+        worker.setup_s = self._delays.setup_s
+        worker.load_s = self._delays.load_s if action.added.load is not None else 0.0
+        setup_s = worker.setup_s + worker.load_s
+        self._begin_round(worker, setup_s)
+        self._lose_pack_by_chance(worker, [lane], setup_s)
 
     def _lose_pack_by_chance(self, worker: VirtualWorker, lanes: Sequence[VirtualLane], setup_s: float = 0.0) -> None:
         """Lose the work of a pack when chance hits lanes that begin together."""
@@ -218,7 +225,9 @@ class Simulation(TimedCluster):
             if self._workers.get(work.lease.worker) is worker and worker.work is work:
                 self._end_round(worker, work, pack)
 
-        self.clock.after(setup_s + pack.round_s() * worker.slowness, end)
+        save_s, pack.saving_s = pack.saving_s, 0.0
+        worker.saved_s += save_s
+        self.clock.after(save_s + setup_s + pack.round_s() * worker.slowness, end)
 
     def _end_round(self, worker: VirtualWorker, work: Work, pack: VirtualPack) -> None:
         """Let each lane report the unit that it has trained."""
@@ -249,6 +258,7 @@ class Simulation(TimedCluster):
                 self._passes(worker, lane)
         if worker.pack is not None:
             worker.pack.is_waiting = False
+            worker.waited_s += 2 * self._delays.message_s
         if worker.work is work:
             self._begin_round(worker)
 

@@ -47,7 +47,11 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
     start_s: float = 0.0
     """From a launch to the worker's first message."""
     setup_s: float = 0.0
-    """From the arrival of work at a worker to the beginning of its first unit: building, loading."""
+    """From the arrival of work at a worker to the beginning of its first unit: imports, building."""
+    load_s: float = 0.0
+    """Until a checkpoint is loaded, beyond ``setup_s``, where the work begins with one."""
+    save_s: float = 0.0
+    """For which training waits each time that it saves. The lanes of a pack wait for each other."""
     meet_s: float = 0.0
     """Until the workers of a gang have found each other, beyond ``setup_s``."""
     message_s: float = 0.0

@@ -145,7 +145,9 @@ class TimedCluster(VirtualCluster):
                 lane.saves[action.resource] = action.node
             else:
                 return
-            if worker.pack is None and worker.goal > lane.resource + 1:  # another goal may lie before the present one
+            if (
+                worker.pack is None and not lane.is_saving and worker.goal > lane.resource + 1
+            ):  # another goal may lie before the present one
                 self._count_units(worker)
                 self._leap(worker, lane)
 
@@ -209,6 +211,7 @@ class TimedCluster(VirtualCluster):
     def _take(self, worker: VirtualWorker, work: Work) -> None:
         worker.work, worker.lanes, worker.pack, worker.stage = work, {}, None, None
         worker.began_s = self.clock.now
+        worker.setup_s = worker.load_s = worker.saved_s = worker.waited_s = 0.0
 
     def _holder(self, lease: Lease) -> VirtualWorker | None:
         worker = self._workers.get(lease.worker)
@@ -223,7 +226,9 @@ class TimedCluster(VirtualCluster):
 
     def _report(self, work: Work, lane: VirtualLane, stage: Stage) -> None:
         value = self._workload.value(stage, lane.resource)
-        self._send(Reported(work.lease, lane.resource, {self.state.config.metric: value}, lane.number))
+        spent = self._workers[work.lease.worker].spent(self.clock.now)
+        metrics = {self.state.config.metric: value}
+        self._send(Reported(work.lease, lane.resource, metrics, lane.number, spent=spent))
 
     def _goes_on(
         self, worker: VirtualWorker, lane: VirtualLane, stage: Stage, failure: Failure | None, *, reports: bool = True
@@ -253,6 +258,8 @@ class TimedCluster(VirtualCluster):
         worker = self._workers.get(work.lease.worker)
         if worker is None or worker.work is not work or worker.lanes.get(lane.number) is not lane:
             return False
+        if worker.pack is None:
+            worker.waited_s += 2 * self._delays.message_s
         lane.judged = judged_after(self.state, Reported(work.lease, lane.resource, {}, lane.number))
         return True
 
@@ -264,12 +271,46 @@ class TimedCluster(VirtualCluster):
         if lane.ends(stage, stop):
             at_end = stage.stop is None or lane.resource == stage.max_resource
             saves = stage.node if stage.save else None
-            self._end(worker, lane, Outcome.RETURNED if at_end else Outcome.REACHED, saves=saves)
+            outcome = Outcome.RETURNED if at_end else Outcome.REACHED
+            self._after_saving(worker, lane, saves, lambda: self._end(worker, lane, outcome, saves=saves))
             return False
         node = lane.saved_node(stage, stop)
-        if node is not None:
-            self._commit(work, CheckpointRef(node, lane.resource), lane.number)
-        return True
+        if node is None:
+            return True
+        checkpoint = CheckpointRef(node, lane.resource)
+
+        def go_on() -> None:
+            self._commit(work, checkpoint, lane.number)
+            if waits:
+                worker.since_s = self.clock.now
+                self._leap(worker, lane)
+
+        waits = bool(self._delays.save_s) and worker.pack is None
+        self._after_saving(worker, lane, node, go_on)
+        return not waits
+
+    def _after_saving(
+        self, worker: VirtualWorker, lane: VirtualLane, node: NodeKey | None, act: Callable[[], None]
+    ) -> None:
+        """Let a lane go on, or end, once it has saved, if it saves; those of a pack wait before their next round."""
+        work, save_s = worker.work, 0.0 if node is None else self._delays.save_s
+        assert work is not None
+        if worker.pack is not None:
+            worker.pack.saving_s += save_s
+            save_s = 0.0
+        if not save_s:
+            act()
+            return
+
+        def saved() -> None:
+            is_here = self._holder(work.lease) is worker and worker.work is work
+            if is_here and worker.lanes.get(lane.number) is lane:  # else it was stopped, or lost, meanwhile
+                worker.saved_s += save_s
+                lane.is_saving = False
+                act()
+
+        lane.is_saving = True
+        self.clock.after(save_s, saved)
 
     def _fail(self, worker: VirtualWorker, lane: VirtualLane) -> None:
         self._end(worker, lane, Outcome.FAILED, error="it failed as the workload says")
@@ -284,14 +325,14 @@ class TimedCluster(VirtualCluster):
         error: str = "",
         kind: str = "",
     ) -> None:
-        work = worker.work
+        work, spent = worker.work, worker.spent(self.clock.now)
         assert work is not None
         del worker.lanes[lane.number]
         if not worker.lanes:
             self._count_busy(worker)
             worker.work = worker.pack = None
         saved = lane.resource if saves is not None else None
-        self._send(TrainingEnded(work.lease, outcome, lane.resource, saved, error, kind, lane=lane.number))
+        self._send(TrainingEnded(work.lease, outcome, lane.resource, saved, error, kind, lane=lane.number, spent=spent))
         if saves is not None:
             self._commit(work, CheckpointRef(saves, lane.resource), lane.number)
 

@@ -36,7 +36,7 @@ from asyncsearch.actions import (
 )
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import AnyEvent, PackSeconds
+from asyncsearch.events import AnyEvent, PackSeconds, Spent
 from asyncsearch.ids import NodeKey
 from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.simulate.workloads import CheckedWorkload, Failure
@@ -59,6 +59,8 @@ class VirtualLane(msgspec.Struct):
     """The next resource at whose report it waits for what is decided, besides a pause. None if there is none."""
     is_joining: bool = False
     """Whether it waits until the others have done their unit."""
+    is_saving: bool = False
+    """Whether it saves, so that messages about its units come too late, or wait."""
     is_late: bool = False
     """Whether it came while the others waited for verdicts, and so begins after their next unit."""
 
@@ -111,6 +113,24 @@ class VirtualWorker(msgspec.Struct):
     slowness: float = 1.0
     size: int = 1
     """How many workers train its work together, itself included."""
+    setup_s: float = 0.0
+    """Seconds of its work that were for entering the function."""
+    load_s: float = 0.0
+    """Seconds that were for loading a checkpoint."""
+    saved_s: float = 0.0
+    """Seconds in which its lanes have saved."""
+    waited_s: float = 0.0
+    """Seconds in which they have waited for verdicts."""
+
+    def spent(self, now: float) -> Spent:
+        """Return what it has told of its work up to now: what was for nothing else was training."""
+        left = round(1000 * (now - self.began_s))
+        found = []
+        for seconds in (self.setup_s, self.load_s, self.saved_s, self.waited_s):
+            found.append(min(left, round(1000 * seconds)))
+            left -= found[-1]
+        entering, loading, saving, verdict = found
+        return Spent(0, entering, loading, left, saving, verdict)
 
 
 class VirtualPack:
@@ -128,6 +148,8 @@ class VirtualPack:
         """Times that its first unit has measured, to be told at its end."""
         self.judged: list[VirtualLane] = []
         """The lanes that are to wait for their verdicts after this round."""
+        self.saving_s = 0.0
+        """Seconds for which its next round waits, as lanes save."""
         self.is_waiting = False
         """Whether lanes wait for their verdicts."""
         self._lanes, self._workload, self._training, self._group = lanes, workload, training, group

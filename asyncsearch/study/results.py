@@ -9,12 +9,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.files.paths import plain_part
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.opening import read_records
 from asyncsearch.report.explain import explain
 from asyncsearch.report.live.lines import continue_lines, head_words
+from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.plots.curves import Incumbent, incumbents, incumbents_dataframe
 from asyncsearch.schedulers.reasons import WAITS_THERE
 from asyncsearch.sentences import in_sentences
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     import pandas
 
     from asyncsearch.report.ablation import AblationTable
+    from asyncsearch.report.time_words import TimeTable
     from asyncsearch.report.tree.tree import Tree
     from asyncsearch.space import Space
 
@@ -179,6 +183,20 @@ class Results(ReadStudy):
         return write_event_files(self, logdir, self._require_file().created_s, domains)
 
     @in_sentences()
+    def time_spent(self) -> TimeTable:
+        """Return where the time of the workers went, as a table for ``print``: by kind, by worker and by trial.
+
+        Its accounts add up to the workers' time to the millisecond. What was done before asyncsearch measured it, or
+        by a training that runs, since its last report, is ``unmeasured``.
+        """
+        from asyncsearch.report.time_words import time_table
+        from asyncsearch.time_spent.reading import time_spent
+
+        is_over = not self.store.is_locked()
+        records = ((record.t, record.event, record.actions) for record in read_records(self.store))
+        return time_table(time_spent(records, is_over=is_over))
+
+    @in_sentences()
     def tree(self) -> Tree:
         """Return the stage tree, with the trials that each stage is for: a picture in a notebook, text for ``print``.
 
@@ -248,12 +266,16 @@ class Results(ReadStudy):
         """Return the status of the study, as the table that people see."""
         from asyncsearch.report.live.table import table
 
-        return table(self._status())
+        return table(self._timed_status())
 
     def _repr_html_(self) -> str:
         from asyncsearch.report.live.table import html
 
-        return html(self._status())
+        return html(self._timed_status())
+
+    def _timed_status(self) -> StudyStatus:
+        """Return the status with the line on the workers' time, for which the whole journal is read."""
+        return msgspec.structs.replace(self._status(), time_line=self.time_spent().line)
 
     def _ipython_display_(self) -> None:
         """Show the table, except in the cell whose run of the study has just shown it: there it would stand twice."""

@@ -30,6 +30,7 @@ from asyncsearch.launch.delegation_tokens import TokenRenewal
 from asyncsearch.launch.machine import descriptors
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.live.status_of import status_of
+from asyncsearch.report.time_words import time_line
 from asyncsearch.rpc import auth
 from asyncsearch.rpc.messages import Endpoint, StoreTokens
 from asyncsearch.rpc.reservation import Reservation, connection_limits
@@ -37,6 +38,7 @@ from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.pack_times import PackTimes
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.kept.definition import StudyDefinition
+from asyncsearch.time_spent.reading import TimeReader
 
 if TYPE_CHECKING:
     from asyncsearch.rpc.server import SearchServer
@@ -103,7 +105,9 @@ class RunParts:
         self._server: SearchServer | None = None
         self._tokens: TokenRenewal | None = None
         launcher = search.launcher
-        journal = Journal(search.store, search.state.config.study, search.last_record)
+        self._time = TimeReader(by_trial=False)
+        """What the workers of this run do with their time."""
+        journal = Journal(search.store, search.state.config.study, search.last_record, self._time.add)
         search.store.wait_no_longer()  # from now on the driver decides what waits for it
         self.driver = Driver(
             search.state,
@@ -239,6 +243,7 @@ class RunParts:
             num_trials=search.num_trials,
             is_complete=outcome is None or outcome.is_complete,
             could_pack=search.could_pack,
+            time_line="" if outcome is None else time_line(self._time.result().total),
             ended_by=outcome.reason if outcome is not None and outcome.reason == self._timeout_words else "",
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -179,6 +180,10 @@ class TrialContext(abc.ABC):
             steps: how often gradients are averaged in a unit, from 0.
             gradient_bytes: bytes of the gradients of one step, from 0.
         """
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Count the time of a ``with`` block as evaluation in ``study.time_spent()``; trainers do so by themselves."""
+        return nullcontext()
 
     @property
     @abc.abstractmethod

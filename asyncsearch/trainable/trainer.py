@@ -173,7 +173,9 @@ def _trainer_function(trainer_class: type[Trainer]) -> TrainFunction:
         for unit in epochs:
             trainer.train()
             if is_evaluated(trainer, unit):
-                trial.report(trainer.evaluate())
+                with trial.evaluating():
+                    metrics = trainer.evaluate()
+                trial.report(metrics)
 
     train.__name__ = train.__qualname__ = trainer_class.__name__
     train.trainer_class = trainer_class  # type: ignore[attr-defined]

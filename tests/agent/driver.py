@@ -22,6 +22,7 @@ from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, Judged, Log
 from asyncsearch.store.local.store import LocalStore
 from asyncsearch.trainable import Trainable
 from asyncsearch.work import Lane, Stage, Work
+from tests.untimed import untimed
 
 M = TypeVar("M")
 
@@ -108,7 +109,9 @@ class FakeDriver:
         self.deliver(StopTraining(lease(number), reason))
 
     def end(self, number: int = 0) -> TrainingEnded:
-        return self.first(TrainingEnded, number)
+        """Return how a lease ended, without the times that it measured."""
+        end: TrainingEnded = untimed(self.first(TrainingEnded, number))
+        return end
 
     def values(self, number: int = 0) -> list[tuple[int, float]]:
         return [(m.resource, unspell(m.metrics["accuracy"])) for m in self.of(Reported, number)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from asyncsearch.runner.protocol import Amendment
+from asyncsearch.runner.stopwatch import Stopwatch
 
 
 class Recorder:
@@ -22,6 +23,7 @@ class Recorder:
         self.told_at: int | None = None
         """Resource at whose report the stop arrives."""
         self._folder = folder
+        self.stopwatch = Stopwatch()
 
     def await_verdict(self, resource: int, timeout_s: float) -> int | None:
         """Wait for nothing: nobody decides."""

@@ -24,6 +24,7 @@ from asyncsearch.work import Lane, Stage
 from tests.agent import trials
 from tests.agent.driver import NODE, FakeDriver, agent, committed, lease, make_config, make_stage
 from tests.agent.test_worker_checkpoints import FarStore
+from tests.untimed import untimed
 
 OTHER = NodeKey("1" * 32)
 STEPS = multistep(0.1, [2, 4]).to_json()
@@ -175,7 +176,7 @@ def test_a_runner_drops_what_crossed_its_end(tmp_path: Path) -> None:
             runner.channel.send(protocol.Train((stage,)))
             while not isinstance(said := runner.channel.receive(), protocol.Ended):
                 assert isinstance(said, protocol.RunnerReady | protocol.LaneReported)
-            assert said == protocol.Ended(Outcome.RETURNED, 2)
+            assert untimed(said) == protocol.Ended(Outcome.RETURNED, 2)
             for crossing in (
                 protocol.Folder("x"),
                 SaveAt(lease(0), NODE, 1),

@@ -19,6 +19,7 @@ from asyncsearch.events import (
     PackMemory,
     PackSeconds,
     Reported,
+    Spent,
     TrainingEnded,
     VolumeMeasured,
 )
@@ -132,6 +133,16 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     "driver_judged": (20, 307, Judged(_LEASE, 9, lane=1, next=27)),
     "driver_assign_judged": (21, 307, Assign(Work(_LEASE, (Lane((_STAGE,), judged=9),)))),
     "worker_reported_awaited": (316, 5, Reported(_LEASE, 9, {"loss": 0.5}, lane=1, is_awaited=True)),
+    "worker_reported_spent": (
+        317,
+        5,
+        Reported(_LEASE, 9, {"loss": 0.5}, lane=1, spent=Spent(300, 1500, 0, 8_100_000, 40, 12, 900)),
+    ),
+    "worker_training_ended_spent": (
+        318,
+        5,
+        TrainingEnded(_LEASE, Outcome.RETURNED, 81, spent=Spent(training=81_000, verdict=7)),
+    ),
     "driver_dismiss": (9, 307, DismissWorker(WorkerId(3), 2, reason="the study is complete")),
     "driver_dismiss_unheard": (13, 307, DismissWorker(WorkerId(3), 2, reason="no space left", is_unheard=True)),
     "driver_store_tokens": (14, 307, StoreTokens(b"HDTS\0\0\0")),

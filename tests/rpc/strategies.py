@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.events import (
@@ -13,6 +14,7 @@ from asyncsearch.events import (
     PackMemory,
     PackSeconds,
     Reported,
+    Spent,
     TrainingEnded,
     VolumeMeasured,
 )
@@ -23,6 +25,7 @@ from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refuse
 from asyncsearch.work import Lane, Stage, Work
 
 COUNTS = st.integers(0, 2**53 - 1)
+SPENT = st.just(UNSET) | st.builds(Spent, *len(Spent._fields) * [COUNTS])
 EPOCHS = st.integers(1, 2**31 - 1)
 WORKERS = st.integers(0, 2**31 - 1)
 LANES = st.integers(0, 2**31 - 1)
@@ -86,7 +89,7 @@ WORKER_MESSAGES = st.one_of(
         gradient_bytes=st.integers(0, 2**53 - 1),
         device=WORDS,
     ),
-    st.builds(Reported, lease=LEASES, resource=st.integers(1, 2**53 - 1), metrics=METRICS, lane=LANES),
+    st.builds(Reported, lease=LEASES, resource=st.integers(1, 2**53 - 1), metrics=METRICS, lane=LANES, spent=SPENT),
     st.builds(
         TrainingEnded,
         lease=LEASES,
@@ -96,6 +99,7 @@ WORKER_MESSAGES = st.one_of(
         error=TEXTS,
         error_kind=WORDS,
         lane=LANES,
+        spent=SPENT,
     ),
     st.builds(CheckpointCommitted, lease=LEASES, checkpoint=CHECKPOINTS, size_bytes=COUNTS, lane=LANES),
     st.builds(

@@ -25,6 +25,7 @@ from asyncsearch.trainable import TrialContext
 from tests.agent.driver import lease, make_stage
 from tests.agent.recorder import Recorder
 from tests.runner.test_packed_training import NoInterrupts
+from tests.untimed import untimed
 
 Agent = Channel[FromRunner, ToRunner]
 Use = Callable[[TrialContext], Any]
@@ -71,7 +72,10 @@ def test_an_ended_trial_is_refused_by_name_while_the_next_one_trains(ends: tuple
 
     train(channel, first)
     train(channel, second, 1)
-    assert [agent.receive() for _ in range(2)] == [LaneReported(1, {"loss": 0.0}), LaneReported(1, {"loss": 1.0})]
+    assert [untimed(agent.receive()) for _ in range(2)] == [
+        LaneReported(1, {"loss": 0.0}),
+        LaneReported(1, {"loss": 1.0}),
+    ]
     assert not agent.receive_now()
 
 
@@ -151,7 +155,7 @@ def test_a_child_is_told_to_leave_the_trial_to_its_parent(ends: tuple[Agent, Run
         trial.report(loss=2.0)
 
     train(channel, forks)
-    assert agent.receive() == LaneReported(1, {"loss": 2.0})
+    assert untimed(agent.receive()) == LaneReported(1, {"loss": 2.0})
 
 
 def test_a_child_may_write_its_parents_folder_and_its_end_leaves_it(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Folder, FromRunner, LaneReported, ToRunner
 from asyncsearch.trainable import TrialStopped
 from tests.agent.driver import NODE, lease
+from tests.untimed import untimed
 
 Agent = Channel[FromRunner, ToRunner]
 
@@ -61,4 +62,4 @@ def test_a_folder_for_a_lane_that_was_stopped_meanwhile_is_no_other_lane_s(
 def test_reports_name_their_lane(ends: tuple[Agent, dict[int, AgentLink]]) -> None:
     agent, links = ends
     links[1].report(1, {"accuracy": 0.5})
-    assert agent.receive() == LaneReported(1, {"accuracy": 0.5}, 1)
+    assert untimed(agent.receive()) == LaneReported(1, {"accuracy": 0.5}, 1)

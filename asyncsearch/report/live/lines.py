@@ -69,6 +69,7 @@ def facts(status: StudyStatus) -> list[str]:
         early_line(status),
         training_line(status),
         packing_line(status),
+        status.time_line,
         workers_line(status),
         gangs_line(status),
         failures_line(status),

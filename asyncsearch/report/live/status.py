@@ -124,6 +124,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The part of the journal that could not be read, in words; empty if all was read."""
     packed: str = ""
     """How many trained together and what that saved, or why none did, in words; empty if nothing was packed."""
+    time_line: str = ""
+    """What the workers' time was for, in words; empty while a run is in progress, or if it was not looked at."""
     could_pack: bool = False
     """Whether the study might have asked for ``pack=``, and did not."""
     beyond_quota: str = ""

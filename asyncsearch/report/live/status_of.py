@@ -41,6 +41,7 @@ def status_of(
     driver_died_s: float | None = None,
     ended_by: str = "",
     latest: LatestMetrics | None = None,
+    time_line: str = "",
 ) -> StudyStatus:
     """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
 
@@ -55,6 +56,7 @@ def status_of(
         is_complete: whether the last run did everything that was requested.
         unread: what of the journal could not be read, in words.
         could_pack: whether the study might have asked for ``pack=``, and did not.
+        time_line: what the workers' time was for, in words.
         latest: the metrics besides the study's; None means those that the state has seen.
         ended_by: why the run has just ended before its end; empty if for no reason worth words.
         driver_died_s: when the last record was written by a driver that no longer lives and has not closed the
@@ -154,6 +156,7 @@ def status_of(
         runs=times.runs,
         store=store,
         packed=packed(state),
+        time_line=time_line,
         could_pack=could_pack,
         beyond_quota=beyond_quota(state),
     )

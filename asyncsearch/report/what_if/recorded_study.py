@@ -7,8 +7,10 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from asyncsearch.actions import AddLane, Assign, Compare, CreateTrial, LaunchWorker, MoveTrial, lanes_given
-from asyncsearch.events import CheckpointCommitted, Reported, TrainingEnded, WorkerAttached
+from asyncsearch.events import CheckpointCommitted, Reported, Spent, TrainingEnded, WorkerAttached
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection, branched, reports
@@ -42,8 +44,11 @@ def recorded(
             values[report.trial].append((report.resource, math.nan if value is None else value))
     params = [action.params for record in records for action in record.actions if isinstance(action, CreateTrial)]
     units = recorded_units(records, pack_speedup, group)
-    unit_s, setup_s = units.unit_s, units.setup_s
-    delays = Delays(start_s=_launch_time(records), setup_s=setup_s, commit_s=_commit_time(records))
+    unit_s = units.unit_s
+    delays = _measured(
+        records, Delays(start_s=_launch_time(records), setup_s=units.setup_s, commit_s=_commit_time(records))
+    )
+    setup_s = delays.setup_s
     moves = [action for record in records for action in record.actions if isinstance(action, MoveTrial)]
     ended = [move.trial for move in moves if move.to is TrialState.COMPLETED]
     reached = {trial: curve[-1][0] for trial, curve in values.items()}
@@ -51,6 +56,39 @@ def recorded(
     failed = {trial: at for trial, at in _failures(records, reached, unit_s, setup_s).items() if trial not in ends}
     packs, most, gangs = units.pack_speedup, units.most_lanes, units.gang_speedup
     return RecordedWorkload(params, values, unit_s, delays, ended, failed, packs, most, gangs)
+
+
+def _measured(records: Iterable[Record], others: Delays) -> Delays:
+    """Return delays with what workers have measured themselves: starting, entering a function, loading, saving."""
+    spent: dict[int, Spent] = {}
+    loads: Counter[int] = Counter()
+    saves: Counter[int] = Counter()
+    launches = 0
+    for record in records:
+        match record.event:
+            case Reported(lease=lease, spent=Spent() as told) | TrainingEnded(lease=lease, spent=Spent() as told):
+                spent[lease.number] = told
+            case CheckpointCommitted(lease=lease):
+                saves[lease.number] += 1
+            case WorkerAttached():
+                launches += 1
+            case _:
+                pass
+        for given in [given for action in record.actions for given in lanes_given(action)]:
+            loads[given.lease.number] += given.lane.load is not None
+
+    def mean_s(kind: str, times: int) -> float:
+        return sum(getattr(one, kind) for one in spent.values()) / times / 1000 if times else 0.0
+
+    if not spent:
+        return others
+    return msgspec.structs.replace(
+        others,
+        start_s=others.start_s + mean_s("starting", launches),
+        setup_s=mean_s("entering", len(spent)),
+        load_s=mean_s("loading", sum(loads[number] for number in spent)),
+        save_s=mean_s("saving", sum(saves[number] for number in spent)),
+    )
 
 
 def _failures(

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UnsetType
 
 from asyncsearch.actions import Assign
-from asyncsearch.events import PackMeasured, PackSeconds, PacksTimed, Reported
+from asyncsearch.events import PackMeasured, PackSeconds, PacksTimed, Reported, Spent
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
@@ -45,6 +46,8 @@ class _Round(msgspec.Struct):
     ended_s: float = 0.0
     has_setup: bool = False
     """Whether what is set up before its units is part of its time."""
+    measured_ms: int | None = None
+    """Milliseconds of training and evaluation in it, as its worker has measured. None if it has not."""
     lanes: dict[int, _Lane] = {}
 
     @property
@@ -52,9 +55,14 @@ class _Round(msgspec.Struct):
         return max(lane.units for lane in self.lanes.values())
 
     @property
+    def seconds(self) -> float:
+        """Its time; as measured, without saves and waits."""
+        return self.ended_s - self.began_s if self.measured_ms is None else self.measured_ms / 1000
+
+    @property
     def is_pure(self) -> bool:
         """Whether nothing but units is part of its time: lanes that join load first."""
-        return not any(lane.is_first for lane in self.lanes.values())
+        return self.measured_ms is not None or not any(lane.is_first for lane in self.lanes.values())
 
     def structures(self) -> dict[str, int]:
         """Return how many lanes have each structure."""
@@ -75,14 +83,18 @@ class _Lease(msgspec.Struct):
     together: int | None = None
     """How many lanes train together at most, as its first unit has shown; None means all."""
     rounds: list[_Round] = []
+    since_ms: int = 0
+    """Milliseconds that were measured before the present round."""
 
     def measure(self, seconds: Sequence[PackSeconds]) -> None:
         """Take in what its first unit has shown."""
         self.measured = tuple(one.lanes for one in seconds)
         self.together = fastest({one.lanes: one.seconds for one in seconds})
 
-    def report(self, lane: int, seen: _Lane, assigned_s: float, now: float) -> None:
+    def report(self, lane: int, seen: _Lane, assigned_s: float, now: float, spent: Spent | UnsetType) -> None:
         """Add a report to the round to which it belongs, which may be a new one."""
+        measured_ms = None if isinstance(spent, UnsetType) else spent.training + spent.evaluating
+        before = len(self.rounds)
         if not self.rounds:
             self.rounds.append(_Round(self.began_s, has_setup=True))
         elif lane in self.rounds[-1].lanes or self._joined_since(seen, assigned_s):
@@ -91,6 +103,10 @@ class _Lease(msgspec.Struct):
             self.rounds.append(_Round(max(ended_s, assigned_s) if has_setup else ended_s, has_setup=has_setup))
         self.rounds[-1].lanes[lane] = seen
         self.rounds[-1].ended_s = now
+        if len(self.rounds) > max(1, before) and self.rounds[-2].measured_ms is not None:
+            self.since_ms += self.rounds[-2].measured_ms
+        if measured_ms is not None and measured_ms >= self.since_ms:
+            self.rounds[-1].measured_ms = measured_ms - self.since_ms
 
     def _joined_since(self, seen: _Lane, assigned_s: float) -> bool:
         """Return whether a lane that has not reported yet came when the last round had begun."""
@@ -129,10 +145,10 @@ def recorded_units(
             factor /= speedup_at(gangs, lease.size) if gangs else 1.0  # one worker would train fewer in that time
             trials = [lane.trial for lane in one.lanes.values()]
             if not one.is_pure:
-                others.append(_Others(trials, one.ended_s - one.began_s, factor, one.has_setup))
+                others.append(_Others(trials, one.seconds, factor, one.has_setup))
                 continue
             for lane in one.lanes.values():
-                between[lane.trial][0] += (one.ended_s - one.began_s) / factor * lane.units
+                between[lane.trial][0] += one.seconds / factor * lane.units
                 between[lane.trial][1] += lane.units
     unit_s = {trial: seconds / units for trial, (seconds, units) in between.items()}
     for other in others:
@@ -218,9 +234,9 @@ def _gang_curve(leases: Sequence[_Lease]) -> dict[int, float]:
     taken: dict[TrialId, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for lease in leases:
         for one in lease.rounds:
-            if one.is_pure and len(one.lanes) == 1 and one.ended_s > one.began_s:
+            if one.is_pure and len(one.lanes) == 1 and one.seconds > 0:
                 trial = next(iter(one.lanes.values())).trial
-                taken[trial][lease.size].append((one.ended_s - one.began_s) / one.units)
+                taken[trial][lease.size].append(one.seconds / one.units)
     base = min((size for sizes in taken.values() for size in sizes), default=1)
     own = [{size: statistics.median(seconds) for size, seconds in sizes.items()} for sizes in taken.values()]
     curve = {base: 1.0}
@@ -245,7 +261,7 @@ def _note_report(
         return
     units, is_first = event.resource - progress.reported, progress.reported_s is None
     seen = _Lane(progress.stages[0].trials[0], units, structure, is_first)
-    lease.report(event.lane, seen, progress.assigned_s, now)
+    lease.report(event.lane, seen, progress.assigned_s, now, event.spent)
 
 
 def _observed(leases: Iterable[_Lease]) -> dict[str, dict[int, float]]:
@@ -254,8 +270,8 @@ def _observed(leases: Iterable[_Lease]) -> dict[str, dict[int, float]]:
     for lease in leases:
         for one in lease.rounds:
             structures = one.structures()
-            if len(structures) == 1 and lease.together is None and not one.has_setup:
-                seconds = (one.ended_s - one.began_s) / one.units
+            if len(structures) == 1 and lease.together is None and not (one.has_setup and not one.is_pure):
+                seconds = one.seconds / one.units
                 taken[next(iter(structures))][len(one.lanes)].append(seconds)
     curves = {
         structure: curve_of({lanes: statistics.median(seconds) for lanes, seconds in sizes.items()})

@@ -131,22 +131,42 @@ class Metric(_message.Message):
     value: float
     def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
 
+class Spent(_message.Message):
+    __slots__ = ("starting", "entering", "loading", "training", "saving", "verdict", "evaluating")
+    STARTING_FIELD_NUMBER: _ClassVar[int]
+    ENTERING_FIELD_NUMBER: _ClassVar[int]
+    LOADING_FIELD_NUMBER: _ClassVar[int]
+    TRAINING_FIELD_NUMBER: _ClassVar[int]
+    SAVING_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    EVALUATING_FIELD_NUMBER: _ClassVar[int]
+    starting: int
+    entering: int
+    loading: int
+    training: int
+    saving: int
+    verdict: int
+    evaluating: int
+    def __init__(self, starting: _Optional[int] = ..., entering: _Optional[int] = ..., loading: _Optional[int] = ..., training: _Optional[int] = ..., saving: _Optional[int] = ..., verdict: _Optional[int] = ..., evaluating: _Optional[int] = ...) -> None: ...
+
 class Reported(_message.Message):
-    __slots__ = ("lease", "lane", "resource", "metrics", "is_awaited")
+    __slots__ = ("lease", "lane", "resource", "metrics", "is_awaited", "spent")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
     IS_AWAITED_FIELD_NUMBER: _ClassVar[int]
+    SPENT_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     lane: int
     resource: int
     metrics: _containers.RepeatedCompositeFieldContainer[Metric]
     is_awaited: bool
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., resource: _Optional[int] = ..., metrics: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ..., is_awaited: bool = ...) -> None: ...
+    spent: Spent
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., resource: _Optional[int] = ..., metrics: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ..., is_awaited: bool = ..., spent: _Optional[_Union[Spent, _Mapping]] = ...) -> None: ...
 
 class TrainingEnded(_message.Message):
-    __slots__ = ("lease", "lane", "outcome", "resource", "checkpoint_resource", "error", "error_kind", "unreported")
+    __slots__ = ("lease", "lane", "outcome", "resource", "checkpoint_resource", "error", "error_kind", "unreported", "spent")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -155,6 +175,7 @@ class TrainingEnded(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     ERROR_KIND_FIELD_NUMBER: _ClassVar[int]
     UNREPORTED_FIELD_NUMBER: _ClassVar[int]
+    SPENT_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     lane: int
     outcome: Outcome
@@ -163,7 +184,8 @@ class TrainingEnded(_message.Message):
     error: str
     error_kind: str
     unreported: _containers.RepeatedCompositeFieldContainer[Metric]
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., resource: _Optional[int] = ..., checkpoint_resource: _Optional[int] = ..., error: _Optional[str] = ..., error_kind: _Optional[str] = ..., unreported: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ...) -> None: ...
+    spent: Spent
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., resource: _Optional[int] = ..., checkpoint_resource: _Optional[int] = ..., error: _Optional[str] = ..., error_kind: _Optional[str] = ..., unreported: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ..., spent: _Optional[_Union[Spent, _Mapping]] = ...) -> None: ...
 
 class PackSeconds(_message.Message):
     __slots__ = ("lanes", "seconds")

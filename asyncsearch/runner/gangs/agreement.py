@@ -18,6 +18,7 @@ from asyncsearch.runner.gangs.gang_shards import GangShards
 from asyncsearch.runner.link import AgentLink
 from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.protocol import Amendment, GangSeat, WrittenShards
+from asyncsearch.runner.stopwatch import Stopwatch
 from asyncsearch.trainable import TrialStopped
 from asyncsearch.trainable.gang import RankConnection
 
@@ -59,6 +60,10 @@ class GangLink:
         self._agreed = 0
         """How often the ranks have agreed by way of the driver."""
         self._now = _UNCHANGED
+
+    @property
+    def stopwatch(self) -> Stopwatch:
+        return self._link.stopwatch
 
     @property
     def is_first(self) -> bool:

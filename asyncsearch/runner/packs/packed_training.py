@@ -20,6 +20,7 @@ from asyncsearch.runner.packs.pack_memory import PackMemoryProbe, waiting_words
 from asyncsearch.runner.packs.pack_timing import PackHistory, PackTiming
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, PackFindings
+from asyncsearch.runner.stopwatch import ENTERING
 from asyncsearch.runner.training import ended_by, report_returned
 from asyncsearch.trainable import Trainer, TrialStopped, begin_trainer, is_evaluated
 from asyncsearch.trainers.turns import begin_turn, end_turn, keep_turn, turn_between_units, turn_of
@@ -38,6 +39,7 @@ class PackedTrainer:
         """Build the trainer, and load its checkpoint."""
         if self.context.should_stop:
             raise TrialStopped("it was stopped before it began")
+        self.context.stopwatch.switch(ENTERING)
         end_turn()
         self.trainer, self._units = begin_trainer(trainer_class, self.context)
         keep_turn(self.trainer)
@@ -73,7 +75,7 @@ class PackedTrainer:
         """
         assert self.trainer is not None
         if metrics is None:
-            with turn_of(self.trainer):
+            with turn_of(self.trainer), self.context.evaluating():
                 metrics = self.trainer.evaluate()
         if isinstance(metrics, Exception):
             raise metrics
@@ -218,7 +220,8 @@ class PackRun:
         found: dict[int, Mapping[str, Any] | Exception] = {}
         if len(trainers) > 1:
             try:
-                metrics = self._trainer_class.evaluate_pack(trainers)
+                with lanes[0].context.evaluating():
+                    metrics = self._trainer_class.evaluate_pack(trainers)
                 found = {lane.number: one for lane, one in zip(lanes, metrics, strict=True)}
             except BaseException:
                 if self._interrupts.is_received:

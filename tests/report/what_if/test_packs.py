@@ -60,23 +60,25 @@ def packed(scheduler: Scheduler, pack: int | str | None = 8, trials: int = 24, *
 @pytest.mark.parametrize("pack", [2, 4, 8, "auto"])
 @pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: scheduler.describe())
 def test_units_of_packs_are_read_as_what_one_trial_takes_alone(scheduler: Scheduler, pack: int | str) -> None:
-    units = recorded_units(records_of(packed(scheduler, pack)), CURVE)
+    records = records_of(packed(scheduler, pack))
+    units = recorded_units(records, CURVE)
     assert units.most_lanes == (18 if pack == "auto" else pack)
     assert len(units.unit_s) == 24
-    assert list(units.unit_s.values()) == pytest.approx([UNIT_S] * 24)
-    assert units.setup_s == pytest.approx(DELAYS.setup_s)
+    assert list(units.unit_s.values()) == pytest.approx([UNIT_S] * 24, rel=2e-3)
+    metric = packed(scheduler, pack).state.config.metric
+    assert recorded(records, metric, CURVE).delays.setup_s == pytest.approx(DELAYS.setup_s)
 
 
 def test_what_packs_gain_is_read_from_what_auto_measured() -> None:
     units = recorded_units(records_of(packed(FIFO(max_resource=4), "auto")))
     assert units.pack_speedup == {"{}": pytest.approx({1: 1.0, **CURVE})}
-    assert list(units.unit_s.values()) == pytest.approx([UNIT_S] * 24)
+    assert list(units.unit_s.values()) == pytest.approx([UNIT_S] * 24, rel=2e-3)
 
 
 def test_packs_gain_is_read_from_rounds_of_several_sizes_beside_one_alone() -> None:
     units = recorded_units(records_of(packed(FIFO(max_resource=4), 8, trials=25)))
-    assert units.pack_speedup == {"{}": pytest.approx({1: 1.0, 8: CURVE[8]})}
-    assert list(units.unit_s.values()) == pytest.approx([UNIT_S] * 25)
+    assert units.pack_speedup == {"{}": pytest.approx({1: 1.0, 8: CURVE[8]}, rel=2e-3)}
+    assert list(units.unit_s.values()) == pytest.approx([UNIT_S] * 25, rel=2e-3)
 
 
 def test_with_an_unknown_gain_a_trial_takes_its_share_of_the_pack() -> None:
@@ -92,7 +94,7 @@ def test_members_of_another_structure_gain_nothing_by_each_other() -> None:
     training = TrainingModel(pack_speedup=curves)
     made = record(state, 24, workers=1, workload=Curves(seed=1, unit_s=UNIT_S), training=training)
     units = recorded_units(records_of(made), curves)
-    assert list(units.unit_s.values()) == pytest.approx([UNIT_S] * 24)
+    assert list(units.unit_s.values()) == pytest.approx([UNIT_S] * 24, rel=2e-3)
 
 
 @pytest.mark.parametrize("pack", [4, 8, "auto"])
@@ -102,7 +104,7 @@ def test_the_answer_for_the_packs_that_were_run_is_what_was_run(
 ) -> None:
     found = what_if(Planned(packed(scheduler, pack), scheduler, tmp_path), workers=[1], pack_speedup=CURVE)
     assert found.recorded is not None
-    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=1e-6)
+    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=2e-3)
     assert found.cases[0].guessed == 0
 
 
@@ -113,12 +115,12 @@ def test_a_packed_study_is_estimated_unpacked_and_the_reverse(scheduler: Schedul
     ran = [what_if(one, workers=[1]).recorded for one in (together, alone)]
     packed_s, alone_s = (wall_s for _, wall_s in filter(None, ran))
     unpacked = what_if(together, workers=[1], pack=1, pack_speedup=CURVE).cases[0]
-    assert unpacked.wall_s == pytest.approx(alone_s, rel=1e-6)
+    assert unpacked.wall_s == pytest.approx(alone_s, rel=2e-3)
     assert unpacked.alone_s is None
     case = what_if(alone, workers=[1], pack=8, pack_speedup=CURVE).cases[0]
-    assert case.wall_s == pytest.approx(packed_s, rel=1e-6)
-    assert case.alone_s == pytest.approx(alone_s, rel=1e-6)
-    assert case.saved == pytest.approx(1 - packed_s / alone_s, rel=1e-6)
+    assert case.wall_s == pytest.approx(packed_s, rel=2e-3)
+    assert case.alone_s == pytest.approx(alone_s, rel=2e-3)
+    assert case.saved == pytest.approx(1 - packed_s / alone_s, rel=2e-3)
 
 
 def test_packs_of_one_of_an_unpacked_study_are_the_study(tmp_path: Path) -> None:
@@ -146,7 +148,7 @@ def test_what_packs_gain_is_not_guessed(tmp_path: Path) -> None:
         what_if(together, workers=[1], pack=1)
     found = what_if(together, workers=[1])
     assert found.recorded is not None
-    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=1e-6)
+    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=2e-3)
     assert found.cases[0].alone_s is None
     assert "What that gains is not known, so packs are taken to gain nothing." in str(found)
 
@@ -156,7 +158,7 @@ def test_a_packed_study_that_was_opened_for_reading_is_asked_as_it_ran(tmp_path:
     study.packing = None
     found = what_if(study, workers=[1])
     assert found.recorded is not None
-    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=1e-6)
+    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=2e-3)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, "fast"])
@@ -198,12 +200,12 @@ def test_a_preview_counts_a_packed_studys_unit_as_one_trials_alone(tmp_path: Pat
     store = open_store(store_of(packed(FIFO(max_resource=4), "auto"), tmp_path / "study"))
     cost = measured(store)
     assert cost is not None
-    assert cost.unit_s == pytest.approx(UNIT_S)
+    assert cost.unit_s == pytest.approx(UNIT_S, rel=2e-3)
     assert cost.pack_speedup == {"{}": pytest.approx({1: 1.0, **CURVE})}
     store = open_store(store_of(packed(FIFO(max_resource=4), 8), tmp_path / "another"))
     cost = measured(store, CURVE)
     assert cost is not None
-    assert cost.unit_s == pytest.approx(UNIT_S)
+    assert cost.unit_s == pytest.approx(UNIT_S, rel=2e-3)
 
 
 def test_a_preview_is_a_simulation_with_packs_and_says_what_they_save() -> None:
@@ -247,7 +249,7 @@ def test_costs_of_a_packed_search_are_those_of_an_unpacked_one() -> None:
         made = record(state, 24, workers=1, workload=Curves(seed=1, unit_s=UNIT_S), training=training, faults=Faults())
         known = made.state.plan.costs()
         assert known is not None
-        assert known.first_s == pytest.approx(UNIT_S)
+        assert known.first_s == pytest.approx(UNIT_S, rel=2e-3)
         return set(known.measured.values())
 
     assert costs(8, {}) == costs(None, {})

@@ -49,9 +49,19 @@ def test_on_as_many_workers_it_takes_as_long_as_it_took(tmp_path: Path) -> None:
     assert found.recorded is not None
     workers, wall_s = found.recorded
     assert workers == 3
-    assert found.cases[0].wall_s == pytest.approx(wall_s, rel=1e-6)
+    assert found.cases[0].wall_s == pytest.approx(wall_s, rel=2e-3)
     assert found.cases[0].guessed == 0
     assert found.cases[0].best == min(trial.best for trial in made.state.trials if trial.best is not None)
+
+
+def test_loads_and_saves_take_as_long_as_workers_have_measured(tmp_path: Path) -> None:
+    delays = Delays(start_s=3.0, setup_s=0.5, load_s=2.0, save_s=0.75, message_s=0.01)
+    made = quiet(workload=Curves(seed=1), delays=delays)
+    own = recorded(records_of(made), "loss").delays
+    assert (own.setup_s, own.load_s, own.save_s) == pytest.approx((0.5, 2.0, 0.75), rel=2e-3)
+    found = what_if(Planned(made, tmp_path), workers=[3])
+    assert found.recorded is not None
+    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=0.02)
 
 
 def test_more_workers_take_less_time_and_the_table_says_how_much(tmp_path: Path) -> None:
@@ -80,7 +90,7 @@ def test_times_are_measured_in_the_journal() -> None:
     assert workload.delays.setup_s == pytest.approx(0.5)
     true = Curves(seed=1, spread=0.5)
     for trial in made.state.trials:
-        assert workload.seconds(trial.id, {}) == pytest.approx(true.seconds(trial.id, {}))
+        assert workload.seconds(trial.id, {}) == pytest.approx(true.seconds(trial.id, {}), rel=2e-3)
 
 
 def test_beyond_what_is_known_the_last_value_is_repeated() -> None:
@@ -126,7 +136,7 @@ def test_failed_trials_fail_again_and_take_as_long_without_a_guess(
     planned.scheduler = scheduler
     found = what_if(planned, workers=[3])
     assert found.recorded is not None
-    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=1e-6)
+    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=2e-3)
     assert found.cases[0].guessed == 0
     assert found.cases[0].best == min(trial.best for trial in made.state.trials if trial.best is not None)
     workload = recorded(records_of(made), "loss")
@@ -141,7 +151,7 @@ def test_a_failure_without_a_report_of_its_unit_takes_the_whole_unit(
     made = quiet(workload=Curves(seed=1, spread=0.5), faults=Faults(failures={TrialId(4): 1, TrialId(0): 2}))
     found = what_if(Planned(made, tmp_path), workers=[3])
     assert found.recorded is not None
-    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=1e-6)
+    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=2e-3)
     assert found.cases[0].guessed == 0
 
 
@@ -165,7 +175,7 @@ def test_the_last_attempt_gives_a_failures_time_and_all_give_its_progress() -> N
     made = record(make_state(FIFO(max_resource=5), max_failures=1), 1, workers=1, workload=Hanging())
     units, seconds = recorded(records_of(made), "loss").fails_after(TrialId(0)) or (0, 0.0)
     assert units == 3
-    assert units + seconds == pytest.approx(1 + 10.0)
+    assert units + seconds == pytest.approx(1 + 10.0, rel=2e-3)
 
 
 def test_a_failure_with_anothers_weights_is_no_failure_of_its_beginning() -> None:
