@@ -132,7 +132,13 @@ class Simulation(TimedCluster):
                 worker.since_s = self.clock.now
                 self._leap(worker, lane)
 
-        self.clock.after(2 * self._delays.message_s, answered)
+        self._after_answer(answered)
+
+    def _after_answer(self, call: Callable[[], None]) -> None:
+        """Call once the answer to a report that was sent now has come, and what was sent before it."""
+        delay_s = self._delays.message_s
+        # In two steps, as the messages take them: rounded otherwise, the answer could come before them.
+        self.clock.after(delay_s, lambda: self.clock.after(delay_s, call))
 
     def _evaluate(self, worker: VirtualWorker, lane: VirtualLane, stage: Stage) -> None:
         """Report the value of the loaded checkpoint, which takes no time."""
@@ -247,7 +253,7 @@ class Simulation(TimedCluster):
                     return
         if pack.judged:
             judged, pack.judged, pack.is_waiting = pack.judged, [], True
-            self.clock.after(2 * self._delays.message_s, lambda: self._end_judged_round(worker, work, judged))
+            self._after_answer(lambda: self._end_judged_round(worker, work, judged))
         elif worker.work is work:  # lanes are left, or some wait to join
             self._begin_round(worker)
 
