@@ -282,7 +282,7 @@ def _move(state: StudyState, trial: Trial, to: TrialState, reason: str, now: flo
     trial.state, trial.reason = to, reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]} ..."
     if to is TrialState.RUNNING:
         trial.is_begun = True
-        trial.started_s = trial.started_s or now
+        trial.started_s = now if trial.started_s is None else trial.started_s
     if to.is_finished:
         trial.ended_s = now
     if to is TrialState.WAITING:

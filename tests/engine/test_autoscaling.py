@@ -350,7 +350,7 @@ def test_the_efficiency_of_trials_that_cost_more_is_taken_as_it_is(
     known = state.speeds[group_of({"x": 0.5})].on[""]
     assert known.ratios, "no trial had more workers"
     for size in known.ratios:
-        assert known.ratio(1, size) == pytest.approx(1 / speedup_at(curve, size))
+        assert known.ratio(1, size) == pytest.approx(1 / speedup_at(curve, size), rel=2e-3), "workers tell milliseconds"
     units = recorded_units(list(SegmentReader().read("000001.jsonl", recorded.lines)))
     for size, speedup in units.gang_speedup.items():
         assert speedup == pytest.approx(speedup_at(curve, size), rel=0.02)

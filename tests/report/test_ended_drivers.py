@@ -50,7 +50,8 @@ def test_a_killed_drivers_table_says_so_and_that_nothing_runs(killed: Path) -> N
     assert "running" not in text.replace("saves running trials", "")
     assert f"{study.trials[1].resource} of 9, goes on from 0" in text
     assert "Study(save_every=1) saves running trials after each unit" in text
-    assert "worker" not in text
+    assert "on 1 worker" not in text
+    assert "workers" not in text
     assert f"asyncsearch resume {killed}" in text
     assert "to be continued" in html(study._status())
 
