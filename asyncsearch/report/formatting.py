@@ -185,3 +185,8 @@ def _escaped(value: Any) -> Any:
     if value is None or text.isprintable():
         return value
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def in_place_text(resources: Sequence[int]) -> str:
+    """Return ", went on in place at 1, 3" of a trial that was promoted there; empty if it was nowhere."""
+    return f", went on in place at {', '.join(f'{resource:,}' for resource in resources)}" if resources else ""

@@ -33,7 +33,7 @@ class TimeTable(TimeSpent, frozen=True):
     @property
     def line(self) -> str:
         """One line: the parts of the time, the largest first; empty if no worker had any."""
-        return time_line(self.total)
+        return time_line(self)
 
     def __str__(self) -> str:
         kinds = [kind for kind in WORDS if getattr(self.total, kind)]
@@ -60,13 +60,20 @@ def time_table(found: TimeSpent) -> TimeTable:
     return TimeTable(**{field: getattr(found, field) for field in msgspec.structs.asdict(found)})
 
 
-def time_line(total: TimeAccount) -> str:
-    """Return "worker time 0:03:12: training 81%, waiting for work 12%, saving 7%"; empty if there is none."""
+def time_line(found: TimeSpent) -> str:
+    """Return "worker time 0:03:12: training 81%, waiting for work 12%, saving 7%"; empty if there is none.
+
+    Where trials were promoted, "; 7 of 8 promotions went on in place" follows.
+    """
+    total = found.total
     if not total.total:
         return ""
     parts = sorted(WORDS, key=lambda kind: -getattr(total, kind))
     words = [f"{WORDS[kind]} {share(total.share(kind))}" for kind in parts if total.share(kind) >= _LEAST]
-    return f"worker time {duration(total.total / 1000)}: {', '.join(words)}"
+    line = f"worker time {duration(total.total / 1000)}: {', '.join(words)}"
+    if found.in_place:
+        line += f"; {found.in_place:,} of {found.promotions:,} promotions went on in place"
+    return line
 
 
 def _each(heading: str, accounts: dict[str, TimeAccount], kinds: list[str]) -> list[str]:

@@ -11,7 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from asyncsearch.actions import Assign, Branch, DismissWorker, EndRun, GivenLane, MoveTrial, Promote, lanes_given
+from asyncsearch.actions import (
+    Assign,
+    Branch,
+    DismissWorker,
+    EndRun,
+    ExtendWork,
+    GivenLane,
+    MoveTrial,
+    Promote,
+    lanes_given,
+)
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
@@ -71,6 +81,8 @@ class WorkerSpan(msgspec.Struct):
     """Its place among the lanes of its lease that trained at the same time, from 0."""
     positions: int = 1
     """How many such places its lease has."""
+    in_place: tuple[int, ...] = ()
+    """Resources at which its trial was promoted and went on in place."""
 
 
 class Presence(msgspec.Struct):
@@ -182,6 +194,8 @@ class _Reader:
                 self._states[action.trial] = action.to
             elif isinstance(action, Promote | Branch):
                 self._states[action.trial] = TrialState.WAITING
+            elif isinstance(action, ExtendWork) and action.stages:
+                self._extend(action.lease.number + action.lane, action.stages[0].start)
         self._follow(event, t, moved)
         for action in record.actions:
             followers = action.work.followers if isinstance(action, Assign) else ()
@@ -235,6 +249,10 @@ class _Reader:
     def _reach(self, number: int, resource: int) -> None:
         if (span := self._training.get(number)) is not None:
             span.resource = max(span.resource, resource)
+
+    def _extend(self, number: int, resource: int) -> None:
+        if (span := self._training.get(number)) is not None:
+            span.in_place += (resource,)
 
     def _end(self, number: int, t: float, end: SpanEnd, moved: dict[TrialId, str], error: str) -> None:
         if (span := self._training.pop(number, None)) is not None:

@@ -243,7 +243,7 @@ class RunParts:
             num_trials=search.num_trials,
             is_complete=outcome is None or outcome.is_complete,
             could_pack=search.could_pack,
-            time_line="" if outcome is None else time_line(self._time.result().total),
+            time_line="" if outcome is None else time_line(self._time.result()),
             ended_by=outcome.reason if outcome is not None and outcome.reason == self._timeout_words else "",
         )
 

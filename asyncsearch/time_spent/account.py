@@ -72,6 +72,10 @@ class TimeSpent(msgspec.Struct, frozen=True):
     """With the launches of workers and their waits for work, which are no trial's, they add up to ``total``."""
     reports: int = 0
     """How many reports of trials came in that time."""
+    promotions: int = 0
+    """How many promotions were decided in it."""
+    in_place: int = 0
+    """How many of them went on in place: nothing was saved, entered or loaded for them."""
 
 
 def account(amounts: Sequence[int]) -> TimeAccount:

@@ -15,6 +15,7 @@ from asyncsearch.actions import (
     ExtendWork,
     LaunchWorker,
     MoveTrial,
+    Promote,
     StopTraining,
     extended,
     lanes_given,
@@ -58,7 +59,7 @@ class TimeReader:
         self._works: dict[int, WorkTime] = {}
         """By the number of their lease."""
         self._now_ms = 0
-        self._reports = 0
+        self._reports = self._promotions = self._in_place = 0
 
     def add(self, t: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
         """Take in a record: a fact, and what was decided by it."""
@@ -81,7 +82,7 @@ class TimeReader:
             add(total, amounts)
         workers = {worker: account(amounts) for worker, amounts in sorted(self._workers.items())}
         trials = {trial: account(amounts) for trial, amounts in sorted(self._trials.items())}
-        return TimeSpent(account(total), workers, trials, self._reports)
+        return TimeSpent(account(total), workers, trials, self._reports, self._promotions, self._in_place)
 
     # Facts
 
@@ -136,6 +137,9 @@ class TimeReader:
                 work.lanes[action.lane] = LaneTime(action.added.stages)
             case ExtendWork() if (lane := self._lane(action.lease, action.lane)) is not None:
                 lane.stages = extended(lane.stages, action)
+                self._in_place += bool(action.stages)
+            case Promote():
+                self._promotions += 1
             case StopTraining() if (lane := self._lane(action.lease, action.lane)) is not None:
                 lane.is_stopped = True
             case DismissWorker():

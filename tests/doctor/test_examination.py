@@ -118,11 +118,11 @@ def test_a_task_that_sees_another_folder_says_so(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_executors_of_a_session_are_asked(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    from tests.spark.cluster import spark_session
+    from tests.spark.cluster import require_no_job, spark_session
 
     with spark_session("local[2]") as session:
         found = examine(tmp_path, session=session, timeout_s=600)
-        assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+        require_no_job(session)
     assert [one for one in found.diagnoses if one.severity is Severity.FAULT] == []
     text = str(found)
     assert "2 slots" in text

@@ -427,7 +427,7 @@ def test_work_that_waits_for_a_deletion_is_not_overtaken_by_its_own_stop(
         delete(checkpoint)
 
     monkeypatch.setattr(store, "delete", wait_and_delete)
-    harness = Harness(store, make_state(ASHA(max_resource=9)))
+    harness = Harness(store, make_state(ASHA(max_resource=9), save_at_rungs=True))
     numbers = itertools.count(1)
     assign = harness.begin(9)
     while True:

@@ -64,7 +64,8 @@ def test_a_store_that_fails_for_a_while_is_waited_for(tmp_path: Path, operation:
     assert [message for message in sent if isinstance(message, CheckpointCommitted | CheckpointFailed)] == [
         CheckpointCommitted(LEASE, CheckpointRef(NodeKey("a" * 32), 3), 3)
     ]
-    assert sent[-1] == TrainingEnded(LEASE, Outcome.REACHED, 3, 3)
+    assert isinstance(sent[-1], TrainingEnded)
+    assert (sent[-1].outcome, sent[-1].resource, sent[-1].checkpoint_resource) == (Outcome.REACHED, 3, 3)
 
 
 @pytest.mark.parametrize("operation", ["stage", "commit"])

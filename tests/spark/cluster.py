@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,14 @@ def spark_session(master: str, **settings: str) -> Iterator[Any]:
             yield session
         finally:
             session.stop()
+
+
+def require_no_job(session: Any) -> None:
+    """Require that no job is left: Spark learns of an end by a bus of events, a moment after who waited for it."""
+    deadline, tracker = time.monotonic() + _PATIENCE_S, session.sparkContext.statusTracker()
+    while jobs := list(tracker.getActiveJobsIds()):
+        assert time.monotonic() < deadline, f"jobs {jobs} are still active"
+        time.sleep(0.02)
 
 
 class Daemon:

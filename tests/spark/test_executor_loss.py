@@ -16,7 +16,7 @@ from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.task import RUN_AGAIN, TaskMode
 from tests.launch.tools import Ends, Line, config_for
 from tests.shares import takes_long
-from tests.spark.cluster import StandaloneCluster, spark_session
+from tests.spark.cluster import StandaloneCluster, require_no_job, spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -89,6 +89,6 @@ def test_killed_executor_ends_its_worker_only_which_can_be_launched_again(
 
         run.launcher.stop(0.0)
         assert {run.ends.next()[:2], run.ends.next()[:2]} == {(0, 1), (1, 2)}
-        assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+        require_no_job(session)
         run.lines[0, 1].await_end()
         run.lines[1, 2].await_end()

@@ -18,7 +18,7 @@ from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.session import Spark
 from asyncsearch.launch.spark.task import RUN_AGAIN, Handover, PipeAddress, TaskMode
 from tests.launch.tools import TOKEN, Ends, Line, config_for
-from tests.spark.cluster import spark_session
+from tests.spark.cluster import require_no_job, spark_session
 
 pytestmark = pytest.mark.spark
 
@@ -52,7 +52,7 @@ def spark(session: Any, ends: Ends, tmp_path: Path) -> Iterator[Any]:
     yield started
     for launcher in launchers:
         launcher.stop(0.0)
-    assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+    require_no_job(session)
 
 
 def endless(*lines: str) -> AgentFunction:

@@ -21,7 +21,7 @@ from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 from tests.launch.tools import PATIENCE_S
 from tests.shares import seeds, takes_long
-from tests.spark.cluster import StandaloneCluster, spark_session
+from tests.spark.cluster import StandaloneCluster, require_no_job, spark_session
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 from tests.system.verdict_searches import require_algorithm_2
 
@@ -84,7 +84,7 @@ def test_a_killed_executor_costs_only_its_training_since_its_checkpoint(
         [note] = [line for line in capsys.readouterr().out.splitlines() if " was lost: " in line]
         assert " was lost: its executor " in note
         assert "trial-0 goes on from its checkpoint at 3 units; " in note
-        assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+        require_no_job(session)
 
 
 def test_a_search_resumed_on_an_existing_session_leaves_it_and_no_job(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_search_resumed_on_an_existing_session_leaves_it_and_no_job(tmp_path: 
         study = make_study(quick, tmp_path / "study", backend="auto", scheduler=ASHA(max_resource=9), resume=True)
         study.run(parallelism=2, display="none")
         require_whole(study)
-        assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+        require_no_job(session)
         assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
 
 
@@ -118,12 +118,12 @@ def test_a_study_that_is_refused_leaves_no_job(tmp_path: Path) -> None:
         make_study(quick, tmp_path / "study", backend="spark").run(1, display="none")
         with pytest.raises(StudyExistsError):
             make_study(quick, tmp_path / "study", backend="spark").run(1, display="none")
-        assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+        require_no_job(session)
         with socket.create_server(("127.0.0.1", 0)) as taken:
             session.sparkContext._conf.set("spark.asyncsearch.driver.port", str(taken.getsockname()[1]))
             with pytest.raises(ClusterError, match="the port is taken"):
                 make_study(quick, tmp_path / "other", backend="spark").run(1, display="none")
-        assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+        require_no_job(session)
         assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
 
 

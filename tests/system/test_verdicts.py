@@ -10,6 +10,8 @@ import pytest
 
 from asyncsearch import ASHA, PBT, Checkpoints, MedianStopping
 from asyncsearch.actions import Branch, ExtendWork, Promote
+from asyncsearch.journal.opening import read_records
+from asyncsearch.report.timeline import worker_timeline
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.trial import TrialState
 from tests.shares import seeds
@@ -86,3 +88,18 @@ def test_a_trial_that_cannot_be_promoted_saves_nothing_and_may_go_on_later(tmp_p
 def test_a_trial_saves_at_each_rung_where_that_is_asked_for(tmp_path: Path) -> None:
     study = search(tmp_path, ASHA(max_resource=9), "inline", 12, checkpoints=Checkpoints(at_rungs=True))
     assert all(trial.checkpoint for trial in study.trials if trial.state is TrialState.PAUSED)
+
+
+def test_what_people_read_says_what_went_on_in_place(tmp_path: Path) -> None:
+    study = search(tmp_path, ASHA(max_resource=9), "inline", 27)
+    actions = decided(study)
+    extensions = [action for action in actions if isinstance(action, ExtendWork) and action.stages]
+    promotions = sum(isinstance(action, Promote) for action in actions)
+    spent = study.time_spent()
+    assert (spent.promotions, spent.in_place) == (promotions, len(extensions))
+    assert f"{len(extensions)} of {promotions} promotions went on in place" in " ".join(study.summary().split())
+    trial, resource = extensions[0].stages[0].trials[0], extensions[0].stages[0].start
+    assert "goes on with it in place" in str(study.explain(trial))
+    assert f"went on in place at {resource}" in study.tree().svg
+    spans = worker_timeline(read_records(study.store)).spans
+    assert sorted(at for span in spans for at in span.in_place) == sorted(one.stages[0].start for one in extensions)

@@ -9,7 +9,7 @@ from typing import Any
 from asyncsearch.errors import NoTrialsError
 from asyncsearch.ids import WorkerId, trial_name, worker_name
 from asyncsearch.journal.opening import read_records
-from asyncsearch.report.formatting import cut, duration, many, share
+from asyncsearch.report.formatting import cut, duration, in_place_text, many, share
 from asyncsearch.report.plots.charts import ORANGE, Plot, load_altair, titled
 from asyncsearch.report.plots.plots import PlottedStudy, require_study
 from asyncsearch.report.timeline import (
@@ -176,7 +176,7 @@ class _Sheet:
             "end": _end_of(span),
             "trial": ", ".join(map(trial_name, span.trials[:3])),
             "worker": self._names[worker],
-            "units": f"{span.start:,} to {span.resource:,}",
+            "units": f"{span.start:,} to {span.resource:,}{in_place_text(span.in_place)}",
             "took": _took(span.end_s - span.start_s),
             "reason": plain(cut(span.reason, 80)),
         }

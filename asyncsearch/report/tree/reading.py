@@ -8,7 +8,17 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Iterator
 
-from asyncsearch.actions import AddLane, AnyAction, Assign, Branch, CreateTrial, MoveTrial, Promote, lanes_given
+from asyncsearch.actions import (
+    AddLane,
+    AnyAction,
+    Assign,
+    Branch,
+    CreateTrial,
+    ExtendWork,
+    MoveTrial,
+    Promote,
+    lanes_given,
+)
 from asyncsearch.events import Imported, Learned, LeaseEvent
 from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.journal.format import Record
@@ -86,6 +96,9 @@ class TreeReader:
             case Assign() | AddLane():
                 for given in lanes_given(action):
                     self._assign(given.lane.stages)
+            case ExtendWork(stages=(first, *_)):
+                for trial in first.trials:
+                    self._paths[trial].in_place += (first.start,)
             case _:
                 pass
 

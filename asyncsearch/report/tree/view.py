@@ -10,7 +10,7 @@ import msgspec
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.ids import NodeKey, PathStep, TrialId, trial_name
-from asyncsearch.report.formatting import cut, many, number
+from asyncsearch.report.formatting import cut, in_place_text, many, number
 from asyncsearch.sequences import present
 from asyncsearch.sequences.params import flat, scalar
 from asyncsearch.sequences.params import params as as_words
@@ -48,6 +48,8 @@ class TrialPath(msgspec.Struct):
     reached: int = 0
     value: float | None = None
     """The last finite value of the metric at or before ``reached``."""
+    in_place: tuple[int, ...] = ()
+    """Resources at which it was promoted and went on in place."""
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -198,7 +200,7 @@ def ends_text(paths: list[TrialPath], metric: str) -> str:
     lines = []
     for path in paths[:4]:
         value = "" if path.value is None else f", {metric} {number(path.value)}"
-        state = f"{path.words} at {path.reached:,}"
+        state = f"{path.words} at {path.reached:,}{in_place_text(path.in_place)}"
         lines.append(f"{trial_name(path.trial)}: {state}{value}; {as_written(path.params)}")
     if len(paths) > 4:
         lines.append(f"and {len(paths) - 4:,} more")
