@@ -12,6 +12,7 @@ from asyncsearch import ASHA, PBT, Checkpoints, MedianStopping
 from asyncsearch.actions import Branch, ExtendWork, Promote
 from asyncsearch.journal.opening import read_records
 from asyncsearch.report.timeline import worker_timeline
+from asyncsearch.report.tree.view import ends_text
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.trial import TrialState
 from tests.shares import seeds
@@ -100,6 +101,6 @@ def test_what_people_read_says_what_went_on_in_place(tmp_path: Path) -> None:
     assert f"{len(extensions)} of {promotions} promotions went on in place" in " ".join(study.summary().split())
     trial, resource = extensions[0].stages[0].trials[0], extensions[0].stages[0].start
     assert "goes on with it in place" in str(study.explain(trial))
-    assert f"went on in place at {resource}" in study.tree().svg
+    assert f"went on in place at {resource}" in ends_text([study.tree().stages.paths[trial]], "loss")
     spans = worker_timeline(read_records(study.store)).spans
     assert sorted(at for span in spans for at in span.in_place) == sorted(one.stages[0].start for one in extensions)
