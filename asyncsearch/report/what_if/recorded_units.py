@@ -28,6 +28,8 @@ from asyncsearch.sizing.packing import Grouping, KnownPacks, group_of
 
 Speedups = Mapping[int, float] | Mapping[str, Mapping[int, float]]
 """As ``TrainingModel.pack_speedup``."""
+_LEAST_S = 1e-6
+"""Of a unit: workers tell whole milliseconds, and short units have none."""
 
 
 class _Lane(msgspec.Struct, frozen=True):
@@ -160,6 +162,7 @@ def recorded_units(
         for trial in other.trials:
             unit_s.setdefault(trial, max(0.0, other.seconds - setup_s) / other.units_alone)
     most = max((len(one.lanes) for lease in leases for one in lease.rounds), default=1)
+    unit_s = {trial: max(seconds, _LEAST_S) for trial, seconds in unit_s.items()}
     return RecordedUnits(unit_s, setup_s, known, most, gangs)
 
 

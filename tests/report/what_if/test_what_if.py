@@ -54,6 +54,11 @@ def test_on_as_many_workers_it_takes_as_long_as_it_took(tmp_path: Path) -> None:
     assert found.cases[0].best == min(trial.best for trial in made.state.trials if trial.best is not None)
 
 
+def test_units_of_less_than_a_millisecond_have_a_cost() -> None:
+    made = quiet(workload=Curves(seed=1, unit_s=1e-5), delays=Delays())
+    assert recorded(records_of(made), "loss").mean_s > 0
+
+
 def test_loads_and_saves_take_as_long_as_workers_have_measured(tmp_path: Path) -> None:
     delays = Delays(start_s=3.0, setup_s=0.5, load_s=2.0, save_s=0.75, message_s=0.01)
     made = quiet(workload=Curves(seed=1), delays=delays)
