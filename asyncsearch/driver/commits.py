@@ -28,6 +28,10 @@ _DELAY_S = 0.02
 with its two changes of threads, costs as much as handling several reports."""
 
 
+Follow = Callable[[float, AnyEvent, Sequence[AnyAction]], None]
+"""Takes the time, the event and the actions of a record."""
+
+
 class Durable(NamedTuple):
     """The acknowledgements and actions that are in the journal, and so may be sent."""
 
@@ -52,6 +56,7 @@ class Commits:
         wake: Callable[[], None],
         requested_stop: Callable[[], str],
         silent_s: float,
+        follow: Follow | None,
     ) -> None:
         """Begin without records.
 
@@ -64,9 +69,12 @@ class Commits:
             wake: called when records have waited long enough for others.
             requested_stop: returns the reason of a stop that waits behind the journal, or an empty text.
             silent_s: seconds after which a write counts as one that hangs.
+            follow: called with each record, while it is being written.
         """
         self._journal, self._state, self._waits, self._timeouts, self._loop = journal, state, waits, timeouts, loop
         self._wake, self._requested_stop, self._silent_s = wake, requested_stop, silent_s
+        self._follow = follow
+        self._unfollowed: list[tuple[float, AnyEvent, Sequence[AnyAction]]] = []
         self._lines: list[bytes] = []
         """Records that are not in the journal yet; their consequences wait in the next two."""
         self._unacknowledged: dict[Worker, int] = {}
@@ -92,6 +100,8 @@ class Commits:
         """Add the record of an event."""
         self._lines.append(self._journal.encode(event, actions, now))
         self._actions.extend(actions)
+        if self._follow is not None:
+            self._unfollowed.append((now, event, actions))
 
     @property
     def is_due(self) -> bool:
@@ -137,7 +147,9 @@ class Commits:
         began = self._loop.time()
         while True:
             try:
-                await self._answer(self._loop.run_in_executor(self._disk, self._journal.append, lines), began)
+                writing = self._loop.run_in_executor(self._disk, self._journal.append, lines)
+                self._follow_on()
+                await self._answer(writing, began)
                 break
             except Exception as error:
                 if not may_pass(error) or self.is_closing or self.is_silent:
@@ -149,6 +161,13 @@ class Commits:
                 await self._next_try()
         if self._waits.is_waiting(JOURNAL):
             self._timeouts.note_outage(JOURNAL, "")
+
+    def _follow_on(self) -> None:
+        """Pass on the records, now that this thread would only wait for the disk: no decision waits for it."""
+        records, self._unfollowed = self._unfollowed, []
+        if self._follow is not None:
+            for record in records:
+                self._follow(*record)
 
     async def _answer(self, writing: asyncio.Future[None], began: float) -> None:
         """Wait for a write, for a store that does not answer only as long as the run waits for its store.

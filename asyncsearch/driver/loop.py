@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from asyncsearch.actions import EndRun
-from asyncsearch.driver.commits import Commits, Snapshots
+from asyncsearch.driver.commits import Commits, Follow, Snapshots
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.idle_workers import IdleWorkers
@@ -73,6 +73,7 @@ class Driver:
         settings: DriverSettings | None = None,
         shared: FolderMembership | None = None,
         pack_times: Sequence[PackTimes] = (),
+        follow: Follow | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Take over a state, which no other code may change from now on.
@@ -84,6 +85,7 @@ class Driver:
             shared: the folder in which the study's checkpoints are, if it shares them with others.
             pack_times: where studies of the same code keep how fast packs train.
             changed: called in the driver's thread after each change that a display may show.
+            follow: called in the driver's thread with each record of this driver.
             clock: seconds since 1970.
         """
         self.outcome: EndRun | None = None
@@ -118,6 +120,7 @@ class Driver:
             wake=self._wake.set,
             requested_stop=self._requested_stop,
             silent_s=settings.store_silent_s,
+            follow=follow,
         )
         self._dispatcher = Dispatcher(
             self._timeouts,

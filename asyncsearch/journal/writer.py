@@ -16,8 +16,6 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.store.open_files import Segment
 
 _log = logging.getLogger(__name__)
-Seen = Callable[[float, AnyEvent, Sequence[AnyAction]], None]
-"""Takes the time, the event and the actions of a record."""
 
 
 class Journal:
@@ -26,13 +24,13 @@ class Journal:
     Two threads may call ``encode`` and ``append``.
     """
 
-    def __init__(self, store: Store, study: str, last: int, seen: Seen | None = None) -> None:
-        """Begin a segment after record number ``last``; ``seen`` is called with each record that is encoded."""
+    def __init__(self, store: Store, study: str, last: int) -> None:
+        """Begin a segment after record number ``last``."""
         self.last = last
         """Number of the last record encoded."""
         self.last_crc = ""
         """Its checksum; empty while none was encoded here."""
-        self._store, self._study, self._seen = store, study, seen
+        self._store, self._study = store, study
         self._durable = last
         """Number of the last durable record."""
         self._segment: Segment = store.open_segment()
@@ -44,8 +42,6 @@ class Journal:
 
     def encode(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> bytes:
         self.last += 1
-        if self._seen is not None:
-            self._seen(now, event, actions)
         line = encode_record(self.last, now, event, actions)
         self.last_crc = checksum_of(line)
         return line

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, NoReturn
 
 from asyncsearch.errors import ProtocolError
@@ -104,6 +105,26 @@ def counts(low: int = 0, high: int = COUNT, *, is_optional: bool = False) -> Fie
 def messages(codec: Codec, *, is_optional: bool = False) -> Field:
     """Make a field for another message."""
     return Field(codec.read, codec.write, has_presence=True, is_optional=is_optional)
+
+
+def rows(kind: type, message: Any, absent: Any) -> Field:
+    """Make an optional field for a named tuple of counts: ``messages``, but checked at once, as each report has it."""
+    read_all = attrgetter(*kind._fields)  # type: ignore[attr-defined]
+
+    def check(name: str, row: Sequence[int]) -> None:
+        if not (min(row) >= 0 and max(row) < COUNT):
+            fail(name, f"{tuple(row)} are not all in 0 .. {COUNT - 1}")
+
+    def read(name: str, value: Any) -> Any:
+        row = read_all(value)
+        check(name, row)
+        return kind(*row)
+
+    def write(name: str, row: Any) -> Any:
+        check(name, row)
+        return message(**row._asdict())
+
+    return Field(read, write, has_presence=True, is_optional=True, absent=absent)
 
 
 def tuples(item: Field, *, may_be_empty: bool = False, most: int | None = None) -> Field:

@@ -107,7 +107,7 @@ class RunParts:
         launcher = search.launcher
         self._time = TimeReader(by_trial=False)
         """What the workers of this run do with their time."""
-        journal = Journal(search.store, search.state.config.study, search.last_record, self._time.add)
+        journal = Journal(search.store, search.state.config.study, search.last_record)
         search.store.wait_no_longer()  # from now on the driver decides what waits for it
         self.driver = Driver(
             search.state,
@@ -120,6 +120,7 @@ class RunParts:
             settings=_settings_of(search),
             shared=search.shared,
             pack_times=search.pack_times,
+            follow=self._time.add,
         )
         try:
             self._begin()
