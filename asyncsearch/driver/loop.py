@@ -148,6 +148,8 @@ class Driver:
             self._sharing,
             self._waits.say,
         )
+        self._pumping: asyncio.Task[None] | None = None
+        """The loop's task for ``_pump``. None before it has begun."""
         self._thread.start()
         self._pump_task = asyncio.run_coroutine_threadsafe(self._pump(), self.loop)
 
@@ -222,6 +224,7 @@ class Driver:
             self._waits.changed.set()
 
     async def _pump(self) -> None:
+        self._pumping = asyncio.current_task()
         try:
             while True:
                 await self._process(await self._inbox.next())
@@ -270,6 +273,9 @@ class Driver:
     async def _shut_down(self) -> None:
         self._commits.is_closing = True
         self._pump_task.cancel()
+        if self._pumping is not None:
+            # What it was looking at goes back into the inbox only when the task ends, and would be lost after that.
+            await asyncio.wait([self._pumping])
         if self.failure is None and self._waits.is_waiting(JOURNAL):
             self.failure = self._waits.final_error("the run was broken off")
         try:
