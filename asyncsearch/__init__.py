@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from asyncsearch.errors import AsyncSearchError as AsyncSearchError
     from asyncsearch.report.plots.plots import plot_history as plot_history
     from asyncsearch.report.plots.plots import plot_rungs as plot_rungs
-    from asyncsearch.report.plots.time_spent import plot_time_spent as plot_time_spent
+    from asyncsearch.report.plots.workers import plot_time_spent as plot_time_spent
     from asyncsearch.report.plots.workers import plot_timeline as plot_timeline
     from asyncsearch.report.what_if.worker_counts import what_if as what_if
     from asyncsearch.runner.standalone import StandaloneTrial as StandaloneTrial
@@ -70,8 +70,7 @@ _HOMES = {
         "asyncsearch.sizing.gangs": "Gang",
         "asyncsearch.sizing.pack_strategies": "PackCandidate PackChoice",
         "asyncsearch.report.plots.plots": "plot_history plot_rungs",
-        "asyncsearch.report.plots.time_spent": "plot_time_spent",
-        "asyncsearch.report.plots.workers": "plot_timeline",
+        "asyncsearch.report.plots.workers": "plot_time_spent plot_timeline",
         "asyncsearch.report.what_if.worker_counts": "what_if",
         "asyncsearch.runner.standalone": "StandaloneTrial",
         "asyncsearch.schedulers": "ASHA FIFO Hyperband MedianStopping PBT SHA",

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.report.plots.plots import plot_history, plot_rungs
-from asyncsearch.report.plots.time_spent import plot_time_spent
-from asyncsearch.report.plots.workers import plot_timeline
+from asyncsearch.report.plots.workers import plot_time_spent, plot_timeline
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import constant, cosine_restarts, multistep, step, values, warmup

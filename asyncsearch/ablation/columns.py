@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncsearch.ablation.patterns import fits
+from asyncsearch.ablation import fits
 from asyncsearch.errors import UsageError
 
 _SPARK_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")

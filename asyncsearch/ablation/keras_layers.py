@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from asyncsearch.ablation.patterns import chosen
+from asyncsearch.ablation import chosen
 from asyncsearch.errors import UsageError
 
 

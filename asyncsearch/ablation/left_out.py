@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from asyncsearch.ablation.patterns import fits
+from asyncsearch.ablation import fits
 from asyncsearch.errors import UsageError
 
 PARAMETER = "ablated"

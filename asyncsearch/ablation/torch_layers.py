@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from asyncsearch.ablation.patterns import chosen
+from asyncsearch.ablation import chosen
 from asyncsearch.errors import UsageError
 
 _SAME = (

@@ -117,7 +117,7 @@ class Agent:
         )
         self._runner = RunnerSupervisor(config, self._watch, self._stream, exited=self._inbox.put)
         self._bench = Workbench(config, self._runner, self._stream.send, self._inbox.put)
-        self._runner.connect(self._bench.on_message, self._bench.on_death)
+        self._runner.connect(self._bench.messages.on_message, self._bench.lanes.on_death)
         self._heartbeat_due = 0.0
         self._dismissal: str | None = None
         """Reason to end as soon as all work is done. None while it is not dismissed."""
@@ -173,7 +173,7 @@ class Agent:
             case _Closed(error=error):
                 self._end = "disconnected" if error is None else f"disconnected: {error}"
             case Uploaded() | Published() | ShardDone() | Fetched() | Waiting():
-                self._bench.on_transfer(item)
+                self._bench.lanes.on_transfer(item)
             case _:
                 self._bench.obey(item)
 

@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from asyncsearch.trainers.state.state_kinds import is_of
+from asyncsearch.trainers.state import is_of
 
 _Step = tuple[str, Any]
 """("attr", name) or ("item", key)."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncsearch.trainers.state.state_kinds import is_of
+from asyncsearch.trainers.state import is_of
 
 _HASHED_BYTES = 1 << 26
 """Of a larger array only this much is read, at its beginning and at its end."""

@@ -26,7 +26,7 @@ from asyncsearch.checking.trainable_parts import (
     kind_of_array,
 )
 from asyncsearch.trainable import TrialContext
-from asyncsearch.trainers.state.state_kinds import is_of
+from asyncsearch.trainers.state import is_of
 
 _KINDS = (
     ("scaler", r"grad_?scal|loss_?scal|\bscaler\b"),

@@ -8,19 +8,20 @@ import os
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import parse_trial, trial_name
 from asyncsearch.nonfinite import spell
-from asyncsearch.report.formatting import command, csv_text, json_text, printable
+from asyncsearch.report.formatting import command, csv_text, json_text, many, printable, size
 from asyncsearch.trial import Trial, TrialState
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from asyncsearch.shared.cleaning import Item
+    from asyncsearch.shared.cleaning import Cleaning, Item
     from asyncsearch.study.results import Results
 
 
@@ -201,7 +202,6 @@ def simulate(options: argparse.Namespace) -> None:
 
 def clean(options: argparse.Namespace) -> None:
     """Remove all that nothing can reach, or list it."""
-    from asyncsearch.report import cleaning_lines
     from asyncsearch.report.formatting import parse_age, parse_size
     from asyncsearch.shared.cleaning import Limits, clean
     from asyncsearch.store import open_store
@@ -210,13 +210,32 @@ def clean(options: argparse.Namespace) -> None:
     older_than = None if options.older_than is None else parse_age(options.older_than)
 
     def notify(item: Item) -> None:
-        print(printable(cleaning_lines.line(item, options.dry_run)))
+        print(printable(cleaned_line(item, options.dry_run)))
 
     roots = [open_store(root).shown for root in options.homes]
     done = clean(
         open_store(options.store), Limits(quota, older_than), dry_run=options.dry_run, notify=notify, roots=roots
     )
-    print(cleaning_lines.totals(done, options.dry_run))
+    print(cleaned_totals(done, options.dry_run))
+
+
+def cleaned_line(item: Item, dry_run: bool) -> str:
+    """Return a line on the end of one item, and its reason."""
+    verb = "would remove" if dry_run else "removed"
+    return f"{verb} {item.kind} {item.name}, {size(item.size_bytes)}: {item.why}"
+
+
+def cleaned_totals(cleaning: Cleaning, dry_run: bool) -> str:
+    """Return how much was removed and how much stays."""
+    amounts, sizes = Counter[str](), Counter[str]()
+    for item in cleaning.gone:
+        amounts[item.kind] += 1
+        sizes[item.kind] += item.size_bytes
+    parts = [f"{many(amounts[kind], kind)} ({size(sizes[kind])})" for kind in sorted(amounts)]
+    verb = "would remove" if dry_run else "removed"
+    came = f"; {many(len(cleaning.stayed), 'item')} became needed meanwhile" if cleaning.stayed else ""
+    stay = f"{many(cleaning.kept, 'checkpoint')} ({size(cleaning.kept_bytes)})"
+    return f"{verb} {', '.join(parts) or 'nothing'}{came}; {stay} {'stays' if cleaning.kept == 1 else 'stay'}"
 
 
 def check(options: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
@@ -32,7 +33,6 @@ from asyncsearch.actions import (
 )
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.gangs import Gangs
-from asyncsearch.driver.launch_order import LaunchOrder
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.store_waits import Worker
 from asyncsearch.driver.timeouts import Timeouts
@@ -254,3 +254,55 @@ def _for_whom(stage: Stage) -> str:
     names = ", ".join(others) + (f" and {more} more" if more else "")
     end = "its end" if stage.stop is None else f"{stage.stop:,}"
     return f"units {stage.start:,} to {end} are trained for {names} too"
+
+
+class LaunchOrder:
+    """Holds launches back. Each method returns the launches that begin now, in the order of their requests.
+
+    Workers that share the driver's few cores hinder each other while they start: all would attach late. So few of them
+    start at once, and the others as soon as the first is there to train.
+    """
+
+    def __init__(self, at_once: int | None) -> None:
+        """Begin without launches.
+
+        Args:
+            at_once: how many may be starting, from 1, until one has attached; None for any number.
+        """
+        self._at_once = at_once
+        self._waiting: deque[Worker] = deque()
+        self._starting: set[Worker] = set()
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether a launch waits."""
+        return bool(self._waiting)
+
+    def request(self, launch: Worker) -> list[Worker]:
+        """Take a launch that was decided."""
+        self._waiting.append(launch)
+        return self._next()
+
+    def ended(self, launch: Worker) -> list[Worker]:
+        """Note that a launch has ended, which may not have attached."""
+        self._starting.discard(launch)
+        return self._next()
+
+    def release(self) -> list[Worker]:
+        """Hold nothing back from now on: a worker has attached, or they were held for long."""
+        self._at_once = None
+        return self._next()
+
+    def call_off(self, launch: Worker) -> bool:
+        """Drop a launch if it still waits, and return whether it did."""
+        if launch not in self._waiting:
+            return False
+        self._waiting.remove(launch)
+        return True
+
+    def _next(self) -> list[Worker]:
+        begun: list[Worker] = []
+        while self._waiting and (self._at_once is None or len(self._starting) < self._at_once):
+            begun.append(self._waiting.popleft())
+            self._starting.add(begun[-1])
+        return begun

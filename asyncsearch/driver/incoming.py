@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -24,6 +25,7 @@ from asyncsearch.events import (
     CheckpointFailed,
     PackMeasured,
     Reported,
+    StopRequested,
     TrainingEnded,
     VolumeMeasured,
 )
@@ -42,6 +44,42 @@ class Received(msgspec.Struct, frozen=True):
     epoch: int
     number: int
     message: WorkerMessage
+
+
+class EventInbox:
+    """The events and messages that wait for the driver's loop, in their order. Used in the driver's thread."""
+
+    def __init__(self) -> None:
+        self._waiting: list[AnyEvent | Received] = []
+        self._woken = asyncio.Event()
+
+    def put(self, item: AnyEvent | Received) -> None:
+        """Add what has come."""
+        self._waiting.append(item)
+        self.wake()
+
+    def put_back(self, rest: Sequence[AnyEvent | Received]) -> None:
+        """Put what was not handled before all that waits; nobody is woken for it."""
+        self._waiting = [*rest, *self._waiting]
+
+    def wake(self) -> None:
+        """Let ``next`` return, though nothing may have come."""
+        self._woken.set()
+
+    async def next(self) -> list[AnyEvent | Received]:
+        """Wait until something comes, or for ``wake``; return all that waits."""
+        await self._woken.wait()
+        self._woken.clear()
+        return self.take()
+
+    def take(self) -> list[AnyEvent | Received]:
+        """Return all that waits, and wait for none."""
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    def requested_stop(self) -> str:
+        """Return the reason of a stop that waits, or an empty text."""
+        return next((event.reason for event in self._waiting if isinstance(event, StopRequested)), "")
 
 
 class Incoming:

@@ -5,8 +5,8 @@
                                      acknowledgements, actions <───┘
 
 Nothing polls: the thread sleeps until a message comes, somebody posts an event, or a deadline is due. ``incoming``
-tells events from other messages, ``commits`` writes the journal, ``dispatcher`` carries out actions, and ``timeouts``
-holds the deadlines.
+tells events from other messages, ``event_handling`` has them decided, ``commits`` writes the journal, ``dispatcher``
+carries out actions, and ``timeouts`` holds the deadlines.
 """
 
 from __future__ import annotations
@@ -24,31 +24,25 @@ from asyncsearch.actions import EndRun
 from asyncsearch.driver.commits import Commits, Follow, Snapshots
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.dispatcher import Dispatcher
+from asyncsearch.driver.event_handling import EventHandling
 from asyncsearch.driver.idle_workers import IdleWorkers
-from asyncsearch.driver.incoming import Incoming, Received, TrueSizes
+from asyncsearch.driver.incoming import EventInbox, Incoming, Received, TrueSizes
 from asyncsearch.driver.logs import LogSink
-from asyncsearch.driver.losses import loss_in
 from asyncsearch.driver.promises import Promises
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
 from asyncsearch.driver.threads import LoopThread
 from asyncsearch.driver.timeouts import DriverSettings, Timeouts
-from asyncsearch.engine.affected import is_stale
-from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.stopping import judged_after
 from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
 from asyncsearch.events import (
     AnyEvent,
-    PackMeasured,
-    Reported,
     StopRequested,
-    TrainingEnded,
     WorkerAttached,
     WorkerLost,
 )
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.journal.writer import Journal
-from asyncsearch.rpc.messages import Heartbeat, Hello, Judged, Transport, WorkerMessage
+from asyncsearch.rpc.messages import Heartbeat, Hello, Transport, WorkerMessage
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.pack_times import PackExchange, PackTimes
 from asyncsearch.shared.session import SharingSession
@@ -97,10 +91,8 @@ class Driver:
         self.loop = self._thread.loop
         settings = settings or DriverSettings()
         self._state, self._journal = state, journal
-        self._changed, self._clock = changed, clock
-        self._now = 0.0
-        self._inbox: list[AnyEvent | Received] = []
-        self._wake = asyncio.Event()
+        self._changed = changed
+        self._inbox = EventInbox()
         self._waits = StoreWaits(store.shown, settings.store_timeout_s, lambda: state.voices)
         self._snapshots = Snapshots(state, journal, store, settings.snapshot_every, self._waits.say)
         self._files = ThreadPoolExecutor(1, "asyncsearch-files")
@@ -117,8 +109,8 @@ class Driver:
             self._waits,
             self._timeouts,
             self.loop,
-            wake=self._wake.set,
-            requested_stop=self._requested_stop,
+            wake=self._inbox.wake,
+            requested_stop=self._inbox.requested_stop,
             silent_s=settings.store_silent_s,
             follow=follow,
         )
@@ -133,7 +125,6 @@ class Driver:
             call_later=self.loop.call_later,
             launches_at_once=launches_at_once,
         )
-        self._incoming = Incoming(state, self._dispatcher, self._timeouts, self.logs)
         self._sharing: SharingSession | None = None
         if shared is not None:
             self._sharing = SharingSession(
@@ -147,6 +138,21 @@ class Driver:
             )
         self._deletions = CheckpointDeletions(state, store, self.loop, self._dispatcher.send)
         self._dispatcher.admission = self._sharing or self._deletions
+        self._events = EventHandling(
+            state,
+            clock,
+            Incoming(state, self._dispatcher, self._timeouts, self.logs),
+            self._sizes,
+            self._commits,
+            self._dispatcher,
+            self._timeouts,
+            self._promises,
+            self._packs,
+            self._sharing,
+            self._waits.say,
+        )
+        self._pumping: asyncio.Task[None] | None = None
+        """The loop's task for ``_pump``. None before it has begun."""
         self._thread.start()
         self._pump_task = asyncio.run_coroutine_threadsafe(self._pump(), self.loop)
 
@@ -210,62 +216,32 @@ class Driver:
         """See ``rpc.server.Handler``."""
         self._timeouts.seen((worker, epoch))
         if not isinstance(message, Heartbeat):
-            self._inbox.append(Received(worker, epoch, number, message))
-            self._wake.set()
+            self._inbox.put(Received(worker, epoch, number, message))
 
     def detached(self, worker: WorkerId, epoch: int) -> None:
         """A broken stream means nothing yet: the worker may attach again before its lease times out."""
 
-    def _time(self) -> float:
-        """Return the time of the journal, which a correction of the system's clock cannot turn back."""
-        self._now = max(self._now, self._clock())
-        return self._now
-
     def _take(self, event: AnyEvent) -> None:
-        self._inbox.append(event)
-        self._wake.set()
+        self._inbox.put(event)
         if isinstance(event, StopRequested):
             self._waits.changed.set()
 
-    def _requested_stop(self) -> str:
-        """Return the reason of a stop that waits in the inbox, or an empty text."""
-        return next((event.reason for event in self._inbox if isinstance(event, StopRequested)), "")
-
     async def _pump(self) -> None:
+        self._pumping = asyncio.current_task()
         try:
             while True:
-                await self._wake.wait()
-                self._wake.clear()
-                batch, self._inbox = self._inbox, []
-                await self._process(batch)
+                await self._process(await self._inbox.next())
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             self._fail(error)
 
-    async def _process(self, batch: list[AnyEvent | Received]) -> None:
-        for number, item in enumerate(batch):
-            if isinstance(item, Received):
-                event = self._incoming.event_in(item)
-            else:
-                event = None if is_stale(self._state, item) else item
-            if event is not None and self._sizes.is_to_be_compared(event):
-                try:
-                    event = await self._sizes.compared(event)
-                except asyncio.CancelledError:  # the rest is handled at the end
-                    self._inbox = [*batch[number:], *self._inbox]
-                    raise
-            # Also what was refused or is stale: a message that is never acknowledged is sent again for ever.
-            if isinstance(item, Received):
-                self._commits.receive((item.worker, item.epoch), item.number)
-            if event is not None:
-                self._handle(event)
-            if isinstance(item, Received) and isinstance(event, Reported) and event.is_awaited:
-                self._commits.answer((item.worker, item.epoch), _answer(self._state, event))
+    async def _process(self, batch: Sequence[AnyEvent | Received]) -> None:
+        await self._events.handle_all(batch, self._inbox)
         is_snapshot_due = self._snapshots.is_due
         # A snapshot that is ahead of the journal could not be opened: its records would be missing.
         if self._commits.is_due or is_snapshot_due:
-            await self._commit()
+            await self._events.commit()
         else:
             self._commits.delay()
         self._timeouts.arm()
@@ -273,41 +249,6 @@ class Driver:
         if is_snapshot_due:
             self._snapshots.begin(self._files)
         self._changed()
-
-    def _handle(self, event: AnyEvent) -> None:
-        loss = None
-        if isinstance(event, WorkerLost):
-            self._dispatcher.forget(event)
-            loss = loss_in(self._state, event)
-        elif isinstance(event, TrainingEnded):
-            self._timeouts.end_lane(event)
-            loss = loss_in(self._state, event)
-        self._promises.before(event)
-        if self._sharing is not None:
-            self._sharing.note(event)
-        now = self._time()
-        self._commits.add(event, handle(self._state, event, now), now)
-        if isinstance(event, PackMeasured):
-            self._packs.note(event)
-        if isinstance(event, TrainingEnded):
-            self._timeouts.end_stop(event.lease)
-        self._dispatcher.gangs.end_those_over(self._state, event)
-        if loss is not None:
-            self._waits.say(loss.sentence(self._state))
-
-    async def _commit(self) -> None:
-        """Make the records durable, and then acknowledge their messages and carry out their actions."""
-        # What is sent before it is durable would be decided anew, perhaps otherwise, after a crash of this process.
-        durable = await self._commits.commit()
-        for (worker, epoch), number in durable.acknowledged.items():
-            self._dispatcher.transport.acknowledge(worker, epoch, number)
-        for action in durable.actions:
-            self._dispatcher.carry_out(action)
-        for (worker, epoch), answer in durable.answers:
-            self._dispatcher.transport.send(worker, epoch, answer)
-        self._dispatcher.gangs.end_those_late(self._state)
-        if self._sharing is not None:
-            self._sharing.durable()
 
     def _end(self, action: EndRun) -> None:
         self.outcome = action
@@ -335,12 +276,15 @@ class Driver:
     async def _shut_down(self) -> None:
         self._commits.is_closing = True
         self._pump_task.cancel()
+        if self._pumping is not None:
+            # What it was looking at goes back into the inbox only when the task ends, and would be lost after that.
+            await asyncio.wait([self._pumping])
         if self.failure is None and self._waits.is_waiting(JOURNAL):
             self.failure = self._waits.final_error("the run was broken off")
         try:
             if self.failure is None:
-                await self._process(self._inbox)
-                await self._commit()
+                await self._process(self._inbox.take())
+                await self._events.commit()
             self._timeouts.close()
             self._idle.close()
             self._promises.close()
@@ -361,7 +305,3 @@ class Driver:
             self._commits.close()
             if not self._commits.is_silent:  # else it would hang as the write does
                 self._journal.close()  # the last act on the store: it raises if the journal was removed until now
-
-
-def _answer(state: StudyState, report: Reported) -> Judged:
-    return Judged(report.lease, report.resource, report.lane, judged_after(state, report))

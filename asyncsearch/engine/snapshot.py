@@ -14,7 +14,7 @@ from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.repeated_failures import ConsecutiveLosses, Promoted, RepeatedFailures
 from asyncsearch.engine.state import RunTimes, StudyState
 from asyncsearch.events import RunRequested
-from asyncsearch.files.decoding import decoded
+from asyncsearch.files import decoded
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.known_reports import NodeReports, ReportRow

@@ -22,7 +22,7 @@ import msgspec
 from asyncsearch.actions import AnyAction
 from asyncsearch.errors import JournalDamagedError
 from asyncsearch.events import AnyEvent
-from asyncsearch.files.decoding import UNDECODABLE
+from asyncsearch.files import UNDECODABLE
 from asyncsearch.journal.head import Head, checksum_of, seal, unseal, unseal_unended
 from asyncsearch.store.open_files import HEAD_FILE
 

@@ -15,7 +15,7 @@ import zlib
 
 import msgspec
 
-from asyncsearch.files.decoding import decoded
+from asyncsearch.files import decoded
 
 _WIDTH = 128
 """Bytes of the file: it is overwritten in place, in one sector of the disk."""

@@ -14,7 +14,7 @@ from asyncsearch.engine import snapshot as snapshots
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import BeingWrittenError, JournalDamagedError, NotAFileError
-from asyncsearch.files.decoding import UNDECODABLE
+from asyncsearch.files import UNDECODABLE
 from asyncsearch.journal.format import Record, SegmentReader, beginning_of
 from asyncsearch.journal.head import decode_head, is_file_sealed, is_file_whole, is_sealed, seal, seal_file, unseal
 from asyncsearch.store.base_store import Store

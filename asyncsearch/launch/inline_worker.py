@@ -158,14 +158,14 @@ class InlineWorker:
 
     def _receive(self, message: FromRunner) -> None:
         """Pass on a message of the runner; wait while too many are not durable, since the journal cannot be written."""
-        self._bench.on_message(message)
+        self._bench.messages.on_message(message)
         self._tasks.run()
-        run = self._bench.lane(message.lane) if isinstance(message, LaneReported) else None
+        run = self._bench.lanes.sent(message.lane) if isinstance(message, LaneReported) else None
         while run is not None and self.stream.backlog > MAX_BACKLOG and not run.gives_up.is_set():
             self._wait(run, _LOOK_S)
 
     def _on_transfer(self, done: Transferred) -> None:
-        self._bench.on_transfer(done)
+        self._bench.lanes.on_transfer(done)
 
     def _wait(self, run: LaneRun, delay_s: float) -> None:
         """Wait for a store that fails, and pass on the messages of the driver meanwhile."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from asyncsearch.files.plain import is_folder
 from asyncsearch.files.trees import remove_tree
 from asyncsearch.runner.failures import exception_text
-from asyncsearch.runner.process.free_memory import rooms
+from asyncsearch.runner.process.kernel_files import rooms
 from asyncsearch.runner.protocol import CopyWaits, CopyWritten, Unwritten
 from asyncsearch.runner.saving import DOUBTS, is_doubtful, refusal_of
 from asyncsearch.trainable import SaveFunction, Trainer, TrialStopped

@@ -63,8 +63,7 @@ def context_of(
 def _of_gang(
     train: Train, link: AgentLink, seat: GangSeat, load: Path | None, metric: str, untrusted: str
 ) -> SearchContext:
-    from asyncsearch.runner.gangs.agreement import GangLink
-    from asyncsearch.runner.gangs.gang_context import GangContext
+    from asyncsearch.runner.gangs.agreement import GangContext, GangLink
 
     link.notes.update({(note.rank, note.key): note.value for note in train.notes})
     ranks = GangLink(link, seat)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from asyncsearch.errors import NotAFileError, StoreError
-from asyncsearch.files.decoding import decoded
+from asyncsearch.files import decoded
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.layout import MANIFEST, Version, is_name, is_node, parse_versions

@@ -188,7 +188,7 @@ def _open_fsspec(url: str, protocol: str) -> Store:
             f"A package for '{protocol}://' is missing: {error}. Install {what} with pip on the driver and on all"
             " workers, or choose another store."
         ) from error
-    from asyncsearch.store.far.fsspec_store import FsspecStore
+    from asyncsearch.store.far.store import FsspecStore
 
     return FsspecStore(url)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from asyncsearch.errors import StoreError, StoreLostError
-from asyncsearch.files.decoding import UNDECODABLE
+from asyncsearch.files import UNDECODABLE
 from asyncsearch.files.plain import open_file, open_to_read
 from asyncsearch.files.trees import walk
 from asyncsearch.store.disk import explained, sync_folder

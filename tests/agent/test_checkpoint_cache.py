@@ -14,7 +14,7 @@ from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.errors import StoreError
 from asyncsearch.events import Outcome, Reported
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.local.store import LocalStore
 from asyncsearch.store.manifest import PackedWith
 from tests.agent import trials

@@ -29,7 +29,7 @@ from asyncsearch.runner.protocol import (
 from asyncsearch.runner.trial_folder import MOST_BYTES
 from asyncsearch.shared.files import survey
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.local.store import LocalStore
 from asyncsearch.testing.store_checkpoints import load
 from asyncsearch.work import Lane

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncsearch.driver.launch_order import LaunchOrder
+from asyncsearch.driver.dispatcher import LaunchOrder
 from asyncsearch.ids import WorkerId
 
 FIRST, SECOND, THIRD = ((WorkerId(number), 1) for number in range(3))

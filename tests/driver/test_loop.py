@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from asyncsearch.actions import Assign, StopTraining
+from asyncsearch.driver.incoming import EventInbox
 from asyncsearch.driver.loop import Driver
 from asyncsearch.driver.timeouts import DriverSettings
 from asyncsearch.engine import snapshot
@@ -547,3 +548,29 @@ def test_the_end_says_that_it_waits_for_logs_and_waits_a_bounded_time(
     first, last = harness.driver.notices
     assert first == f"The run is over; the last lines of its logs are being written to {store.shown} ..."
     assert last.startswith("The last lines of the logs were not written within 0 s, so they are lost")
+
+
+def test_a_commit_whose_size_is_looked_at_is_handled_at_the_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_looking, may_look = threading.Event(), threading.Event()
+
+    def look(store: Store, checkpoint: CheckpointRef) -> int:
+        is_looking.set()
+        may_look.wait(PATIENCE_S)
+        return 7
+
+    put_back = EventInbox.put_back
+
+    def put_back_and_look(inbox: EventInbox, rest: Any) -> None:
+        put_back(inbox, rest)
+        may_look.set()
+
+    monkeypatch.setattr("asyncsearch.driver.incoming.stored_bytes", look)
+    monkeypatch.setattr(EventInbox, "put_back", put_back_and_look)
+    harness = Harness(store, make_state(FIFO(max_resource=3), quota_bytes=5))
+    assign = harness.begin(1)
+    commit = CheckpointCommitted(assign.work.lease, CheckpointRef(assign.work.lanes[0].stages[0].node, 3), 7)
+    harness.say(1, Reported(assign.work.lease, 3, {"loss": 0.5}))
+    harness.say(2, commit)
+    assert is_looking.wait(PATIENCE_S)
+    harness.driver.close()
+    assert [record.event for record in read_records(store)][-1] == commit

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch import FIFO, Checkpoints, GridSearch, Study, choice
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.trainable import TrialContext
 from tests.faults.rights import obey_rights_of_files
 

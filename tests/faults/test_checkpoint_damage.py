@@ -16,7 +16,7 @@ from asyncsearch import FIFO, Study, uniform
 from asyncsearch.errors import CheckpointError, StoreError, TrialsFailedError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import LocalStore
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.testing.store_checkpoints import NODE, OTHER, REF
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState

@@ -14,7 +14,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.shared.files import survey
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.local.store import LocalStore
 from asyncsearch.store.manifest import Sharded, manifest_beside
 from tests.gangs.searches import once

@@ -16,7 +16,7 @@ from asyncsearch.journal.head import decode_head
 from asyncsearch.journal.opening import begin_reading, read_records
 from asyncsearch.journal.writer import Journal
 from asyncsearch.store import LocalStore, Store
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 
 
 def local(folder: Path) -> Store:

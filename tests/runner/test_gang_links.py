@@ -12,8 +12,7 @@ import pytest
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.events import Outcome
 from asyncsearch.runner.channel import Channel, agent_end, runner_end
-from asyncsearch.runner.gangs.agreement import GangLink
-from asyncsearch.runner.gangs.gang_context import GangContext
+from asyncsearch.runner.gangs.agreement import GangContext, GangLink
 from asyncsearch.runner.link import AgentLink
 from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.process.signals import SigtermGuard

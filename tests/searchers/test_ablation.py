@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asyncsearch import Ablation, StandaloneTrial, Study, choice, uniform
+from asyncsearch.ablation import chosen
 from asyncsearch.ablation.left_out import KINDS, NOTHING, Ablated, Component, TrialAblation
-from asyncsearch.ablation.patterns import chosen
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.space import Space
 from asyncsearch.testing import SearcherConformance

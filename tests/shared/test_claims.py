@@ -18,7 +18,7 @@ from asyncsearch.shared.claims import CLAIM
 from asyncsearch.shared.drivers import DRIVER
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store import LocalStore, open_store
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.locks.lease_lock import machine
 from asyncsearch.testing.store_checkpoints import together
 from tests.shared.tools import NODE, NODES, Rival, interrupted, let_age, plan_at

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from asyncsearch import cli
+from asyncsearch.cli.commands import cleaned_totals
 from asyncsearch.errors import StoreLockedError, StudyNotFoundError, UsageError
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.journal.format import SegmentReader
-from asyncsearch.report.cleaning_lines import totals
 from asyncsearch.report.formatting import parse_age, parse_size, size
 from asyncsearch.shared.cleaning import Cleaning, Item, Limits, clean
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store import LocalStore, Store
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.study.study import Study
 from asyncsearch.testing.store_checkpoints import load, save
 from asyncsearch.testing.store_sharing import add
@@ -76,7 +76,7 @@ def agree(store: Store, limits: Limits | None = None) -> Cleaning:
     assert files(store) == before
     wet = clean(store, limits, roots=ROOTS)
     assert said(wet) == said(dry)
-    assert totals(wet, dry_run=False) == totals(dry, dry_run=False)
+    assert cleaned_totals(wet, dry_run=False) == cleaned_totals(dry, dry_run=False)
     gone = sum(len(data or b"") for name, data in before.items() if name not in files(store))
     assert gone == sum(item.size_bytes for item in wet.gone)
     assert clean(store, limits, roots=ROOTS).gone == []

@@ -15,7 +15,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
 from asyncsearch.shared.folder import NodeFacts, SharedFolder
 from asyncsearch.shared.membership import FolderMembership, Publication
 from asyncsearch.store import LocalStore
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.manifest import Manifest, PackedWith, packed_with_beside
 from asyncsearch.testing.store_checkpoints import together
 from asyncsearch.trial import Metrics

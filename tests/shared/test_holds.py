@@ -17,7 +17,7 @@ from asyncsearch.shared.files import survey
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, open_shared
 from asyncsearch.shared.holds import is_below, root_of
 from asyncsearch.store import LocalStore
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.testing.store_checkpoints import load
 from tests.shared.test_claims import silence
 from tests.shared.tools import DAY_S, NODE, NODES, Between, age, commit, content, interrupted, let_age, plan_at

@@ -21,7 +21,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store import LocalStore, Store, open_store
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.locks import lease_lock
 from asyncsearch.testing.store_checkpoints import save
 

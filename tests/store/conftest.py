@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 from asyncsearch import ASHA, Checkpoints, GridSearch, Study, choice
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 from tests.system.tools import Checkpointed

@@ -13,8 +13,8 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.far.remote import Remote
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.testing.store_checkpoints import NODE, load, save
 from asyncsearch.testing.stores import StoreTests
 from tests.store.azure_server import ACCOUNT, CONTAINER, KEY, azure_server, is_installed

@@ -20,8 +20,8 @@ from asyncsearch.errors import StoreError
 from asyncsearch.files.contents import Content, content_of
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import open_store
-from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.far.remote import Remote
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.testing.store_checkpoints import NODE, REF, load, save
 from asyncsearch.testing.stores import StoreTests
 from tests.store.object_search import files_of

@@ -17,7 +17,7 @@ import pytest
 
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.store.base_store import FileInfo
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.hdfs import segment as hdfs_segment
 from asyncsearch.store.locks.lease_lock import LockRecord, machine
 from tests.store.clocks import require_no_take_over

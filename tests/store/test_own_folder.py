@@ -39,7 +39,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         "file": f"{tmp_path}/results",
         "memory": f"memory://{uuid.uuid4().hex}/results",
     }[request.param]
-    from asyncsearch.store.far.fsspec_store import FsspecStore
+    from asyncsearch.store.far.store import FsspecStore
 
     store: Store = open_store(url) if request.param != "file" else FsspecStore(f"file://{url}")
     store.write("checkpoints/run1/100/model.pt", b"theirs")

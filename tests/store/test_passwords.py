@@ -14,7 +14,7 @@ from asyncsearch import FIFO, GridSearch, Sharing, Study, choice
 from asyncsearch.errors import StoreError, StudyNotFoundError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import open_store
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.passwords import lacks_password, without_password
 from tests.shared.tools import NODE, plan_at
 

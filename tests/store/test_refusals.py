@@ -12,7 +12,7 @@ import pytest
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import LocalStore, Store
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.testing.store_checkpoints import REF, save
 from asyncsearch.testing.stores import ESCAPES, LOG_NAMES
 

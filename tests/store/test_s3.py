@@ -10,8 +10,8 @@ import pytest
 from asyncsearch.errors import StoreError
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.far.remote import Remote
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.testing.stores import StoreTests
 from tests.store.clocks import require_no_take_over
 from tests.store.object_search import require_gone_on_with, search

@@ -9,8 +9,8 @@ import pytest
 from asyncsearch.errors import CheckpointError, NotAFileError
 from asyncsearch.files.contents import Content
 from asyncsearch.store import LocalStore
-from asyncsearch.store.far.fsspec_store import FsspecStore
 from asyncsearch.store.far.remote import Remote
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.manifest import Sharded, Shards
 from asyncsearch.testing.store_checkpoints import REF, load
 from tests.faults.rights import obeying_them

@@ -23,7 +23,7 @@ from asyncsearch.errors import CheckpointError, NotAFileError, StoreError, Store
 from asyncsearch.files.trees import remove_tree, walk
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import LocalStore
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.locks.flock import is_held
 from asyncsearch.store.opening import resumable
 from asyncsearch.store.rescue import is_rescue

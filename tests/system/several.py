@@ -16,7 +16,7 @@ import msgspec
 
 from asyncsearch import FIFO, GridSearch, Study, Trainer, choice
 from asyncsearch.sequences import multistep
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.trial import Params
 from tests.system.tools import Gate
 

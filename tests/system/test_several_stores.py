@@ -11,7 +11,7 @@ import pytest
 from asyncsearch import Sharing, Study
 from asyncsearch.shared.cleaning import clean
 from asyncsearch.store import open_store
-from asyncsearch.store.far.fsspec_store import FsspecStore
+from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.scratch import sweep
 from tests.system.several import DISTINCT, REMOTE, make, results, units
 from tests.system.test_several import end, is_refused, start, wait_until

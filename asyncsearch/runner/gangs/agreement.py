@@ -1,4 +1,4 @@
-"""The ranks of a gang in place of a training's own link: all ranks stop, save and pause at the same unit.
+"""The ranks of a gang, as a training meets them in place of its own trial and link: all stop, save and pause together.
 
 Only rank 0 is told by the driver what to do. At the end of each unit it tells the others, and they do the same: a rank
 that stopped at another unit would leave the others waiting in the middle of a step. Until the ranks are connected they
@@ -14,13 +14,16 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from asyncsearch.errors import StoreError
+from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.gangs.gang_shards import GangShards
 from asyncsearch.runner.link import AgentLink
 from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.protocol import Amendment, GangSeat, WrittenShards
 from asyncsearch.runner.stopwatch import Stopwatch
-from asyncsearch.trainable import TrialStopped
+from asyncsearch.trainable import SaveFunction, TrialStopped
 from asyncsearch.trainable.gang import RankConnection
+from asyncsearch.work import Stage
 
 C = TypeVar("C", bound=RankConnection)
 
@@ -168,3 +171,81 @@ class GangLink:
 
     def close(self, refusal: str) -> None:
         self._link.close(refusal)
+
+
+class GangContext(SearchContext):
+    """Rank 0 reports and saves; the others train along, and pause and stop where it does."""
+
+    def __init__(self, stages: Sequence[Stage], link: GangLink, load: Path | None, **options: Any) -> None:
+        """Begin; the rest is as in ``SearchContext``."""
+        super().__init__(stages, link, load, **options)
+        self._gang, link.judged = link, self._timeline.judged
+        self._has_volume = False
+        """Whether the driver was told the volume of the ranks' messages."""
+        self.has_reported = not link.is_first  # rank 0 reports for all
+
+    @property
+    def gang(self) -> GangLink:
+        return self._gang
+
+    @property
+    def rank(self) -> int:
+        return self._gang.seat.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._gang.seat.size
+
+    def process_group(self, backend: str | None = None) -> Any:
+        # Imported here: a runner whose trials train alone, or without torch, needs none of it.
+        from asyncsearch.trainers.torch.gangs.connection import open_group
+
+        self._require_training("process_group()")
+        return open_group(self._gang, backend)
+
+    def note_volume(self, steps: int, gradient_bytes: int) -> None:
+        if not self._has_volume:
+            self._has_volume = True
+            self._gang.note_volume(steps, gradient_bytes)
+
+    def _may_wait(self, at: int) -> bool:
+        # Without epochs() a rank would not know that the first one waits, and train on.
+        return self.uses_epochs and super()._may_wait(at)
+
+    def _agree(self) -> None:
+        self._timeline.judged = self._gang.agree(self._timeline.judged)
+
+    def _save(self, save: SaveFunction) -> str | None:
+        self._gang.gather()
+        if self._gang.is_first:
+            return super()._save(save)
+        self._timeline.saved(self._done)
+        if self._gang.shards is not None:
+            self._save_shard(save, self._gang.shards)
+        return None
+
+    def _save_shard(self, save: SaveFunction, shards: GangShards) -> None:
+        """Save this rank's shard; an error of rank 0 is told by rank 0."""
+
+        def save_own(path: Path) -> None:
+            save(path)
+            shards.keep_own(path)
+
+        index = self._timeline.index_at(self._done)
+        try:
+            self._write(save_own, index)
+        except Exception as error:
+            if self._timeline.is_save_needed(self._done) and not isinstance(error, StoreError):
+                raise
+            self._gang.save_failed(index, self._done, error)
+
+    def _write(self, save: SaveFunction, index: int) -> None:
+        write, shards = super()._write, self._gang.shards
+        if shards is None:
+            write(save, index)
+        else:
+            self._gang.written = shards.write(lambda: write(save, index), index, self._done)
+
+    def _add_folder(self, checkpoint: Path) -> None:
+        if self._gang.is_first:
+            super()._add_folder(checkpoint)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from asyncsearch.events import PackMemory
-from asyncsearch.runner.process.free_memory import rooms, status
+from asyncsearch.runner.process.kernel_files import rooms, status
 from asyncsearch.sizing.pack_probe import MEMORY_SHARE, most_that_fit
 
 _SELF = Path("/proc/self")

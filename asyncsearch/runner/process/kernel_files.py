@@ -1,4 +1,4 @@
-"""What files of the kernel tell: the memory of a cgroup, its limit and the kills for want of it; and the device.
+"""What the kernel tells: a cgroup's memory, its limit and kills; the memory that is free; and the kind of the device.
 
 Times of packs that were measured on one device say nothing of another.
 """
@@ -6,6 +6,8 @@ Times of packs that were measured on one device say nothing of another.
 from __future__ import annotations
 
 import platform
+import resource
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 _PROC = Path("/proc")
@@ -105,3 +107,34 @@ def _field(text: str, name: str) -> str:
     """Return the first value of a name in lines such as ``Model:  NVIDIA H200``. Empty if there is none."""
     values = (line.partition(":")[2].strip() for line in text.splitlines() if line.partition(":")[0].strip() == name)
     return next(values, "")
+
+
+_SELF = Path("/proc/self")
+_KIB = 1024
+_RLIMITS = {"VmSize": ("RLIMIT_AS", resource.RLIMIT_AS), "VmData": ("RLIMIT_DATA", resource.RLIMIT_DATA)}
+
+
+def rooms() -> Iterator[tuple[int, str]]:
+    """Yield how many more bytes this process may hold, by each limit."""
+    available = _sizes(text_of(Path("/proc/meminfo"))).get("MemAvailable")
+    if available is not None:
+        yield available, "the machine"
+    events = events_file_of("self")
+    room = None if events is None else room_in(events)
+    if room is not None:
+        yield room, "its cgroup"
+    for name, (limit_name, limit) in _RLIMITS.items():
+        most = resource.getrlimit(limit)[0]
+        if most != resource.RLIM_INFINITY:
+            yield max(0, most - status().get(name, 0)), limit_name
+
+
+def status() -> dict[str, int]:
+    """Return the sizes that the kernel tells of this process, by their names."""
+    return _sizes(text_of(_SELF / "status"))
+
+
+def _sizes(text: str) -> dict[str, int]:
+    """Return name -> bytes of the lines that end with ``kB``."""
+    lines = (line.partition(":") for line in text.splitlines() if line.endswith(" kB"))
+    return {name: int(rest.split()[0]) * _KIB for name, _, rest in lines}

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from asyncsearch.errors import StoreError, StoreLockedError
-from asyncsearch.files.decoding import UNDECODABLE
+from asyncsearch.files import UNDECODABLE
 from asyncsearch.files.plain import open_file, read_file
 from asyncsearch.store.disk import FileIdentity, explained, is_running, write_all
 

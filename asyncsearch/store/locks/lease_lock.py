@@ -25,7 +25,7 @@ from typing import Protocol
 import msgspec
 
 from asyncsearch.errors import NotAFileError, StoreError, StoreLockedError
-from asyncsearch.files.decoding import decoded
+from asyncsearch.files import decoded
 from asyncsearch.files.plain import read_text
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.disk import is_running

@@ -16,7 +16,7 @@ import msgspec
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import JournalDamagedError, StudyNotFoundError, UsageError
-from asyncsearch.files.decoding import UNDECODABLE
+from asyncsearch.files import UNDECODABLE
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.head import is_sealed, seal, unseal
 from asyncsearch.journal.opening import read_records, read_study_file

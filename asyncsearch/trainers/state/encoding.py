@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.state.state_kinds import CannotSaveError, PickledState, advice, is_of
+from asyncsearch.trainers.state import CannotSaveError, PickledState, advice, is_of
 
 _TORCH_NAMES = ("dtype", "layout", "memory_format")
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.state.state_kinds import StateKind, is_of
+from asyncsearch.trainers.state import StateKind, is_of
 
 
 def find_keras(value: Any) -> StateKind | None:

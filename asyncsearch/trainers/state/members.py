@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from asyncsearch.errors import UsageError
+from asyncsearch.trainers.state import CannotSaveError, PickledState, StateKind, advice, has_methods, is_of
 from asyncsearch.trainers.state.encoding import Decoder, Encoder
-from asyncsearch.trainers.state.state_kinds import CannotSaveError, PickledState, StateKind, advice, has_methods, is_of
 
 _SEQUENCES = (list, deque)
 _IMMUTABLE = (bool, int, float, complex, str, bytes, frozenset, type(None))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.state.state_kinds import CannotSaveError, StateKind
+from asyncsearch.trainers.state import CannotSaveError, StateKind
 
 
 def find_numpy(value: Any) -> StateKind | None:

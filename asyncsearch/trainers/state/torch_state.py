@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.state.state_kinds import StateKind
+from asyncsearch.trainers.state import StateKind
 
 
 def find_torch(value: Any) -> StateKind | None:
