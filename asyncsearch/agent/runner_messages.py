@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import UNSET
+
 from asyncsearch import events
 from asyncsearch.agent.lane_run import LaneRun, RunnerHandle
 from asyncsearch.agent.training_lanes import TrainingLanes
@@ -93,7 +95,7 @@ class RunnerMessages:
             return
         metrics = spell_all(reported.metrics)
         try:
-            spent = self._lanes.work_start.added_to(reported.spent)
+            spent = self._lanes.work_start.added_to(reported.spent) if reported.spent else UNSET
             self._send(events.Reported(run.lease, reported.resource, metrics, run.number, reported.is_awaited, spent))
         except ProtocolError as error:
             self._runner.kill()

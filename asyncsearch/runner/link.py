@@ -167,7 +167,7 @@ class AgentLink:
         return self._lanes.stopwatch
 
     def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:
-        self._send(LaneReported(resource, metrics, self._lane, is_awaited, self.stopwatch.read()))
+        self._send(LaneReported(resource, metrics, self._lane, is_awaited, self.stopwatch.news(is_urgent=is_awaited)))
 
     def await_verdict(self, resource: int, timeout_s: float) -> int | None:
         until = time.monotonic() + timeout_s

@@ -17,6 +17,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from asyncsearch.actions import CutWork, ExtendWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError
@@ -136,8 +137,8 @@ class LaneReported(_Message, frozen=True, tag="reported"):
     lane: int = 0
     is_awaited: bool = False
     """Whether the trial waits for what is decided of it here."""
-    spent: Spent = Spent()
-    """What this process did so far since its work began."""
+    spent: Spent | UnsetType = UNSET
+    """What this process did so far since its work began, if it is time to tell it."""
 
 
 class FolderWanted(_Message, frozen=True, tag="folder_wanted"):
@@ -285,7 +286,7 @@ class Ended(_Message, frozen=True, tag="ended"):
     unwritten: Unwritten | None = None
     """Its last checkpoint, if that is still to be written; ``CopyWritten`` follows. One at a time is."""
     spent: Spent = Spent()
-    """As in ``LaneReported``."""
+    """What this process did since its work began."""
 
 
 ToRunner = Load | Train | TrainPack | Join | Folder | ShardAnswer | Amendment | Answered | StopTraining | Note

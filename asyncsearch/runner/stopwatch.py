@@ -6,10 +6,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from msgspec import UNSET, UnsetType
+
 from asyncsearch.events import Spent
 
 ENTERING, LOADING, TRAINING, SAVING, AWAITING, EVALUATING = range(6)
 """Entering lasts until the first unit begins: a function builds and imports there what it needs."""
+
+
+_TELL_EVERY_S = 0.01
+"""Reports that come faster do not all tell what the time was for: it would cost more than the rest of a report."""
 
 
 class Stopwatch:
@@ -22,7 +28,7 @@ class Stopwatch:
         self._clock = clock
         self._seconds = [0.0] * 6
         self._activity = ENTERING
-        self._since_s = clock()
+        self._since_s = self._told_s = clock()
 
     def switch(self, activity: int) -> int:
         """Begin an activity, and return the one that ends; a fraction of a microsecond, as units may take 1 ms."""
@@ -48,8 +54,13 @@ class Stopwatch:
         finally:
             self.switch(before)
 
+    def news(self, *, is_urgent: bool) -> Spent | UnsetType:
+        """Return the whole milliseconds of each activity, unless that was told a moment ago and is not urgent."""
+        return self.read() if is_urgent or self._clock() >= self._told_s + _TELL_EVERY_S else UNSET
+
     def read(self) -> Spent:
         """Return the whole milliseconds of each activity."""
         self.switch(self._activity)
+        self._told_s = self._since_s
         entering, loading, training, saving, verdict, evaluating = [int(1000 * seconds) for seconds in self._seconds]
         return Spent(0, entering, loading, training, saving, verdict, evaluating)
