@@ -125,7 +125,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
         [sys.executable, "-c", _SESSIONS], env=env, cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return Said(*(part.strip().splitlines() for part in done.stdout.split("--\n")), done.stderr)
+    by_study, by_others, by_launchers = (part.strip().splitlines() for part in done.stdout.split("--\n"))
+    return Said(by_study, by_others, by_launchers, done.stderr)
 
 
 @pytest.mark.spark
