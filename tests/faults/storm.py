@@ -37,8 +37,8 @@ FIRST, PER_TRIAL = 12, 5
 """The first record with a fault, and about how many records a trial has."""
 KINDS = ("runner", "runner", "agent", "agent", "driver", "cut", "cut", "down", "store")
 AT_VERDICTS = ("runner", "agent", "driver", "cut", "down", "still")
-STILL_S = 20
-"""For how long a driver stands still."""
+STILL_S, LEASE_S = 6, 9.0
+"""For how long a driver stands still, and how long a worker may be silent."""
 _RECORD = msgspec.json.Decoder(Record)
 
 
@@ -205,7 +205,7 @@ def main() -> None:
         # Where each trial is better than those before it, most are promoted in place.
         space={"x": choice(*(range(order.trials, 0, -1) if order.at_verdicts else range(1, order.trials + 1)))},
         backend=network,
-        workers=WorkerOptions(stop_grace=1.0),
+        workers=WorkerOptions(stop_grace=1.0, lease_timeout=LEASE_S if order.at_verdicts else order.lease_timeout),
         **({"checkpoints": Checkpoints()} if order.at_verdicts else {"save_every": 1}),
     )
     awaited = count_awaited((folder / "witness").read_bytes().splitlines(keepends=True)) if order.at_verdicts else None

@@ -15,6 +15,7 @@ from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.store.base_store import Store
 from asyncsearch.trainable import Trainable
 from asyncsearch.trainers.keras.trainer import KerasTrainer
+from tests.digits import load_digits
 from tests.gangs.searches import Happen, nothing
 
 UNITS = 3
@@ -33,9 +34,7 @@ class KerasDigits(KerasTrainer):
         super().setup(hp)
 
     def data(self, hp: Mapping[str, Any]) -> Any:
-        from sklearn.datasets import load_digits
-
-        x, y = load_digits(return_X_y=True)
+        x, y = load_digits()
         return (x[:201] / 16.0, y[:201]), (x[1200:1501] / 16.0, y[1200:1501])
 
     def model(self, hp: Mapping[str, Any]) -> Any:

@@ -22,6 +22,7 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.trainable import Trainable
 from asyncsearch.trainers.state.torch_state import load_without_code
 from asyncsearch.trainers.torch.gangs.shards import read_checkpoint
+from tests.digits import load_digits
 from tests.system.tools import PATIENCE_S, agent_pid
 
 UNITS = 4
@@ -72,9 +73,7 @@ class Digits(TorchTrainer):
     batch_size = 50
 
     def data(self, hp: Mapping[str, Any]) -> Any:
-        from sklearn.datasets import load_digits
-
-        x, y = load_digits(return_X_y=True)
+        x, y = load_digits()
         tensors = torch.tensor(x / 16.0), torch.tensor(y)
         return tuple(part[:501] for part in tensors), tuple(part[1200:] for part in tensors)
 

@@ -72,7 +72,7 @@ SETUP = """
 import time
 from pyspark.sql import SparkSession
 from asyncsearch import Study, uniform
-spark = SparkSession.builder.master("local[2]").getOrCreate()
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 
 def endless(trial):
     while True:

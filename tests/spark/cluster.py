@@ -19,10 +19,10 @@ import pytest
 
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _PATIENCE_S = 300.0
-_FAST_START = os.environ.get("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+FAST_START = os.environ.get("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 """Options of each Java; scripts/check.sh adds an archive of Spark's classes."""
 _SETTINGS = {
-    "spark.executor.extraJavaOptions": _FAST_START,
+    "spark.executor.extraJavaOptions": FAST_START,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "512m",
@@ -77,7 +77,7 @@ class Daemon:
             "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": heap,
-            "SPARK_DAEMON_JAVA_OPTS": _FAST_START,
+            "SPARK_DAEMON_JAVA_OPTS": FAST_START,
             "SPARK_PUBLIC_DNS": "127.0.0.1",
         }
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -11,19 +11,19 @@ from tests.spark.cluster import StandaloneCluster
 
 
 @pytest.fixture(scope="session")
-def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     with StandaloneCluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def cluster(_cluster: StandaloneCluster) -> StandaloneCluster:
+def cluster(standalone: StandaloneCluster) -> StandaloneCluster:
     """A Master and two Workers of one core each, without the executors of a test before. Kill none of the three."""
     executors = []
-    for pid in _cluster.executors():
+    for pid in standalone.executors():
         try:
             executors.append(psutil.Process(pid))
         except psutil.NoSuchProcess:
             continue
     psutil.wait_procs(executors)
-    return _cluster
+    return standalone

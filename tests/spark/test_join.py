@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -70,64 +70,23 @@ def test_what_is_started_is_said_before_it_is(monkeypatch: pytest.MonkeyPatch) -
     assert SparkLauncher().preparation() == words.format("")
 
 
-@pytest.mark.spark
-def test_a_study_on_spark_without_a_session_says_what_it_starts(tmp_path: Path) -> None:
-    code = """
+class Said(NamedTuple):
+    """What a process without PYSPARK_PYTHON has printed, line by line, and its errors."""
+
+    by_study: list[str]
+    by_others: list[str]
+    by_launchers: list[str]
+    errors: str
+
+
+_SESSIONS = """
 from asyncsearch import Study, uniform
 def train(trial):
     trial.report(loss=trial.params["x"])
 study = Study(train, space={"x": uniform(0.0, 1.0)}, metric="loss", mode="min", backend="spark", store="s")
 study.run(num_trials=1, parallelism=1, display="plain")
-"""
-    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert "there is no Spark session yet: starting Java and one for this run" in done.stderr
-    assert "note: There was no Spark session, so that one with master local[*] was started" in done.stdout, done.stderr
 
-
-def printed(code: str, **environment: str) -> list[str]:
-    """Return the lines that a process prints, which has no PYSPARK_PYTHON."""
-    env = {key: value for key, value in os.environ.items() if key != "PYSPARK_PYTHON"}
-    env |= {"SPARK_LOCAL_IP": "127.0.0.1"} | environment
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-@pytest.fixture(scope="module")
-def made_here() -> list[str]:
-    """What is printed about a session that launchers make: each Java that starts takes ten seconds."""
-    return printed("""
-from asyncsearch.launch.spark.launcher import SparkLauncher
-first, second = SparkLauncher(), SparkLauncher()
-print(first.check(1).parallelism, second.check(1).parallelism)
-from pyspark import SparkContext
-context = SparkContext._active_spark_context
-print(context.pythonExec, context.getConf().get("spark.ui.showConsoleProgress"))
-first.stop(0.0)
-first.stop(0.0)
-print(context._jsc.sc().isStopped(), context.parallelize([1]).count())
-second.stop(0.0)
-print(SparkContext._active_spark_context)
-""")
-
-
-@pytest.mark.spark
-def test_a_session_made_here_is_quiet_and_uses_this_python(made_here: list[str]) -> None:
-    assert made_here[:2] == ["1 1", f"{sys.executable} false"]
-
-
-@pytest.mark.spark
-def test_session_that_is_made_here_is_stopped_by_the_last_who_uses_it(made_here: list[str]) -> None:
-    assert made_here[2:] == ["False 1", "None"]
-
-
-@pytest.fixture(scope="module")
-def made_by_somebody_else() -> list[str]:
-    """What is printed about a local session that launchers find."""
-    code = """
+print("--")
 from pyspark.sql import SparkSession
 session = SparkSession.builder.master("local[3]").getOrCreate()
 from asyncsearch.launch.spark.launcher import SparkLauncher
@@ -140,15 +99,57 @@ for launcher in launchers:
     launcher.stop(0.0)
 print(session.sparkContext.parallelize([1]).count())
 session.stop()
+
+print("--")
+first, second = SparkLauncher(), SparkLauncher()
+print(first.check(1).parallelism, second.check(1).parallelism)
+from pyspark import SparkContext
+context = SparkContext._active_spark_context
+print(context.pythonExec, context.getConf().get("spark.ui.showConsoleProgress"))
+first.stop(0.0)
+first.stop(0.0)
+print(context._jsc.sc().isStopped(), context.parallelize([1]).count())
+second.stop(0.0)
+print(SparkContext._active_spark_context)
 """
-    return printed(code, PATH="/usr/bin:/bin")
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    """Three sessions one after another in a process, since a Java takes seconds to start: a study's own, one that
+    somebody else has made, and one that launchers make."""
+    env = {key: value for key, value in os.environ.items() if key != "PYSPARK_PYTHON"}
+    env |= {"SPARK_LOCAL_IP": "127.0.0.1", "PATH": "/usr/bin:/bin"}
+    folder = tmp_path_factory.mktemp("sessions")
+    done = subprocess.run(
+        [sys.executable, "-c", _SESSIONS], env=env, cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    by_study, by_others, by_launchers = (part.strip().splitlines() for part in done.stdout.split("--\n"))
+    return Said(by_study, by_others, by_launchers, done.stderr)
 
 
 @pytest.mark.spark
-def test_a_local_session_runs_this_python_and_names_workers_and_master(made_by_somebody_else: list[str]) -> None:
-    assert made_by_somebody_else[:-1] == ["3", *2 * [f"{sys.executable} 3 Spark local[3]"]]
+def test_a_study_on_spark_without_a_session_says_what_it_starts(said: Said) -> None:
+    assert "there is no Spark session yet: starting Java and one for this run" in said.errors
+    assert "note: There was no Spark session, so that one with master local[*] was started" in "\n".join(said.by_study)
 
 
 @pytest.mark.spark
-def test_session_that_somebody_else_made_is_never_stopped(made_by_somebody_else: list[str]) -> None:
-    assert made_by_somebody_else[-1] == "1"
+def test_a_local_session_runs_this_python_and_names_workers_and_master(said: Said) -> None:
+    assert said.by_others[:-1] == ["3", *2 * [f"{sys.executable} 3 Spark local[3]"]]
+
+
+@pytest.mark.spark
+def test_session_that_somebody_else_made_is_never_stopped(said: Said) -> None:
+    assert said.by_others[-1] == "1"
+
+
+@pytest.mark.spark
+def test_a_session_made_here_is_quiet_and_uses_this_python(said: Said) -> None:
+    assert said.by_launchers[:2] == ["1 1", f"{sys.executable} false"]
+
+
+@pytest.mark.spark
+def test_session_that_is_made_here_is_stopped_by_the_last_who_uses_it(said: Said) -> None:
+    assert said.by_launchers[2:] == ["False 1", "None"]

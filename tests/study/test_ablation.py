@@ -14,9 +14,9 @@ from asyncsearch.checking.steps import try_variants
 from asyncsearch.checking.training_runs import Task
 from asyncsearch.errors import UsageError
 from asyncsearch.trial import TrialState
+from tests.digits import load_digits
 
 torch = pytest.importorskip("torch")
-datasets = pytest.importorskip("sklearn.datasets")
 from torch import nn  # noqa: E402
 
 from asyncsearch import TorchTrainer  # noqa: E402
@@ -36,7 +36,7 @@ class Digits(TorchTrainer):
         return torch.optim.SGD(model.parameters(), hp["lr"])
 
     def data(self, hp: Any) -> Any:
-        x, y = datasets.load_digits(return_X_y=True)
+        x, y = load_digits()
         x, y = torch.tensor(x / 16), torch.tensor(y)
         return (x[:600], y[:600]), (x[600:900], y[600:900])
 
@@ -113,6 +113,7 @@ def test_a_network_without_layers_and_features_equals_one_made_by_hand(tmp_path:
 def test_a_table_without_a_column_equals_one_that_was_cut_by_hand(tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     linear = pytest.importorskip("sklearn.linear_model")
+    datasets = pytest.importorskip("sklearn.datasets")
     frame, target = datasets.load_diabetes(return_X_y=True, as_frame=True)
 
     def score(part: Any, seed: int) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 
 from asyncsearch.sequences import cyclic, step, values, warmup
 from asyncsearch.space import Choice, Space, choice
+from tests.digits import load_digits
 
 EPOCHS = 8
 TRIALS = 54
@@ -49,8 +50,6 @@ def few_schedules() -> Space:
 @cache
 def images() -> tuple[Any, Any]:
     """Return 1,797 images of 8 x 8 pixels in [0, 1], and what they show; always in the same order."""
-    from sklearn.datasets import load_digits
-
-    pixels, labels = load_digits(return_X_y=True)
+    pixels, labels = load_digits()
     order = np.random.default_rng(0).permutation(len(labels))
     return (pixels[order] / 16).astype("float32").reshape(-1, 8, 8), labels[order].astype("int64")

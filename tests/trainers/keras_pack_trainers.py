@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from asyncsearch import PackOutcome
 from asyncsearch.trainers.keras.trainer import KerasTrainer
 from tests.trainers.tools import Trial, Values
 
@@ -125,10 +126,13 @@ def train_alone(one: Any, is_eager: bool = True) -> Mapping[str, Any]:
     return metrics
 
 
-def train_together(trainers: Sequence[Any]) -> list[Mapping[str, Any]]:
+def train_together(trainers: Sequence[Any], outcomes: list[PackOutcome] | None = None) -> list[Mapping[str, Any]]:
+    """Train and evaluate a unit, and add the outcome to ``outcomes``."""
     for one in trainers:
         begin_unit(one)
-    type(trainers[0]).train_pack(trainers)
+    outcome = type(trainers[0]).train_pack(trainers)
+    if outcomes is not None:
+        outcomes.append(outcome)
     for one in trainers:
         one.trial.resource += 1
     return list(type(trainers[0]).evaluate_pack(trainers))
@@ -156,13 +160,22 @@ def gap(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
 
 
 def both(
-    kind: type[Any], settings: Sequence[Sequence[Values]], units: int = 2, inside: Any = None, is_eager: bool = True
+    kind: type[Any],
+    settings: Sequence[Sequence[Values]],
+    units: int = 2,
+    inside: Any = None,
+    is_eager: bool = True,
+    outcomes: list[PackOutcome] | None = None,
 ) -> float:
-    """Train trainers packed and alone by units, and return the largest difference of states and metrics."""
+    """Train trainers packed and alone by units, and return the largest difference of states and metrics.
+
+    Args:
+        outcomes: gets the outcome of each packed unit.
+    """
     packed, alone = ([trainer(kind, *each, inside=inside) for each in settings] for _ in range(2))
     worst = 0.0
     for _ in range(units):
-        metrics = train_together(packed), [train_alone(one, is_eager) for one in alone]
+        metrics = train_together(packed, outcomes), [train_alone(one, is_eager) for one in alone]
         worst = max(worst, *map(gap, *metrics), *map(difference, packed, alone))
     return worst
 

@@ -11,13 +11,13 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
-datasets = pytest.importorskip("sklearn.datasets")
 
 from asyncsearch import FIFO, Ablation, KerasTrainer, StandaloneTrial, Study  # noqa: E402  # after the checks above
 from asyncsearch.ablation.left_out import Ablated  # noqa: E402
 from asyncsearch.checking.steps import try_variants  # noqa: E402
 from asyncsearch.checking.training_runs import Task  # noqa: E402
 from asyncsearch.errors import UsageError  # noqa: E402
+from tests.digits import load_digits  # noqa: E402
 from tests.shares import takes_long  # noqa: E402
 
 
@@ -41,7 +41,7 @@ class Digits(KerasTrainer):
         return keras.optimizers.SGD(hp["lr"])
 
     def data(self, hp: Any) -> Any:
-        x, y = datasets.load_digits(return_X_y=True)
+        x, y = load_digits()
         x = (x / 16).astype("float32")
         return (x[:200], y[:200]), (x[200:300], y[200:300])
 

@@ -1,0 +1,84 @@
+"""Searches on one local session, which serves them one after another: it takes longer to start than they."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch import ASHA, Study
+from asyncsearch.errors import ClusterError, StudyExistsError
+from asyncsearch.trainable import TrialContext
+from asyncsearch.trial import TrialState
+from tests.spark.cluster import require_no_job, spark_session
+from tests.system.tools import make_study
+
+pytestmark = pytest.mark.spark
+KEPT = {TrialState.PAUSED, TrialState.COMPLETED}
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    with spark_session("local[2]") as made:
+        yield made
+
+
+def require_whole(study: Study) -> None:
+    assert [trial.params["x"] for trial in study.trials] == list(range(1, 10))
+    assert {trial.state for trial in study.trials} <= KEPT
+    assert study.best_trial.params == {"x": 1}
+    assert study.best_trial.resource == 9
+
+
+def quick(trial: Any) -> None:
+    units: list[int] = []
+
+    def load(path: Path) -> None:
+        units.extend(map(int, path.read_text().split()))
+
+    for unit in trial.epochs(save=lambda path: path.write_text(" ".join(map(str, units))), load=load):
+        units.append(unit)
+        assert units == list(range(1, unit + 1))
+        trial.report(loss=trial.params["x"] / unit)
+
+
+def writes_notes(trial: TrialContext) -> None:
+    for epoch in trial.epochs(state={"done": {}}):
+        with (trial.dir / "notes.txt").open("a") as file:
+            file.write(f"{epoch} ")
+        trial.report(loss=trial.params["x"] / epoch)
+
+
+@pytest.mark.usefixtures("session")
+def test_what_trials_write_into_their_folders_comes_back_from_spark(tmp_path: Path) -> None:
+    study = make_study(writes_notes, tmp_path / "study", backend="spark").run(display="none")
+    assert any(trial.resource > 1 for trial in study.trials)
+    for trial in study.trials:
+        with study.trial_dir(trial) as folder:
+            assert (folder / "notes.txt").read_text().split() == [str(unit) for unit in range(1, trial.resource + 1)]
+
+
+def test_a_search_resumed_on_an_existing_session_leaves_it_and_no_job(tmp_path: Path, session: Any) -> None:
+    make_study(quick, tmp_path / "study", backend="auto", scheduler=ASHA(max_resource=9)).run(4, display="none")
+    study = make_study(quick, tmp_path / "study", backend="auto", scheduler=ASHA(max_resource=9), resume=True)
+    study.run(parallelism=2, display="none")
+    require_whole(study)
+    require_no_job(session)
+    assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
+
+
+def test_a_study_that_is_refused_leaves_no_job(tmp_path: Path, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_study(quick, tmp_path / "study", backend="spark").run(1, display="none")
+    with pytest.raises(StudyExistsError):
+        make_study(quick, tmp_path / "study", backend="spark").run(1, display="none")
+    require_no_job(session)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = session.sparkContext.getConf().set("spark.asyncsearch.driver.port", str(taken.getsockname()[1]))
+        monkeypatch.setattr(session.sparkContext, "_conf", settings)
+        with pytest.raises(ClusterError, match="the port is taken"):
+            make_study(quick, tmp_path / "other", backend="spark").run(1, display="none")
+    require_no_job(session)
+    assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
