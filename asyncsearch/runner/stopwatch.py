@@ -28,7 +28,7 @@ class Stopwatch:
         self._clock = clock
         self._seconds = [0.0] * 6
         self._activity = ENTERING
-        self._since_s = self._told_s = clock()
+        self._since_s = self._read_s = clock()
 
     def switch(self, activity: int) -> int:
         """Begin an activity, and return the one that ends; a fraction of a microsecond, as units may take 1 ms."""
@@ -56,11 +56,11 @@ class Stopwatch:
 
     def news(self, *, is_urgent: bool) -> Spent | UnsetType:
         """Return the whole milliseconds of each activity, unless that was told a moment ago and is not urgent."""
-        return self.read() if is_urgent or self._clock() >= self._told_s + _TELL_EVERY_S else UNSET
+        return self.read() if is_urgent or self._clock() >= self._read_s + _TELL_EVERY_S else UNSET
 
     def read(self) -> Spent:
         """Return the whole milliseconds of each activity."""
         self.switch(self._activity)
-        self._told_s = self._since_s
+        self._read_s = self._since_s
         entering, loading, training, saving, verdict, evaluating = [int(1000 * seconds) for seconds in self._seconds]
         return Spent(0, entering, loading, training, saving, verdict, evaluating)
