@@ -75,7 +75,8 @@ class LaneRunner:
             return
         self._begin(lanes)
         pack, guard, joining = self._contexts(lanes), self._interrupts, self._joined_contexts
-        run_pack(trainer_class, pack, guard, self._metric, self._tell, measured, joining, self._packs)
+        await_joiner = self._links.await_joiner
+        run_pack(trainer_class, pack, guard, self._metric, self._tell, measured, joining, self._packs, await_joiner)
 
     def _begin(self, lanes: Sequence[Train]) -> None:
         self._left, self._links = len(lanes), PackLinks()

@@ -122,6 +122,12 @@ class PackLinks(dict[int, "AgentLink"]):
         taken, self.joining = self.joining, []
         return taken
 
+    def await_joiner(self, timeout_s: float) -> None:
+        """Wait until a lane is to join, or the time is over."""
+        link = next((link for link in self.values() if link.is_open), None)
+        if link is not None:
+            link.await_until(lambda: bool(self.joining), timeout_s)
+
 
 class AgentLink:
     """Carries one training's reports and checkpoints to the agent, and stop requests back.
@@ -170,12 +176,21 @@ class AgentLink:
         self._send(LaneReported(resource, metrics, self._lane, is_awaited, self.stopwatch.news(is_urgent=is_awaited)))
 
     def await_verdict(self, resource: int, timeout_s: float) -> int | None:
+        self.await_until(lambda: self._answered[0] >= resource or self._reason is not None, timeout_s)
+        return self._answered[1] if self._answered[0] >= resource else resource + 1
+
+    def await_until(self, is_told: Callable[[], bool], timeout_s: float) -> None:
+        """Read messages until something was told, or the time is over."""
         until = time.monotonic() + timeout_s
         self._receive()
-        while self._answered[0] < resource and self._reason is None and (left_s := until - time.monotonic()) > 0:
+        while not is_told() and (left_s := until - time.monotonic()) > 0:
             self._channel.wait(left_s)
             self._receive()
-        return self._answered[1] if self._answered[0] >= resource else resource + 1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its training goes on."""
+        return not self._refusal
 
     def stop_reason(self) -> str | None:
         if self._reason is None:

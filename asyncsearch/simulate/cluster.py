@@ -18,6 +18,7 @@ from asyncsearch.actions import AddLane, EndRun
 from asyncsearch.events import DriverStarted, Outcome, PackMeasured, RunRequested
 from asyncsearch.simulate.timed_cluster import TimedCluster
 from asyncsearch.simulate.virtual_cluster import VirtualLane, VirtualPack, VirtualWorker
+from asyncsearch.sizing.pack_probe import joiner_wait_s
 from asyncsearch.work import Stage, Work
 
 
@@ -255,7 +256,7 @@ class Simulation(TimedCluster):
             judged, pack.judged, pack.is_waiting = pack.judged, [], True
             self._after_answer(lambda: self._end_judged_round(worker, work, judged))
         elif worker.work is work:  # lanes are left, or some wait to join
-            self._begin_round(worker)
+            self._begin_next_round(worker, work, pack)
 
     def _end_judged_round(self, worker: VirtualWorker, work: Work, judged: Sequence[VirtualLane]) -> None:
         """Let the lanes of a pack go on or end that waited for what is decided of them."""
@@ -265,7 +266,21 @@ class Simulation(TimedCluster):
         if worker.pack is not None:
             worker.pack.is_waiting = False
             worker.waited_s += 2 * self._delays.message_s
-        if worker.work is work:
+        if worker.work is work and worker.pack is not None:
+            self._begin_next_round(worker, work, worker.pack)
+
+    def _begin_next_round(self, worker: VirtualWorker, work: Work, pack: VirtualPack) -> None:
+        """Begin the next round; joiners in place of lanes that have left are waited for, if they can come in time."""
+        exchange_s = 2 * self._delays.message_s
+
+        def begin() -> None:
+            if self._workers.get(work.lease.worker) is worker and worker.work is work:
+                worker.waited_s += exchange_s
+                self._begin_round(worker)
+
+        if pack.training and pack.has_lost_some and exchange_s <= joiner_wait_s(pack.lasted_s * worker.slowness):
+            self._after_answer(begin)
+        else:
             self._begin_round(worker)
 
     def _train_unit(self, worker: VirtualWorker, lane: VirtualLane) -> None:

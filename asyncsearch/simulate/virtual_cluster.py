@@ -40,7 +40,7 @@ from asyncsearch.events import AnyEvent, PackSeconds, Spent
 from asyncsearch.ids import NodeKey
 from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.simulate.workloads import CheckedWorkload, Failure
-from asyncsearch.sizing.pack_probe import fastest, is_worth_timing, speedup_at
+from asyncsearch.sizing.pack_probe import GroupSizes, most_worth, speedup_at
 from asyncsearch.work import Stage, Work
 
 
@@ -152,10 +152,13 @@ class VirtualPack:
         """Seconds for which its next round waits, as lanes save."""
         self.is_waiting = False
         """Whether lanes wait for their verdicts."""
+        self.lasted_s = 0.0
+        """Seconds of its last round."""
+        self._trained = 0
+        """How many lanes have trained in it."""
         self._lanes, self._workload, self._training, self._group = lanes, workload, training, group
         self._measured = work.measured if isinstance(work.measured, tuple) else ()
-        self._together: int | None = None
-        """How many lanes train together at most. None if all do."""
+        self._sizes = GroupSizes()
 
     @property
     def training(self) -> list[VirtualLane]:
@@ -163,10 +166,15 @@ class VirtualPack:
         return [lane for lane in self._lanes.values() if not lane.is_joining]
 
     @property
+    def has_lost_some(self) -> bool:
+        """Whether some have left that trained in the last round."""
+        return len(self.training) < self._trained
+
+    @property
     def is_too_large(self) -> bool:
         """Whether its lanes have too little memory together."""
         most, lanes = self._training.pack_memory, len(self.training)
-        return most is not None and 1 < most < min(lanes, self._together or lanes)
+        return most is not None and 1 < most < self._sizes.of(lanes)
 
     def again_s(self, units: int) -> float:
         """Return the seconds in which each lane trains some units again, which measures nothing."""
@@ -179,23 +187,40 @@ class VirtualPack:
         if not self.training:  # all others have ended
             for lane in self._lanes.values():
                 lane.is_joining = False
-        lanes, measured = self.training, self._measured
+        self._trained = len(self.training)
+        self.lasted_s = self._round_s(self.training)
+        return self.lasted_s
+
+    def _round_s(self, lanes: list[VirtualLane]) -> float:
+        measured, self._measured = self._measured, ()
         if not measured:
-            return self._groups_s(lanes)
+            return self._grown_s(lanes)
         found: dict[int, float] = {}
-        self._measured, begin = (), 0
-        for count in measured:
-            if measured[0] == 1 and not is_worth_timing(found, count):
+        begin = 0
+        for wanted in measured:
+            count = most_worth(found, wanted) if measured[0] == 1 else wanted
+            if not count:
                 break
             found[count] = self._group_s(lanes[begin : begin + count])
             begin += count
+        for one in found.items():
+            self._sizes.note(*one)
         self.findings = tuple(PackSeconds(*one) for one in found.items())
-        self._together = fastest(found)
         return sum(found.values()) + self._groups_s(lanes[begin:])
+
+    def _grown_s(self, lanes: list[VirtualLane]) -> float:
+        """Return the seconds of a unit; those of as many lanes as were never timed together are to be told."""
+        count = self._sizes.to_time(len(lanes))
+        if not count:
+            return self._groups_s(lanes)
+        seconds = self._group_s(lanes[:count])
+        self._sizes.note(count, seconds)
+        self.findings = (PackSeconds(count, seconds),)
+        return seconds + self._groups_s(lanes[count:])
 
     def _groups_s(self, lanes: Sequence[VirtualLane]) -> float:
         """Return the seconds in which lanes train a unit, in groups of as many as train together at most."""
-        together = self._together or max(1, len(lanes))
+        together = max(1, self._sizes.of(len(lanes)))
         return sum(self._group_s(lanes[at : at + together]) for at in range(0, len(lanes), together))
 
     def _group_s(self, lanes: Sequence[VirtualLane]) -> float:

@@ -58,7 +58,9 @@ def most_joined(packing: Packing, known: KnownPacks, most: Lanes, lanes: int = 0
         lanes: that it has.
         given: lanes that it had in all.
     """
-    paying = most.at_most(known.best if packing.is_measured else None, f"{known.best} together gain most")
+    filled = known.most_joined(most.count) if packing.is_measured else None
+    words = f"{known.best} together gain most" if filled == known.best else f"{filled} together are timed next"
+    paying = most.at_most(filled, words)
     rest = lanes + max(_MOST_GIVEN, 4 * paying.count) - given
     return paying.at_most(rest, f"its process has trained {given}, and is to end before it leaks")
 

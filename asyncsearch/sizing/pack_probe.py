@@ -1,9 +1,10 @@
 """How many trainings to time together next, and which number is the fastest. Pure: times are arguments.
 
-The number doubles while throughput rises. Two together may train slower than one alone, and four or eight faster all
-the same, so the trend begins at two. Each training that is timed trains a unit that it needs anyway, so timing costs
-only what a number takes longer than the fastest one would. What it may cost is estimated before, and must not exceed
-2 s or 1 % of the search.
+The number doubles while throughput rises, in the pack that trains already; in a short search the first pack leaps from
+one alone to all, since each size that is timed by itself is a call more. Two together may train slower than one alone,
+and four or eight faster all the same, so the trend begins at two. Each training that is timed trains a unit that it
+needs anyway, so timing costs only what a number takes longer than the fastest one would. What it may cost is estimated
+before, and must not exceed 2 s or 1 % of the search.
 
 How many have memory enough together follows from what one and two take, as in Hydro: each further one takes as much as
 the second.
@@ -19,6 +20,8 @@ from asyncsearch.events import PackMemory
 
 FIRST_COUNTS = (1, 2, 4, 8)
 """How many trainings together are timed first, in the first unit of one pack."""
+LADDER_UNITS = 800
+"""Units of a search from which on the first pack times all of these: that takes 5 calls more than to train at once."""
 WARM_UP = 3
 """Trainings that a process trains first, one alone and two together, since that takes longer than ever after."""
 GAIN = 1.05
@@ -33,8 +36,15 @@ LEAST_BUDGET_S = 2.0
 """The cost of timing that is allowed, however short the search is."""
 SHARE = 0.01
 """The share of the search that timing may cost."""
+WAIT_SHARE, MOST_WAIT_S = 0.1, 0.05
+"""The most that a pack waits for joiners in place of lanes that have left, as a part of a unit, and in seconds."""
 MEMORY_SHARE = 0.9
 """The share of the limit that a pack is to take at most: what is predicted varies, and others take memory too."""
+
+
+def joiner_wait_s(unit_s: float) -> float:
+    """Return how long a pack waits at most, between units of so many seconds, for joiners in place of who has left."""
+    return min(MOST_WAIT_S, WAIT_SHARE * unit_s)
 
 
 def fastest(seconds: Mapping[int, float]) -> int:
@@ -72,7 +82,9 @@ def spent_s(seconds: Mapping[int, float]) -> float:
 def at_risk_s(seconds: Mapping[int, float], count: int) -> float:
     """Return the highest cost of timing so many together, in seconds."""
     most = max(seconds)
-    slowest_s = seconds[most] / most * (1 + (LOSS if most > 1 else FIRST_LOSS))
+    doublings = max(0.0, math.log2(count / max(2, most)))
+    slower = (1 if most > 1 else 1 + FIRST_LOSS) * (1 + LOSS) ** doublings
+    slowest_s = seconds[most] / most * slower
     return count * max(0.0, slowest_s - min(spent / lanes for lanes, spent in seconds.items()))
 
 
@@ -87,6 +99,48 @@ def is_worth_timing(seconds: Mapping[int, float], count: int, units_left: float 
     if not seconds:
         return True
     return is_rising(seconds) and spent_s(seconds) + at_risk_s(seconds, count) <= budget_s(seconds, units_left)
+
+
+def most_worth(seconds: Mapping[int, float], most: int) -> int:
+    """Return a number up to ``most``, halved while it is not worth timing next; 0 if none is."""
+    while seconds and most > max(seconds) and not is_worth_timing(seconds, most):
+        most //= 2
+    return most if not seconds or most > max(seconds) else 0
+
+
+class GroupSizes:
+    """The sizes of the groups in which the lanes of one pack train, by what was timed in it; none for all together."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[int, float] = {}
+        """Trainings together -> seconds of a unit of all of them, in this pack."""
+        self._again = 0
+        """How many are timed once more, since their first time may be of preparing for that number; 0 for none."""
+        self._trained = 0
+        """Units that the lanes have trained in all, of which timing may cost a share."""
+
+    def note(self, count: int, seconds: float) -> None:
+        """Take in a measured time."""
+        self._again = 0 if count in self.seconds else count
+        self.seconds[count] = min(seconds, self.seconds.get(count, seconds))
+
+    def to_time(self, lanes: int) -> int:
+        """Note a unit of so many lanes; return how many of them are to be timed together in it, 0 for none."""
+        self._trained += lanes
+        if not self.seconds:
+            return 0
+        if lanes == self._again:
+            return lanes
+        most = max(self.seconds)
+        count = lanes if lanes < 4 * most else 2 * most
+        return count if lanes >= 2 * most and is_worth_timing(self.seconds, count, self._trained) else 0
+
+    def of(self, lanes: int) -> int:
+        """Return how many of so many lanes train together: all, where none of their sizes was found too large."""
+        if not self.seconds:
+            return lanes
+        best, most = fastest(self.seconds), max(self.seconds)
+        return lanes if best == most and lanes < 2 * most else best
 
 
 def most_that_fit(memory: PackMemory) -> int:

@@ -9,6 +9,7 @@ computation, told by the values of their hyper-parameters.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,10 +19,10 @@ from asyncsearch.errors import UsageError
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.sizing.pack_probe import (
     FIRST_COUNTS,
+    LADDER_UNITS,
     WARM_UP,
     curve_of,
     fastest,
-    is_rising,
     is_worth_timing,
     units_alone,
 )
@@ -163,19 +164,28 @@ class KnownPacks(msgspec.Struct):
             return self.best
         return max(self.best, min(limit, self.best + 2 * max(self.seconds)))
 
-    def to_measure(self, packing: Packing, lanes: int) -> tuple[int, ...]:
+    def most_joined(self, most: int) -> int:
+        """Return how many lanes a running pack is filled up to: the best number, or twice the most that were timed.
+
+        ``most``: that a new pack may have, which is more than the best number where a larger one is worth timing.
+        """
+        return max(self.best, min(most, 2 * max(self.seconds))) if self.seconds and most > self.best else self.best
+
+    def to_measure(self, packing: Packing, lanes: int, units_left: float = math.inf) -> tuple[int, ...]:
         """Return how many lanes of a pack are to be timed together in its first unit, in turns; empty for none.
 
         Of more lanes than twice the most that were timed, the best number is timed again beside them, so that the pack
-        goes on in groups of the faster one.
+        goes on in groups of the faster one. A pack that has timed its lanes times the next number when it has grown.
         """
         if not packing.is_measured or self.refusal or lanes < 2:
             return ()
+        if not self.seconds and lanes > 2 and units_left < LADDER_UNITS:
+            return 1, lanes - 1
         if not self.seconds:
             counts = [count for count in FIRST_COUNTS if sum(FIRST_COUNTS[: FIRST_COUNTS.index(count) + 1]) <= lanes]
             return tuple(counts)
         most = max(self.seconds)
-        if lanes <= most or not is_rising(self.seconds):
+        if not is_worth_timing(self.seconds, 2 * most, units_left):
             return ()
         return (lanes,) if lanes <= 2 * most else (min(lanes - self.best, 2 * most), self.best)
 

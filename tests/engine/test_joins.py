@@ -377,3 +377,26 @@ def test_a_study_without_packs_decides_as_ever_and_nothing_joins() -> None:
     assert b"is_open" not in b"".join(recorded.lines)
     assert len(only(decided, CreateTrial)) == 12
     assert results(recorded.state)
+
+
+@pytest.mark.parametrize("message_s", [0.0, 0.002])
+def test_a_joiner_begins_in_the_unit_after_the_one_in_which_a_lane_left(message_s: float) -> None:
+    """A pack in steady state is full, as in a runner, which waits a moment for joiners."""
+    recorded = record(
+        packed_state(ASHA(max_resource=9), pack=16),
+        64,
+        1,
+        workload=Even(),
+        training=TOGETHER,
+        delays=Delays(message_s=message_s),
+    )
+    times = [now for now, event, _ in recorded.steps if isinstance(event, Reported)]
+    rounds = [[times[0]]]
+    for now in times[1:]:
+        if now - rounds[-1][-1] > 0.5:
+            rounds.append([])
+        rounds[-1].append(now)
+    created = max(now for now, _, actions in recorded.steps if only(actions, CreateTrial))
+    filled = [len(found) for found in rounds if found[0] <= created]
+    assert sum(filled) >= 15 * len(filled)
+    assert len(filled) >= 3

@@ -17,8 +17,9 @@ from asyncsearch.events import Outcome, PackMeasured, PackMemory, PackSeconds, P
 from asyncsearch.ids import Lease
 from asyncsearch.schedulers import ASHA, FIFO, PBT
 from asyncsearch.simulate import Curves, TrainingModel, simulate
+from asyncsearch.simulate.virtual_cluster import VirtualPack
 from asyncsearch.sizing.lanes import most_lanes
-from asyncsearch.sizing.pack_probe import is_worth_timing, units_alone
+from asyncsearch.sizing.pack_probe import GroupSizes, fastest, most_worth, units_alone
 from asyncsearch.sizing.packing import KnownPacks, Packing
 from asyncsearch.space import Space, choice, uniform
 from asyncsearch.trial import TrialState
@@ -45,6 +46,24 @@ def auto_state(scheduler: Any, **options: Any) -> StudyState:
     return state
 
 
+def counted_calls(pack: int | str, num_trials: int) -> int:
+    """Return in how many calls of a trainer a search trains, where up to 16 together take as long as one alone."""
+    calls = 0
+    group_s = VirtualPack._group_s
+
+    def counted(self: VirtualPack, lanes: Any) -> float:
+        nonlocal calls
+        calls += bool(lanes)
+        return group_s(self, lanes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(VirtualPack, "_group_s", counted)
+        training = TrainingModel(pack_speedup={16: 16.0})
+        curves = Curves(seed=1, unit_s=0.02)
+        simulate(curves, scheduler=ASHA(max_resource=9), num_trials=num_trials, pack=pack, training=training)
+    return calls
+
+
 def lanes_of(steps: Any) -> list[int]:
     return [len(a.work.lanes) for _, _, actions in steps for a in actions if hasattr(a, "work")]
 
@@ -61,7 +80,7 @@ def test_the_number_doubles_while_throughput_rises_and_stays_at_the_fall() -> No
 
 def test_a_pack_of_as_many_as_were_never_timed_is_timed_whatever_its_size() -> None:
     rising = known({2: 1.9, 4: 3.5, 8: 6.0})
-    assert [rising.to_measure(AUTO, lanes) for lanes in (8, 12, 16, 20)] == [(), (12,), (16,), (12, 8)]
+    assert [rising.to_measure(AUTO, lanes) for lanes in (8, 12, 16, 20)] == [(8,), (12,), (16,), (12, 8)]
 
 
 def test_where_packing_gains_nothing_each_trains_alone() -> None:
@@ -128,10 +147,11 @@ def test_timing_costs_at_most_2_s_or_1_percent_of_the_search(
     curve = {2 ** (at + 1): first * math.prod(gains[:at]) for at in range(len(gains) + 1)}
     packs, cost = KnownPacks(), 0.0
     allowed = max(2.0, 0.01 * units_left * unit_s)
-    while counts := packs.to_measure(AUTO, most(packs, AUTO, units_left)):
+    while counts := packs.to_measure(AUTO, most(packs, AUTO, units_left), units_left):
         found: dict[int, float] = {}
-        for count in counts:
-            if counts[0] == 1 and not is_worth_timing(found, count):
+        for wanted in counts:
+            count = most_worth(found, wanted) if counts[0] == 1 else wanted
+            if not count:
                 break
             found[count] = unit_s * units_alone(curve, count)
             smaller = {lanes: seconds for lanes, seconds in (packs.seconds | found).items() if lanes <= count}
@@ -139,6 +159,39 @@ def test_timing_costs_at_most_2_s_or_1_percent_of_the_search(
         assert found.keys() - packs.seconds.keys(), "it times something new each time"
         packs.note([PackSeconds(*one) for one in found.items()])
     assert cost <= allowed * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("num_trials", [9, 30, 150])
+def test_auto_trains_in_at_most_115_percent_of_the_calls_of_the_best_size(num_trials: int) -> None:
+    def calls(pack: int | str) -> int:
+        return counted_calls(pack, num_trials)
+
+    assert calls("auto") <= 1.15 * calls(16)
+
+
+def test_a_running_pack_grows_to_the_next_size_and_goes_back_from_a_slower_one() -> None:
+    sizes = GroupSizes()
+    for count, seconds in ((1, 1.0), (4, 2.0)):
+        sizes.note(count, seconds)
+    assert [sizes.to_time(lanes) for lanes in (5, 7, 8)] == [0, 0, 8]
+    sizes.note(8, 5.0)
+    assert sizes.of(8) == 4
+    assert sizes.to_time(8) == 8, "its first time may be of preparing for that number"
+    sizes.note(8, 2.2)
+    assert sizes.to_time(8) == 0
+    assert sizes.of(8) == 8
+
+
+@given(st.dictionaries(st.integers(1, 64), st.floats(0.01, 10.0)), st.integers(1, 200))
+def test_no_group_is_larger_than_its_pack_or_than_what_was_found_too_large(
+    seconds: dict[int, float], lanes: int
+) -> None:
+    sizes = GroupSizes()
+    for count, spent in seconds.items():
+        sizes.note(count, spent)
+    assert sizes.of(lanes) >= 1
+    if seconds and fastest(seconds) < max(seconds):
+        assert sizes.of(lanes) == fastest(seconds)
 
 
 @pytest.mark.parametrize(

@@ -99,3 +99,31 @@ def test_a_lane_that_came_while_all_others_failed_to_begin_trains(tmp_path: Path
     pack.come(1)
     run_pack(Sum, {}, NoInterrupts(), "accuracy", pack.tell, (), pack.taken)
     assert pack.values(7) == [4.0, 8.0, 12.0]
+
+
+def test_a_lane_that_comes_when_another_has_left_trains_the_same_unit(tmp_path: Path) -> None:
+    pack = Joined(tmp_path, 0)
+    short = Recorder(tmp_path / "2")
+    (tmp_path / "2").mkdir()
+    pack.links[2] = short
+    pack.contexts[2] = SearchContext([make_stage(2, params={"lr": 1.0}, stop=1, max_resource=1)], short)
+    waits: list[float] = []
+
+    def comes(timeout_s: float) -> None:
+        waits.append(timeout_s)
+        pack.come(0)
+
+    pack.at = 0
+    BEFORE.clear()
+    run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), pack.taken, None, comes)
+    assert CALLS[:2] == [["trial-0", "trial-1", "trial-2"], ["trial-0", "trial-1", "trial-7"]]
+    assert pack.values(7) == [4.0, 8.0, 12.0]
+    assert waits[0] <= 0.05
+
+
+def test_a_pack_waits_once_in_vain_for_joiners_and_not_where_none_has_left(tmp_path: Path) -> None:
+    stages = [{"stop": stop, "max_resource": stop} for stop in (2, 4, 6, 6)]
+    pack, waits = Pack(tmp_path, *stages), []
+    run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), dict, None, waits.append)
+    assert len(waits) == 1
+    assert [len(call) for call in CALLS] == [4, 4, 3, 3, 2, 2]

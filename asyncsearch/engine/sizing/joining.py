@@ -14,7 +14,7 @@ from asyncsearch.actions import AddLane
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.lanes import lane_for
 from asyncsearch.engine.next_trials import create_next, promote_next
-from asyncsearch.engine.sizing.packs import candidates, chosen, fair_room, is_rising, joined_lanes, may_be_packed
+from asyncsearch.engine.sizing.packs import candidates, chosen, fair_room, joined_lanes, may_be_packed
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit
 from asyncsearch.ids import Lease
@@ -45,7 +45,7 @@ def join(state: StudyState, packing: Packing, emit: Emit) -> None:
             creations = sum(room.limit - room.lanes for room in rooms)
         if _join_due(state, packing, rooms, emit) or promote_next(state, emit):
             continue
-        fair = [room for room in rooms if _may_grow(state, packing, room)]
+        fair = [room for room in rooms if room.lanes < fair_room(state, room.limit)]
         if not fair:
             return
         ready = _ready(state, packing, fair)
@@ -59,11 +59,6 @@ def join(state: StudyState, packing: Packing, emit: Emit) -> None:
 def _join_due(state: StudyState, packing: Packing, rooms: list[Room], emit: Emit) -> bool:
     """Let trainings that were begun before join; return whether one did, or the run ends."""
     return _add(state, packing, rooms, [one for one in _ready(state, packing, rooms) if one.batch.is_urgent], emit)
-
-
-def _may_grow(state: StudyState, packing: Packing, room: Room) -> bool:
-    """Return whether a new trial may join: else a larger pack is to be measured next, or others are to share."""
-    return not is_rising(state, packing, room.member.group) and room.lanes < fair_room(state, room.limit)
 
 
 def _rooms(state: StudyState, packing: Packing) -> list[Room]:

@@ -160,11 +160,6 @@ def joined_lanes(state: StudyState, packing: Packing, group: str, slot: Slot) ->
     return most_joined(packing, known, lanes_of(state, packing, group), slot.lanes, slot.given)
 
 
-def is_rising(state: StudyState, packing: Packing, group: str) -> bool:
-    """Return whether the next pack of a group is to be measured, for which the running ones must end."""
-    return bool(state.packs.get(group, _NOTHING).to_measure(packing, lanes_of(state, packing, group).count))
-
-
 def is_open(state: StudyState, packing: Packing, batches: list[Batch]) -> bool:
     """Return whether others may join new work while it trains."""
     if not packing.takes_joiners:
@@ -179,7 +174,7 @@ def to_measure(state: StudyState, packing: Packing, batches: list[Batch]) -> tup
     groups = {packing.group(state.trials[batch.stages[0].trials[0]].params) for batch in batches}
     if len(groups) > 1:
         return ()  # it would be the time of neither
-    return state.packs.get(groups.pop(), _NOTHING).to_measure(packing, len(batches))
+    return state.packs.get(groups.pop(), _NOTHING).to_measure(packing, len(batches), _units_left(state))
 
 
 def packs_of(state: StudyState, attempt: Attempt) -> KnownPacks:

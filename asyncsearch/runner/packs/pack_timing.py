@@ -2,8 +2,9 @@
 
 Where memory might be too little, lanes are built as these groups need them, and later no more than fit.
 Each lane trains its unit once, so nothing is trained in vain. The fastest number of lanes is kept for the rest of the
-work. A process that has trained nothing yet first trains a lane alone, and two together, once more: to prepare for that
-takes longer than ever after, so the shorter time counts.
+work; where twice as many have come together in it, they are timed in turn. A process that has trained nothing yet first
+trains a lane alone, and two together, once more, where many sizes are timed: to prepare for that takes longer than ever
+after, so the shorter time counts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from asyncsearch.runner.packs.pack_memory import PackMemoryProbe
 from asyncsearch.runner.process.kernel_files import device_name
 from asyncsearch.runner.protocol import PackFindings
 from asyncsearch.sentences import warn_of_former_name
-from asyncsearch.sizing.pack_probe import WARM_UP, fastest, is_worth_timing, most_that_fit
+from asyncsearch.sizing.pack_probe import WARM_UP, GroupSizes, most_that_fit, most_worth
 from asyncsearch.trainable import PackOutcome, Trainer
 from asyncsearch.trainers.turns import train_or_fail
 
@@ -53,8 +54,9 @@ class PackTiming:
         self, trainer_class: type[Trainer], history: PackHistory, measured: Sequence[int], memory: PackMemoryProbe
     ) -> None:
         self._class, self._history, self._measured, self._memory = trainer_class, history, measured, memory
-        self._together: int | None = None
-        """How many lanes train together at most; None for all."""
+        self._sizes = GroupSizes()
+        self._most: int | None = None
+        """How many lanes train together at most, since more have too little memory; None for any number."""
         self._has_begun = False
         self._outcome = PackOutcome()
         """How the lanes have trained: the refusal of the last group, and why some were sequential, in the first unit
@@ -80,7 +82,7 @@ class PackTiming:
         lanes, is_first = len(trainers) + waiting, not self._has_begun
         known = self._outcome.sequential
         is_measured, self._has_begun = self.builds_in_turns(lanes), True
-        found = self._timed(trainers, build, lanes) if is_measured else self._in_groups(trainers)
+        found = self._timed(trainers, build, lanes) if is_measured else self._grown(trainers)
         refusal = self._outcome.refused if is_first else ""
         memory = self._memory.found() if is_measured else None
         if not self._measured and memory is not None and most_that_fit(memory) >= lanes:
@@ -92,7 +94,7 @@ class PackTiming:
         return PackFindings(tuple(found), device, refusal, memory, sequential)
 
     def _timed(self, trainers: Sequence[Trainer], build: Built, lanes: int) -> list[PackSeconds]:
-        counts = self._measured or _WATCHED
+        counts = self._counts()
         left, built = list(trainers), len(trainers)
         is_roomy = self._memory.is_plenty_for(sum(_WATCHED) + WARM_UP)
         spare = WARM_UP if is_roomy and not self._history.most_trained and lanes >= sum(counts) + WARM_UP else 0
@@ -107,12 +109,11 @@ class PackTiming:
                 built += len(new)
             return len(left) >= count
 
-        for count in counts:
+        for wanted in counts:
             # Later numbers were weighed by the driver, which knows how much is left to train.
-            if self._measured and self._measured[0] == 1 and not is_worth_timing(found, count):
-                break
+            count = most_worth(found, wanted) if self._measured and self._measured[0] == 1 else wanted
             warming = min(spare, 1 if count == 1 else 2)
-            if not has(warming + count):
+            if not count or not has(warming + count):
                 break
             taken = [self._seconds(left[:warming])] if warming else []
             spare -= warming
@@ -121,15 +122,31 @@ class PackTiming:
             with self._memory.watched(count):
                 taken.append(self._seconds(group))
             found[count] = min(taken) if warming == count else taken[-1]
-        self._together = fastest(found) if found and self._measured else None
+        for count, seconds in found.items() if self._measured else ():
+            self._sizes.note(count, seconds)
         self.fits = self._fits()
         self._history.fits = self._history.fits if self.fits is None else self.fits
         most = self._fitting(lanes)
         if most < built:  # to measure took more than fit, which are to train in turns
-            self._together = min(most, self._together or most)
+            self._most = most
         left.extend(build(max(0, most - built)))
         self._in_groups(left)
         return [PackSeconds(*one) for one in found.items()] if self._measured else []
+
+    def _counts(self) -> Sequence[int]:
+        """Return how many lanes to time together in turns; two of them, too, where memory is watched."""
+        if not self._measured or self._measured[0] != 1 or 2 in self._measured or not self._watches:
+            return self._measured or _WATCHED
+        return [*_WATCHED, *(count - _WATCHED[-1] for count in self._measured[1:] if count > 2 * _WATCHED[-1])]
+
+    def _grown(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
+        """Train a unit of each; where twice as many have come together as were timed, they are timed."""
+        count = 0 if self._outcome.refused or self._most else self._sizes.to_time(len(trainers))
+        if count:
+            seconds = self._seconds(trainers[:count])
+            self._sizes.note(count, seconds)
+        self._in_groups(trainers[count:])
+        return [PackSeconds(count, seconds)] if count else []
 
     def _fitting(self, lanes: int) -> int:
         """Return how many of so many lanes fit, as far as that is known."""
@@ -140,11 +157,11 @@ class PackTiming:
         memory = self._memory.found()
         return None if memory is None else most_that_fit(memory)
 
-    def _in_groups(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
+    def _in_groups(self, trainers: Sequence[Trainer]) -> None:
         """Train a unit of each, as many together as train fastest; nothing is timed."""
-        for group in _groups(trainers, self._together or max(1, len(trainers))):
+        size = min(self._sizes.of(len(trainers)), self._most or len(trainers))
+        for group in _groups(trainers, max(1, size)):
             self._train(group)
-        return []
 
     def _seconds(self, group: Sequence[Trainer]) -> float:
         """Train a unit of some lanes, and return the seconds that it took."""

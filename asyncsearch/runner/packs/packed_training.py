@@ -1,13 +1,15 @@
 """Several trainings inside the runner that train each unit together, as one call of their trainer's ``train_pack``.
 
 Everything else, such as building, loading, evaluating and saving, is that of each training alone. A lane that is
-stopped, paused, or fails leaves the pack after its unit, and the others go on; another one may join them then.
+stopped, paused, or fails leaves the pack after its unit, and the others go on; another one may join them then. They
+wait a moment for it, so that its place is not empty for a whole unit.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,8 +22,9 @@ from asyncsearch.runner.packs.pack_memory import PackMemoryProbe, waiting_words
 from asyncsearch.runner.packs.pack_timing import PackHistory, PackTiming
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, PackFindings
-from asyncsearch.runner.stopwatch import ENTERING
+from asyncsearch.runner.stopwatch import AWAITING, ENTERING
 from asyncsearch.runner.training import ended_by, report_returned
+from asyncsearch.sizing.pack_probe import joiner_wait_s
 from asyncsearch.trainable import Trainer, TrialStopped, begin_trainer, is_evaluated
 from asyncsearch.trainers.turns import begin_turn, end_turn, keep_turn, turn_between_units, turn_of
 
@@ -95,9 +98,10 @@ class PackRun:
         measured: Sequence[int] = (),
         joining: Callable[[], Mapping[int, SearchContext]] = dict,
         history: PackHistory | None = None,
+        await_joiner: Callable[[float], None] = lambda timeout_s: None,
     ) -> None:
         self._trainer_class, self._interrupts, self._metric = trainer_class, interrupts, metric
-        self._joining = joining
+        self._joining, self._await_joiner = joining, await_joiner
         self._memory = PackMemoryProbe()
         self._tell = tell
         self._timing = PackTiming(trainer_class, history or PackHistory(), measured, self._memory)
@@ -107,6 +111,10 @@ class PackRun:
         """Those that are to be built once there is memory for them."""
         self._ended = 0
         """How many lanes have ended since the garbage collector freed what they held."""
+        self._unit_s = 0.0
+        """Seconds of the last unit; 0 before the first."""
+        self._awaits_joiners = True
+        """Whether joiners are waited for: not once that was in vain, until one comes."""
 
     def run(self) -> None:
         """Train all lanes to their ends, whatever their code does except ending the process."""
@@ -115,7 +123,7 @@ class PackRun:
                 self._interrupts.arm()
                 self._begin_first()
                 while self._lanes or self._take_in():
-                    self._each(PackedTrainer.advance)
+                    self._advance()
                     self._train()
                     self._report()
                     self._take_in()
@@ -127,6 +135,28 @@ class PackRun:
             self._lanes += [*self._waiting, *self._joined()]
             for lane in list(self._lanes):
                 self._end(lane, ended_by(error, lane.context, self._interrupts))
+
+    def _advance(self) -> None:
+        """Begin the next unit of each lane, and of others in place of those that end here."""
+        before = len(self._lanes)
+        self._each(PackedTrainer.advance)
+        if self._unit_s:  # not before the first unit, in which lanes may be built one by one
+            self._fill(before - len(self._lanes))
+
+    def _fill(self, left: int) -> None:
+        """Let lanes that come for some that have left train this unit, too, and wait a moment for them."""
+        until_s = time.monotonic() + joiner_wait_s(self._unit_s)
+        while left > 0 and self._lanes:
+            if self._awaits_joiners and not self._waiting:
+                with self._lanes[0].context.stopwatch.during(AWAITING):
+                    self._await_joiner(until_s - time.monotonic())
+            known = set(self._lanes)
+            if not self._take_in():
+                self._awaits_joiners = False
+                return
+            new = [lane for lane in self._lanes if lane not in known]
+            self._each(PackedTrainer.advance, new)
+            left -= len(new)
 
     def _begin(self, lane: PackedTrainer) -> None:
         lane.begin(self._trainer_class)
@@ -157,7 +187,9 @@ class PackRun:
         return found
 
     def _joined(self) -> list[PackedTrainer]:
-        return [PackedTrainer(number, context) for number, context in self._joining().items()]
+        joined = [PackedTrainer(number, context) for number, context in self._joining().items()]
+        self._awaits_joiners |= bool(joined)
+        return joined
 
     def _take_in(self) -> bool:
         """Let lanes that wait or came meanwhile begin, as far as there is memory; return whether there were any."""
@@ -191,6 +223,11 @@ class PackRun:
                 self._end(lane, ended_by(error, lane.context, self._interrupts))
 
     def _train(self) -> None:
+        began_s = time.monotonic()
+        self._train_unit()
+        self._unit_s = time.monotonic() - began_s
+
+    def _train_unit(self) -> None:
         """Train a unit of each lane; one that is left alone trains as it would without a pack."""
         trainers = [lane.trainer for lane in self._lanes if lane.trainer is not None]
         if len(trainers) < 2 and not (self._waiting and self._timing.builds_in_turns(len(trainers))):
@@ -253,6 +290,7 @@ def run_pack(
     measured: Sequence[int] = (),
     joining: Callable[[], Mapping[int, SearchContext]] = dict,
     history: PackHistory | None = None,
+    await_joiner: Callable[[float], None] = lambda timeout_s: None,
 ) -> None:
     """Train several trials together.
 
@@ -265,8 +303,9 @@ def run_pack(
         measured: how many lanes to time together in their first unit, group after group.
         joining: returns the trials that came since its last call, by the numbers of their lanes; called between units.
         history: of the packs that this runner has trained before; None if there were none.
+        await_joiner: waits for a trial that ``joining`` would return, or so many seconds.
     """
-    PackRun(trainer_class, contexts, interrupts, metric, tell, measured, joining, history).run()
+    PackRun(trainer_class, contexts, interrupts, metric, tell, measured, joining, history, await_joiner).run()
 
 
 def _ended_together(error: BaseException, context: SearchContext, lanes: int) -> Ended:
