@@ -278,6 +278,9 @@ class Simulation(TimedCluster):
                 worker.waited_s += exchange_s
                 self._begin_round(worker)
 
+        if pack.has_lost_some:
+            for lane in worker.lanes.values():
+                lane.is_late = False
         if pack.training and pack.has_lost_some and exchange_s <= joiner_wait_s(pack.lasted_s * worker.slowness):
             self._after_answer(begin)
         else:

@@ -317,12 +317,24 @@ def test_the_first_unit_is_timed_in_groups_and_the_fastest_trains_on(
 def test_a_process_times_one_and_two_twice_and_the_shorter_time_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spent: list[float]
 ) -> None:
-    left = iter(spent)
+    left = iter([*spent, 9.0, 9.0])
     monkeypatch.setattr(pack_timing.PackTiming, "_seconds", lambda self, group: (self._train(group), next(left))[1])
     pack = Pack(tmp_path, *({} for _ in range(6))).run(1, 2)
-    (told,) = pack.told
-    assert told.seconds == ((1, 1.0), (2, 1.5))
+    assert [told.seconds for told in pack.told] == [((1, 1.0), (2, 1.5)), ((6, 9.0),), ((6, 9.0),)]
     assert [pack.values(lane)[0] for lane in range(6)] == [0.5 * (lane + 1) for lane in range(6)]
+
+
+def test_lanes_that_have_come_together_are_timed_and_part_again_where_they_are_slower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = {1: 1.0, 2: 1.5, 4: 9.0}
+    monkeypatch.setattr(
+        pack_timing.PackTiming, "_seconds", lambda self, group: (self._train(group), slow[len(group)])[1]
+    )
+    pack = Pack(tmp_path, *({"stop": 5, "max_resource": 5} for _ in range(4))).run(1, 2)
+    assert [told.seconds for told in pack.told] == [((1, 1.0), (2, 1.5)), ((4, 9.0),), ((4, 9.0),)]
+    assert [len(call) for call in CALLS] == [2, 4, 4, 2, 2, 2, 2]
+    assert [pack.values(lane)[-1] for lane in range(4)] == [2.5 * (lane + 1) for lane in range(4)]
 
 
 def test_time_in_which_others_have_the_processor_does_not_count(

@@ -101,8 +101,8 @@ class PackMemoryProbe:
         self._meter = meter
         self._built: list[int] = []
         """The bytes that were held once each lane was built."""
-        self._peaks: list[tuple[int, int]] = []
-        """How many lanes were built while one lane trained, and while two did, and the most that was held then."""
+        self._peaks: list[tuple[int, int, int]] = []
+        """How many lanes trained, one and then more, how many were built then, and the most that was held."""
 
     def lane_built(self) -> None:
         """Note that one more lane was built."""
@@ -110,12 +110,12 @@ class PackMemoryProbe:
 
     @contextlib.contextmanager
     def watched(self, lanes: int) -> Iterator[None]:
-        """Watch the training of a unit of some lanes; only one and two of them, in this order, say something."""
+        """Watch the training of a unit of some lanes; only one and then more, mostly two, say something."""
         meter = self._meter or present_meter()
         meter.begin()
         yield
-        if lanes == len(self._peaks) + 1 <= 2:
-            self._peaks.append((len(self._built), meter.peak()))
+        if len(self._peaks) < 2 and (lanes > 1) == bool(self._peaks):
+            self._peaks.append((lanes, len(self._built), meter.peak()))
 
     def is_plenty_for(self, lanes: int) -> bool:
         """Return whether so many lanes fit beyond doubt, or nobody tells, so that there is nothing to measure."""
@@ -126,15 +126,15 @@ class PackMemoryProbe:
         return each is not None and lanes * each <= MEMORY_SHARE * room[0]
 
     def found(self) -> PackMemory | None:
-        """Return the measurement; None if two have not trained yet, or nobody tells the limit."""
+        """Return the measurement; None if no two have trained yet, or nobody tells the limit."""
         meter = self._meter or present_meter()
         room = meter.room()
         if len(self._peaks) < 2 or room is None or not meter.held():
             return None
         others = max(0, len(self._built) - 1)
         built = max(0, self._built[-1] - self._built[0]) // others if others else 0
-        (first, one), (second, two) = self._peaks
-        step = max(0, two - one - (second - first) * built)
+        (_, first, one), (lanes, second, more) = self._peaks
+        step = max(0, more - one - (second - first) * built) // (lanes - 1)
         return PackMemory(max(0, one - (first - 1) * built), built + step, meter.held() + room[0], room[1])
 
 
