@@ -33,7 +33,7 @@ HERE = Path(__file__).resolve().parents[1]
 TRIALS, SECONDS = 200, 300
 WORKERS, EXECUTORS = 100, 25
 LANES, PACKED = 16, (9, 30, 150)
-CALL_OF_LANES_S = 0.05
+CALL_OF_LANES_S = 0.2
 """Of up to 16 trainings together; more take as much longer as they are more."""
 
 

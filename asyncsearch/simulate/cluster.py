@@ -185,7 +185,7 @@ class Simulation(TimedCluster):
         worker.setup_s = self._delays.setup_s
         worker.load_s = self._delays.load_s * sum(given.load is not None for given in work.lanes)
         setup_s = worker.setup_s + worker.load_s + worker.pack.again_s(again) * worker.slowness
-        self._begin_round(worker, setup_s)
+        self._begin_first(worker, setup_s)
         self._lose_pack_by_chance(worker, lanes, setup_s)
 
     def _times(self, worker: VirtualWorker, work: Work) -> VirtualPack:
@@ -209,7 +209,7 @@ class Simulation(TimedCluster):
         worker.setup_s = self._delays.setup_s
         worker.load_s = self._delays.load_s if action.added.load is not None else 0.0
         setup_s = worker.setup_s + worker.load_s
-        self._begin_round(worker, setup_s)
+        self._begin_first(worker, setup_s)
         self._lose_pack_by_chance(worker, [lane], setup_s)
 
     def _lose_pack_by_chance(self, worker: VirtualWorker, lanes: Sequence[VirtualLane], setup_s: float = 0.0) -> None:
@@ -223,7 +223,17 @@ class Simulation(TimedCluster):
 
         self._lose_by_chance(worker, worker.work, worker.work.lease.number + lanes[0].number, lasts_s)
 
-    def _begin_round(self, worker: VirtualWorker, setup_s: float = 0.0) -> None:
+    def _begin_first(self, worker: VirtualWorker, setup_s: float) -> None:
+        """Begin the first round once all is set up, with the lanes that have joined meanwhile."""
+        work = worker.work
+
+        def begin() -> None:
+            if work is not None and self._workers.get(work.lease.worker) is worker and worker.work is work:
+                self._begin_round(worker)
+
+        self.clock.after(setup_s, begin)
+
+    def _begin_round(self, worker: VirtualWorker) -> None:
         work, pack = worker.work, worker.pack
         assert work is not None
         assert pack is not None
@@ -234,7 +244,7 @@ class Simulation(TimedCluster):
 
         save_s, pack.saving_s = pack.saving_s, 0.0
         worker.saved_s += save_s
-        self.clock.after(save_s + setup_s + pack.round_s() * worker.slowness, end)
+        self.clock.after(save_s + pack.round_s() * worker.slowness, end)
 
     def _end_round(self, worker: VirtualWorker, work: Work, pack: VirtualPack) -> None:
         """Let each lane report the unit that it has trained."""

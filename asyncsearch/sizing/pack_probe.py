@@ -83,7 +83,7 @@ def at_risk_s(seconds: Mapping[int, float], count: int) -> float:
     """Return the highest cost of timing so many together, in seconds."""
     most = max(seconds)
     doublings = max(0.0, math.log2(count / max(2, most)))
-    slower = (1 if most > 1 else 1 + FIRST_LOSS) * (1 + LOSS) ** doublings
+    slower = (1.0 if most > 1 else 1 + FIRST_LOSS) * math.pow(1 + LOSS, doublings)
     slowest_s = seconds[most] / most * slower
     return count * max(0.0, slowest_s - min(spent / lanes for lanes, spent in seconds.items()))
 

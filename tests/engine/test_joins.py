@@ -101,20 +101,22 @@ def test_no_more_trials_are_created_for_packs_than_asked_for() -> None:
     assert len(player.state.trials) == 4
 
 
-def test_a_promotion_joins_no_pack_of_other_work_at_another_unit() -> None:
+def test_a_promotion_joins_a_pack_in_its_last_unit_which_it_outlives() -> None:
     player = Player(packed_state(ASHA(max_resource=9), pack=4))
     player.begin(4, 1)
     lease = Lease(0, W0, 1)
+    told = []
     for lane in range(3):
-        player.tell(Reported(lease, 1, {"loss": float(lane)}, lane))
-        player.tell(TrainingEnded(lease, Outcome.REACHED, 1, 1, lane=lane))
-        node = player.state.trials[lane].node
-        player.tell(CheckpointCommitted(lease, CheckpointRef(node, 1), lane=lane))
-    # The fourth is in its last unit, so the promotion waits for the worker, which will be free as soon.
-    assert not only(player.last, Promote)
+        told += player.tell(Reported(lease, 1, {"loss": float(lane)}, lane))
+        told += player.tell(TrainingEnded(lease, Outcome.REACHED, 1, 1, lane=lane))
+        told += player.tell(CheckpointCommitted(lease, CheckpointRef(player.state.trials[lane].node, 1), lane=lane))
+    # It trains that unit with the fourth if it comes in time, and goes on alone.
+    assert only(told, Promote)
+    (added,) = only(told, AddLane)
+    assert added.added.stages[0].start == 1
     player.tell(TrainingEnded(lease, Outcome.FAILED, 0, error="it failed", lane=3))
-    (work,) = [action.work for action in only(player.last, Assign)]
-    assert work.lanes[0].stages[0].start == 1
+    assert not only(player.last, Assign)
+    assert [attempt.lane for attempt in player.state.attempts_under(lease)] == [added.lane]
 
 
 def test_nothing_joins_while_a_worker_is_free_or_is_about_to_get_its_share() -> None:

@@ -57,7 +57,7 @@ def test_the_worker_is_free_when_its_last_lane_has_ended() -> None:
 
 
 def test_the_next_lease_has_the_number_after_those_of_the_lanes() -> None:
-    player = PackPlayer(trials=5)
+    player = PackPlayer(trials=5, joins=False)
     for lane in range(4):
         player.lane(lane, 2)
     for lane in range(4):

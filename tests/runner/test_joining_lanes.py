@@ -111,7 +111,8 @@ def test_a_lane_that_comes_when_another_has_left_trains_the_same_unit(tmp_path: 
 
     def comes(timeout_s: float) -> None:
         waits.append(timeout_s)
-        pack.come(0)
+        if len(waits) == 1:
+            pack.come(0)
 
     pack.at = 0
     BEFORE.clear()
@@ -127,3 +128,11 @@ def test_a_pack_waits_once_in_vain_for_joiners_and_not_where_none_has_left(tmp_p
     run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), dict, None, waits.append)
     assert len(waits) == 1
     assert [len(call) for call in CALLS] == [4, 4, 3, 3, 2, 2]
+
+
+def test_lanes_that_come_while_the_first_is_built_train_its_first_unit(tmp_path: Path) -> None:
+    pack = Joined(tmp_path, 0)
+    pack.come(0)
+    pack.at = 9
+    run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), pack.taken)
+    assert CALLS == [["trial-0", "trial-1", "trial-7"]] * 3

@@ -65,9 +65,8 @@ def _rooms(state: StudyState, packing: Packing) -> list[Room]:
     """Return the packs that may have more lanes, that with the fewest first."""
     members: dict[int, Attempt] = {}
     for attempt in state.attempts.values():
-        # A pack that is in its last unit gets no more: its worker is free as soon as a lane could join.
-        is_open = attempt.is_open and not attempt.is_shut
-        if is_open and attempt.is_training and attempt.resource + 1 < attempt.stop:
+        # Lanes in their last unit have room too: who comes as another one leaves trains that unit with them.
+        if attempt.is_open and not attempt.is_shut and attempt.is_training and attempt.resource < attempt.stop:
             members.setdefault(attempt.lease.number, attempt)
     found = []
     for attempt in members.values():

@@ -142,11 +142,11 @@ class PackTiming:
     def _grown(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
         """Train a unit of each; where twice as many have come together as were timed, they are timed."""
         count = 0 if self._outcome.refused or self._most else self._sizes.to_time(len(trainers))
-        if count:
-            seconds = self._seconds(trainers[:count])
-            self._sizes.note(count, seconds)
+        found = [PackSeconds(count, self._seconds(trainers[:count]))] if count else []
+        for one in found:
+            self._sizes.note(*one)
         self._in_groups(trainers[count:])
-        return [PackSeconds(count, seconds)] if count else []
+        return found
 
     def _fitting(self, lanes: int) -> int:
         """Return how many of so many lanes fit, as far as that is known."""

@@ -163,8 +163,12 @@ class PackRun:
         self._memory.lane_built()
 
     def _begin_first(self) -> None:
-        """Build one lane, and all others if there is memory for them beyond doubt and nothing to be timed."""
+        """Build one lane, and all others if there is memory for them beyond doubt and nothing to be timed.
+
+        Lanes that come meanwhile are among them: a promotion, which has no mates, begins alone, and is joined at once.
+        """
         self._build(1)
+        self._waiting += self._joined()
         lanes = len(self._lanes) + len(self._waiting)
         if not self._timing.builds_in_turns(lanes):
             self._build(len(self._waiting))
