@@ -33,8 +33,9 @@ HERE = Path(__file__).resolve().parents[1]
 TRIALS, SECONDS = 200, 300
 WORKERS, EXECUTORS = 100, 25
 LANES, PACKED = 16, (9, 30, 150)
-CALL_OF_LANES_S = 0.2
-"""Of up to 16 trainings together; more take as much longer as they are more."""
+FILLED_CALL_S, AUTO_CALL_S = 0.2, 0.02
+"""Seconds of a call with up to 16 trainings; more take as much longer as they are more. In a search as short as those
+of ``auto_calls``, timing may take 2 s, so longer calls are timed in smaller steps, which are more calls."""
 
 
 def logs() -> list[Figure]:
@@ -67,7 +68,7 @@ def look(name: str, *, leave: bool) -> Figure:
     return Figure(name, jvm.calls, "calls", EXECUTORS + WORKERS)
 
 
-def packed(folder: Path) -> type[Any]:
+def packed(folder: Path, call_s: float) -> type[Any]:
     """Make a trainer that writes the trials of each of its calls."""
     from asyncsearch import Trainer
 
@@ -84,7 +85,7 @@ def packed(folder: Path) -> type[Any]:
         def train_pack(cls, trainers: Sequence[Any]) -> None:
             with open(lines, "a") as file:
                 file.write(" ".join(one.trial.name for one in trainers) + "\n")
-            time.sleep(CALL_OF_LANES_S * max(1.0, len(trainers) / LANES))
+            time.sleep(call_s * max(1.0, len(trainers) / LANES))
             for one in trainers:
                 one.units += 1
 
@@ -100,13 +101,13 @@ def packed(folder: Path) -> type[Any]:
     return Packed
 
 
-def calls(pack: int | str, trials: int) -> list[list[str]]:
+def calls(pack: int | str, trials: int, call_s: float) -> list[list[str]]:
     """Search on one worker, and return the trials of each call of the trainer."""
     from asyncsearch import ASHA, Study, uniform
 
     with tempfile.TemporaryDirectory() as name:
         study = Study(
-            packed(Path(name)),
+            packed(Path(name), call_s),
             space={"x": uniform(0.0, 1.0)},
             metric="loss",
             mode="min",
@@ -122,7 +123,7 @@ def calls(pack: int | str, trials: int) -> list[list[str]]:
 
 def lanes_filled() -> float:
     """Return how many lanes of 16 train, on average, before the last trial begins."""
-    found = calls(LANES, 100)
+    found = calls(LANES, 100, FILLED_CALL_S)
     seen: set[str] = set()
     steady = []
     for lanes in found:
@@ -136,7 +137,7 @@ def lanes_filled() -> float:
 
 def auto_calls(trials: int) -> float:
     """Return the calls of ``auto`` as a part of those of the best size."""
-    return len(calls("auto", trials)) / len(calls(LANES, trials))
+    return len(calls("auto", trials, AUTO_CALL_S)) / len(calls(LANES, trials, AUTO_CALL_S))
 
 
 MEASURED: dict[str, tuple[str, Callable[[], float]]] = {

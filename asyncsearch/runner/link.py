@@ -179,11 +179,11 @@ class AgentLink:
         self.await_until(lambda: self._answered[0] >= resource or self._reason is not None, timeout_s)
         return self._answered[1] if self._answered[0] >= resource else resource + 1
 
-    def await_until(self, is_told: Callable[[], bool], timeout_s: float) -> None:
+    def await_until(self, has_come: Callable[[], bool], timeout_s: float) -> None:
         """Read messages until something was told, or the time is over."""
         until = time.monotonic() + timeout_s
         self._receive()
-        while not is_told() and (left_s := until - time.monotonic()) > 0:
+        while not has_come() and (left_s := until - time.monotonic()) > 0:
             self._channel.wait(left_s)
             self._receive()
 

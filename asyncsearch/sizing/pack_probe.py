@@ -20,7 +20,7 @@ from asyncsearch.events import PackMemory
 
 FIRST_COUNTS = (1, 2, 4, 8)
 """How many trainings together are timed first, in the first unit of one pack."""
-LADDER_UNITS = 800
+MANY_UNITS = 800
 """Units of a search from which on the first pack times all of these: that takes 5 calls more than to train at once."""
 WARM_UP = 3
 """Trainings that a process trains first, one alone and two together, since that takes longer than ever after."""

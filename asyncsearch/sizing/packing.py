@@ -19,7 +19,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.sizing.pack_probe import (
     FIRST_COUNTS,
-    LADDER_UNITS,
+    MANY_UNITS,
     WARM_UP,
     curve_of,
     fastest,
@@ -179,7 +179,7 @@ class KnownPacks(msgspec.Struct):
         """
         if not packing.is_measured or self.refusal or lanes < 2:
             return ()
-        if not self.seconds and lanes > 2 and units_left < LADDER_UNITS:
+        if not self.seconds and lanes > 2 and units_left < MANY_UNITS:
             return 1, lanes - 1
         if not self.seconds:
             counts = [count for count in FIRST_COUNTS if sum(FIRST_COUNTS[: FIRST_COUNTS.index(count) + 1]) <= lanes]

@@ -382,7 +382,7 @@ def test_a_study_without_packs_decides_as_ever_and_nothing_joins() -> None:
 
 
 @pytest.mark.parametrize("message_s", [0.0, 0.002])
-def test_a_joiner_begins_in_the_unit_after_the_one_in_which_a_lane_left(message_s: float) -> None:
+def test_a_joiner_begins_in_the_unit_after_that_in_which_a_lane_left(message_s: float) -> None:
     """A pack in steady state is full, as in a runner, which waits a moment for joiners."""
     recorded = record(
         packed_state(ASHA(max_resource=9), pack=16),

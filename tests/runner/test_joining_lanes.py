@@ -122,7 +122,7 @@ def test_a_lane_that_comes_when_another_has_left_trains_the_same_unit(tmp_path: 
     assert waits[0] <= 0.05
 
 
-def test_a_pack_waits_once_in_vain_for_joiners_and_not_where_none_has_left(tmp_path: Path) -> None:
+def test_a_pack_waits_once_in_vain_for_joiners(tmp_path: Path) -> None:
     stages = [{"stop": stop, "max_resource": stop} for stop in (2, 4, 6, 6)]
     pack, waits = Pack(tmp_path, *stages), []
     run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), dict, None, waits.append)

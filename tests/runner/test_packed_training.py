@@ -324,7 +324,7 @@ def test_a_process_times_one_and_two_twice_and_the_shorter_time_counts(
     assert [pack.values(lane)[0] for lane in range(6)] == [0.5 * (lane + 1) for lane in range(6)]
 
 
-def test_lanes_that_have_come_together_are_timed_and_part_again_where_they_are_slower(
+def test_lanes_that_have_come_together_are_timed_and_part_if_slower(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = {1: 1.0, 2: 1.5, 4: 9.0}
