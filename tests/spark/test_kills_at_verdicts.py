@@ -14,6 +14,7 @@ from tests.faults.tools import Search, require_kept
 from tests.shares import IS_ALL, seeds
 from tests.spark.cluster import StandaloneCluster
 from tests.spark.kills_at_verdicts import IN_PLACE, KINDS, WAITS, Moments, schedule
+from tests.time_spent.accounts import records_of, require_sums
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -41,6 +42,7 @@ def test_kills_around_verdicts_on_spark_lose_nothing(cluster: StandaloneCluster,
     for trial in study.trials:
         values = [(unit, metrics["loss"]) for unit, metrics in study.history(trial)]
         assert values == [(unit, trial.params["x"] / unit) for unit in range(1, trial.resource + 1)]
+    require_sums(study.time_spent(), records_of(read_records(study.store)))
     moments = Moments()
     for record in read_records(study.store):
         moments.read(record)
