@@ -29,7 +29,7 @@ def test_a_seed_says_who_is_killed_at_which_reports() -> None:
 def test_kills_around_verdicts_on_spark_lose_nothing(cluster: StandaloneCluster, tmp_path: Path, seed: int) -> None:
     kills, trials = (8, 24) if IS_ALL else (2, 9)
     search = Search(tmp_path, "tests.spark.kills_at_verdicts")
-    code = -signal.SIGKILL
+    code, output = -signal.SIGKILL, ""
     while code == -signal.SIGKILL:
         code, output = search.run(url=cluster.url, seed=seed, faults=kills, trials=trials)
         assert code in (0, -signal.SIGKILL), output
