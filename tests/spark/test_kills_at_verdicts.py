@@ -11,7 +11,7 @@ from asyncsearch import Study
 from asyncsearch.journal.opening import read_records
 from tests.faults.accounts import losses, require_accounted, say, wasted
 from tests.faults.tools import Search, require_kept
-from tests.shares import IS_ALL, seeds
+from tests.shares import takes_long
 from tests.spark.cluster import StandaloneCluster
 from tests.spark.kills_at_verdicts import IN_PLACE, KINDS, WAITS, Moments, schedule
 from tests.time_spent.accounts import records_of, require_sums
@@ -25,9 +25,10 @@ def test_a_seed_says_who_is_killed_at_which_reports() -> None:
     assert {kill.moment for kill in schedule(7, 8, 24)} == {WAITS, IN_PLACE}
 
 
-@pytest.mark.parametrize("seed", seeds(3, 3))
+@takes_long  # of processes: tests/faults/test_storm.py
+@pytest.mark.parametrize("seed", range(3))
 def test_kills_around_verdicts_on_spark_lose_nothing(cluster: StandaloneCluster, tmp_path: Path, seed: int) -> None:
-    kills, trials = (8, 24) if IS_ALL else (2, 9)
+    kills, trials = 8, 24
     search = Search(tmp_path, "tests.spark.kills_at_verdicts")
     code, output = -signal.SIGKILL, ""
     while code == -signal.SIGKILL:
