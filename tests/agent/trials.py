@@ -453,3 +453,12 @@ class Copied(Trainer):
 
     def load(self, path: Path) -> None:
         self.units = int(path.read_text().split()[1])
+
+
+class CopiedLane(Copied):
+    """The same, in a pack."""
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[CopiedLane]) -> None:
+        for trainer in trainers:
+            trainer.train()
