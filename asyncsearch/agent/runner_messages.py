@@ -12,7 +12,6 @@ from asyncsearch.agent.training_lanes import TrainingLanes
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
 from asyncsearch.events import Outcome
-from asyncsearch.nonfinite import spell_all
 from asyncsearch.rpc.messages import GangNote, WorkerMessage
 from asyncsearch.runner.protocol import (
     CopyWaits,
@@ -30,6 +29,7 @@ from asyncsearch.runner.protocol import (
     ShardWritten,
     UnitVolume,
 )
+from asyncsearch.values import spell_all
 
 
 class RunnerMessages:
