@@ -59,6 +59,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether each training gets a new process."""
     keeps_template: bool = False
     """Whether the worker's process keeps a template that forks its runners, and ends what these leave behind."""
+    preloads: bool = True
+    """Whether a template imports what its first runner has imported, for the next ones."""
     dirs: Store | None = None
     """Where the folders of trials are stored when a training is over. None for nowhere."""
     dir_bytes: int = MOST_BYTES

@@ -101,8 +101,19 @@ class OutputPipe:
 class RunnerProcess:
     """A runner. It ends with the process that made it, and so do all processes that it started."""
 
-    def __init__(self, config: WorkerConfig, exited: Callable[[RunnerProcess], None]) -> None:
-        """Start the process and send it the trainable; a thread calls ``exited`` when the process is dead."""
+    def __init__(
+        self,
+        config: WorkerConfig,
+        exited: Callable[[RunnerProcess], None],
+        preloaded: Callable[[], ForkedRunner | None] = lambda: None,
+    ) -> None:
+        """Start the process and send it the trainable.
+
+        Args:
+            config: of the worker.
+            exited: called by a thread when the process is dead.
+            preloaded: forks it with the modules of an earlier one. None if that cannot be.
+        """
         self.trainings = 0
         """Number of trainings assigned to it."""
         self.is_ready = False
@@ -125,12 +136,15 @@ class RunnerProcess:
         marker = b"\0asyncsearch:" + secrets.token_hex(16).encode() + b"\n"
         gpus, share = config.gpus, config.gpu_share
         environment = runner_environment(os.environ, sys.path, config.cpu_threads, gpus, share)
-        self._process, ours, self._lifeline = _start(environment, keeps_template=config.keeps_template)
+        self._process, ours, self._lifeline = _start(environment, preloaded, keeps_template=config.keeps_template)
+        self.environment = environment
         self.oom = OomCounters(self._process.pid)
         """Kills of the kernel for want of memory."""
         self.channel = agent_end(ours)
-        added = environment if isinstance(self._process, ForkedRunner) else {}
-        self.channel.post(Load(config.bundle, config.metric, marker, config.untrusted, added))
+        is_forked = isinstance(self._process, ForkedRunner)
+        added = environment if is_forked else {}
+        names = is_forked and config.preloads
+        self.channel.post(Load(config.bundle, config.metric, marker, config.untrusted, added, names))
         out, err = self._process.stdout, self._process.stderr
         assert out is not None
         assert err is not None
@@ -215,8 +229,10 @@ def _reaped(process: _Process) -> tuple[int, int]:
     return process.wait(), 0
 
 
-def _start(environment: dict[str, str], *, keeps_template: bool) -> tuple[_Process, socket.socket, int]:
-    forked = fork_runner(environment) if keeps_template else None
+def _start(
+    environment: dict[str, str], preloaded: Callable[[], ForkedRunner | None], *, keeps_template: bool
+) -> tuple[_Process, socket.socket, int]:
+    forked = (preloaded() or fork_runner(environment)) if keeps_template else None
     if forked is not None:
         return forked, forked.channel, forked.lifeline
     ours, theirs = socket.socketpair()

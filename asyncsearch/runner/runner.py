@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from asyncsearch.events import Outcome
 from asyncsearch.old_pickles import loads
@@ -21,11 +21,12 @@ from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lane_runner import LaneRunner
 from asyncsearch.runner.process.device_memory import limit_memory
 from asyncsearch.runner.process.lifeline import end_with_agent
+from asyncsearch.runner.process.preloading import changed_variables, has_room, installed_modules, take_over
 from asyncsearch.runner.process.process_state import ProcessState, Stdio, rank_connections
 from asyncsearch.runner.process.sent_code import adopt, show_received_sources, take_modules_over
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.process.spawned_children import send_by_value
-from asyncsearch.runner.protocol import Ended, Load, RunnerReady, ToRunner, Train
+from asyncsearch.runner.protocol import Ended, Imported, Load, RunnerReady, ToRunner, Train
 from asyncsearch.trainable import TrainFunction, as_function
 
 
@@ -33,7 +34,7 @@ class Runner(LaneRunner):
     """The lanes of this process, which is left after each training as it was before. The main thread does all work."""
 
     def __init__(self, channel: RunnerEnd, load: Load) -> None:
-        _take_over(load.environment)  # first: libraries read it when they are imported
+        take_over(load.environment)  # first: libraries read it when they are imported
         limit_memory(os.environ)
         self._stdio = Stdio(load.marker)
         self._folder: str | None = None
@@ -41,6 +42,7 @@ class Runner(LaneRunner):
         with contextlib.suppress(OSError):
             self._folder = os.getcwd()
         self._collect_s = 0.005
+        self._names_imports, self._variables = load.names_imports, dict(os.environ)
         super().__init__(channel, SigtermGuard(), _load(load.bundle), load.metric, load.untrusted)
         # They live as long as the runner: to look through them after each trial takes as long as a short trial's unit.
         gc.freeze()
@@ -82,6 +84,19 @@ class Runner(LaneRunner):
                 "WorkerOptions(fresh_process=True).\n"
             )
 
+    def _tell_end(self, ended: Ended) -> None:
+        super()._tell_end(ended)
+        # One that has failed may not have come to its imports.
+        if self._names_imports and ended.outcome is not Outcome.FAILED:
+            self._names_imports = False
+            self._name_imports()
+
+    def _name_imports(self) -> None:
+        if has_room():
+            imported = Imported(installed_modules(), changed_variables(self._variables))
+            with self._interrupts.shield():
+                self._channel.send(imported)
+
     def _end_output(self) -> None:
         self._stdio.end()
 
@@ -114,12 +129,6 @@ def _load(bundle: bytes) -> TrainFunction | Ended:
     except BaseException as error:
         text = f"{exception_text(error)}\nThe trainable could not be loaded on this worker: {_in_short(error)}"
         return Ended(Outcome.FAILED, 0, text, kind_of(error))
-
-
-def _take_over(environment: Mapping[str, str]) -> None:
-    os.environ.update(environment)
-    paths = environment.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:0] = [path for path in paths if path and path not in sys.path]
 
 
 def _in_short(error: BaseException) -> str:
