@@ -252,11 +252,8 @@ class RunnerSupervisor:
         # SIGTERM may have unwound it anywhere, in the middle of an import or with a lock held.
         if run.is_terminated or ended.error_kind in (KILLED, "MemoryError"):
             return True
-        runner.look_at_memory()
-        held = runner.memory_bytes - runner.copy_bytes
-        if runner.first_memory_bytes is None:
-            runner.first_memory_bytes = held
-        return held - runner.first_memory_bytes > config.recycle_growth_bytes
+        return runner.has_grown(config.recycle_growth_bytes)
 
     def _is_old(self, runner: RunnerProcess) -> bool:
-        return runner.trainings >= self._config.recycle_after
+        most = self._config.recycle_after
+        return most is not None and runner.trainings >= most

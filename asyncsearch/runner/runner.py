@@ -41,7 +41,9 @@ class Runner(LaneRunner):
         """The working directory. None if it was removed."""
         with contextlib.suppress(OSError):
             self._folder = os.getcwd()
-        self._collect_s = 0.005
+        self._collect_s = self._sweep_s = 0.005
+        self._unswept_s = 0.0 if load.is_preloaded else float("inf")
+        self._sweeps = not load.is_preloaded
         self._names_imports, self._variables = load.names_imports, dict(os.environ)
         super().__init__(channel, SigtermGuard(), _load(load.bundle), load.metric, load.untrusted)
         # They live as long as the runner: to look through them after each trial takes as long as a short trial's unit.
@@ -110,10 +112,22 @@ class Runner(LaneRunner):
 
     def _collect(self, trained_s: float) -> None:
         """Free the reference cycles that hold a trial's model, on host and device, if that costs little."""
-        if trained_s > 20 * self._collect_s:
-            began = time.monotonic()
-            gc.collect()
-            self._collect_s = time.monotonic() - began
+        self._unswept_s += trained_s
+        if self._sweeps and self._unswept_s > 200 * self._sweep_s:
+            # What the first training has imported lives on: from then on only what came since is looked through. But
+            # what a trial has kept beyond its end was frozen with that, and is looked for now and then.
+            gc.unfreeze()
+            self._sweep_s, self._unswept_s = _collected_s(), 0.0
+            gc.freeze()
+        elif trained_s > 20 * self._collect_s:
+            self._collect_s = _collected_s()
+
+
+def _collected_s() -> float:
+    """Collect garbage, and return how long that took."""
+    began = time.monotonic()
+    gc.collect()
+    return time.monotonic() - began
 
 
 def _load(bundle: bytes) -> TrainFunction | Ended:
