@@ -19,14 +19,14 @@ class PreloadedTemplate:
         """Prepare; ``watch`` waits for its answer, in the thread that calls all methods."""
         self._watch = watch
         self._template: Template | None = None
-        self._is_ready = False
+        self._is_ready = self._is_over = False
         self.left_out: dict[str, str] = {}
         """Module that is not imported beforehand -> why."""
 
     def prepare(self, wanted: Preload) -> None:
         """Import modules in it, beside the trainings."""
         self._wanted = wanted
-        if self._template is None:
+        if self._template is None and not self._is_over:
             self._template = fork_preloaded(wanted)
             if self._template is not None:
                 self._watch.set(self._template, READ, self._on_answer)
@@ -46,7 +46,11 @@ class PreloadedTemplate:
         return runner
 
     def close(self) -> None:
-        """End the process, and its runners."""
+        """End the process, and its runners; there is no further one."""
+        self._is_over = True
+        self._end()
+
+    def _end(self) -> None:
         if self._template is not None:
             self._watch.forget(self._template)
             self._template.close()
@@ -59,7 +63,9 @@ class PreloadedTemplate:
         if answer is not None and not answer.spoiled_by:
             self._is_ready = True
             return
-        self.close()
-        if answer is not None and len(self.left_out) < _MOST_LEFT_OUT:
+        if answer is None or len(self.left_out) == _MOST_LEFT_OUT:
+            self.close()
+        else:
+            self._end()
             self.left_out[answer.spoiled_by] = answer.reason
             self.prepare(msgspec.structs.replace(self._wanted, left_out=tuple(self.left_out)))

@@ -79,8 +79,8 @@ class _Fork:
 class _Descendant:
     """A template that another one has forked, and reaps."""
 
-    def __init__(self, pid: int) -> None:
-        self._end = os.pidfd_open(pid)
+    def __init__(self, pid: int, lifeline: int) -> None:
+        self._end, self._lifeline = os.pidfd_open(pid), lifeline
 
     def kill(self) -> None:
         signal.pidfd_send_signal(self._end, signal.SIGKILL)
@@ -89,7 +89,8 @@ class _Descendant:
         poll = select.poll()
         poll.register(self._end, select.POLLIN)
         poll.poll()
-        os.close(self._end)
+        for one in (self._end, self._lifeline):
+            os.close(one)
 
 
 class Template:
@@ -128,14 +129,16 @@ class Template:
     def preloaded(self, wanted: Preload) -> Template | None:
         """Fork a template that imports modules, and then sends ``Preloaded`` once. None if that cannot be."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, os.fdopen(os.memfd_create("preload"), "wb") as file:
+        reading, lifeline = os.pipe()
+        with theirs, os.fdopen(reading), os.fdopen(os.memfd_create("preload"), "wb") as file:
             file.write(msgspec.json.encode(wanted))
             file.flush()
-            answer = self.ask(b"template", (theirs.fileno(), file.fileno()))
+            answer = self.ask(b"template", (theirs.fileno(), reading, file.fileno()))
         with contextlib.suppress(ProcessLookupError):
             if answer is not None:
-                return Template(_Descendant(answer[0]), ours)
+                return Template(_Descendant(answer[0], lifeline), ours)
         ours.close()
+        os.close(lifeline)
         return None
 
     def fileno(self) -> int:

@@ -2,7 +2,7 @@
 
 A message with four descriptors (channel, lifeline, output, errors) asks for a runner and is answered by its process id;
 one with a process id asks for the exit status of that runner, which is not reaped before, and for its ``ru_maxrss``.
-One with two (a socket as this one, a file of ``Preload``) asks for a further template, which imports modules,
+One with three (a socket as this one, a lifeline, a file of ``Preload``) asks for a further template, which imports it,
 says by ``Preloaded`` what came of it, and serves in turn; this one goes on, whatever happens there. It has one thread,
 imports what a runner imports, and ends with the process that holds the other end of the socket.
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import itertools
 import os
 import select
 import signal
@@ -29,7 +30,13 @@ from typing import NamedTuple, NoReturn
 import msgspec
 
 from asyncsearch.runner import runner
-from asyncsearch.runner.process.lifeline import adopt_orphans, fork_in_session, kill_children, reap_ended
+from asyncsearch.runner.process.lifeline import (
+    adopt_orphans,
+    end_with_agent,
+    fork_in_session,
+    kill_children,
+    reap_ended,
+)
 from asyncsearch.runner.process.preloading import WANTED, preload
 
 
@@ -104,23 +111,32 @@ def _next_request(control: socket.socket, woken: int, children: Children) -> tup
 def _serve_forked(descriptors: list[int], parent: int) -> None:
     """Be a runner, or a template that imports modules first."""
     if len(descriptors) < len(_OF_RUNNER):
-        serve_preloaded(*descriptors)
+        serve_preloaded(*descriptors, parent)
         return
     channel, lifeline, out, err = descriptors
     serve(channel, lifeline, parent, out, err)
 
 
-def serve_preloaded(control: int, wanted: int) -> None:
+def serve_preloaded(control: int, lifeline: int, wanted: int, parent: int) -> None:
     """Be a template whose runners have imported what the file ``wanted`` names; end if none could be forked then."""
-    _keep_only(control, wanted)
-    os.lseek(wanted, 0, os.SEEK_SET)
-    with open(wanted, "rb") as file:
-        answer = preload(WANTED.decode(file.read()))
-    with socket.socket(fileno=os.dup(control)) as agent:
-        agent.send(msgspec.json.encode(answer))
-    if not answer.spoiled_by:
-        main(control)
-    os._exit(0)  # it has run no code of the user's, whose exit functions would be called
+    mine = os.getpid()
+    try:
+        _keep_only(control, lifeline, wanted)
+        end_with_agent(lifeline, parent)  # also in an import that never ends
+        os.lseek(wanted, 0, os.SEEK_SET)
+        with open(wanted, "rb") as file:
+            answer = preload(WANTED.decode(file.read()))
+        with socket.socket(fileno=os.dup(control)) as agent:
+            agent.send(msgspec.json.encode(answer))
+            if answer.spoiled_by:
+                agent.recv(1)  # until it has read that: it could not take hold of a process that has ended already
+        if not answer.spoiled_by:
+            main(control)
+    finally:
+        # A runner returns from here, and ends as an interpreter does. A template has run no code of the user's, and
+        # must wait for no thread that an import has started.
+        if os.getpid() == mine:
+            os._exit(0)
 
 
 def _watch_children(wake: int) -> None:
@@ -180,12 +196,12 @@ def serve(control: int, lifeline: int, parent: int, out: int, err: int) -> None:
     runner.main(control, lifeline, parent)
 
 
-def _keep_only(one: int, other: int) -> None:
-    """Close all descriptors besides two and the standard ones."""
-    low, high = sorted((one, other))
-    for first, end in ((3, low), (low + 1, high), (high + 1, os.sysconf("SC_OPEN_MAX"))):
-        if first < end:  # an empty range can close everything
-            os.closerange(first, end)
+def _keep_only(*kept: int) -> None:
+    """Close all descriptors besides some and the standard ones."""
+    ends = [2, *sorted(kept), os.sysconf("SC_OPEN_MAX")]
+    for before, after in itertools.pairwise(ends):
+        if before + 1 < after:  # an empty range can close everything
+            os.closerange(before + 1, after)
 
 
 def _draw_anew() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from asyncsearch.runner.process.preloading import Preload, installed_modules
 from asyncsearch.runner.protocol import Ended, Imported, LaneReported, Load, Train
 from asyncsearch.trainable import TrialContext
 from tests.agent.driver import make_stage
+from tests.shares import takes_long
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks runners")
 
@@ -89,10 +91,10 @@ def reported(runner: ForkedRunner, trial: Any, **load: Any) -> tuple[LaneReporte
     channel.post(Load(cloudpickle.dumps(trial), "accuracy", b"\0marker\n", **load))
     channel.post(Train((make_stage(0, stop=1, max_resource=1),)))
     found: list[Any] = []
-    while not any(isinstance(one, Imported if load else Ended) for one in found):
-        message = channel.receive()
-        assert message is not None, found
+    while (message := channel.receive()) is not None:
         found.append(message)
+        if isinstance(message, Ended):
+            runner.channel.shutdown(socket.SHUT_WR)
     reports = [one for one in found if isinstance(one, LaneReported)]
     assert reports, found
     return reports[0], [one for one in found if isinstance(one, Imported)]
@@ -207,7 +209,6 @@ def test_second_template_that_is_killed_is_done_without(worker: Prepared) -> Non
     template = worker.preloaded._template
     assert template is not None
     template._process.kill()
-    template._process.wait()
     assert worker.preloaded.start() is None
     runner = runner_template.fork_runner({})
     assert runner is not None
@@ -229,11 +230,65 @@ def test_runner_names_the_installed_modules_and_the_variables(worker: Prepared, 
     runner = runner_template.fork_runner({})
     assert runner is not None
     environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), worker.environment["PYTHONPATH"]])}
-    _, [imported] = reported(runner, imports_some, names_imports=True, environment=environment)
+    _, found = reported(runner, imports_some, names_imports=True, environment=environment)
     end(runner)
+    if not found:
+        pytest.skip("this machine has too little memory for it")
+    [imported] = found
     assert "plain_one" in imported.modules
     assert {"own_one", "tests", "__main__"}.isdisjoint(imported.modules)
     assert imported.environment == {"NOTE": "set by the trial"}
+
+
+def trains_torch(trial: TrialContext) -> dict[str, float]:
+    """Train in torch, which this process had before or has not."""
+    import sys
+
+    had = "torch._dynamo" in sys.modules
+    import torch
+
+    torch.manual_seed(7)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(net.parameters())
+    for _ in range(3):
+        optimizer.zero_grad()
+        net(torch.rand(16, 8)).square().mean().backward()
+        optimizer.step()
+    return {
+        "accuracy": float(sum(one.sum() for one in net.parameters())),
+        "had": float(had),
+        "may_use_cuda": float(not torch._C._cuda_isInBadFork()),
+    }
+
+
+def trains_keras(trial: TrialContext) -> dict[str, float]:
+    """Train in Keras on TensorFlow, which this process had before or has not."""
+    import sys
+
+    had = "tensorflow" in sys.modules
+    import keras
+    import numpy as np
+
+    keras.utils.set_random_seed(7)
+    net = keras.Sequential([keras.layers.Dense(8), keras.layers.Dropout(0.5), keras.layers.Dense(1)])
+    net.compile(keras.optimizers.Adam(), "mse")
+    net.fit(np.ones((32, 8)), np.ones(32), epochs=2, verbose=0)
+    return {"accuracy": float(sum(one.sum() for one in net.get_weights())), "had": float(had), "may_use_cuda": 1.0}
+
+
+@pytest.mark.parametrize("trains", [trains_torch, pytest.param(trains_keras, marks=takes_long)])
+def test_framework_trains_as_in_a_process_that_imports_it(worker: Prepared, trains: Any) -> None:
+    runner = runner_template.fork_runner({})
+    assert runner is not None
+    alone, imported = reported(runner, trains, names_imports=True, environment=worker.environment)
+    end(runner)
+    if not imported:
+        pytest.skip("this machine has too little memory for it")
+    found = worker.imports(*imported[0].modules, **imported[0].environment).look(trains)
+    assert worker.preloaded.left_out == {}, "it starts threads at its first use, and not at its import"
+    assert found == {**alone.metrics, "had": 1.0}
+    assert alone.metrics["had"] == 0.0
+    assert found["may_use_cuda"] == 1.0
 
 
 def test_modules_of_this_process_are_named_in_the_order_of_their_import() -> None:
