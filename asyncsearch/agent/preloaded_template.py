@@ -53,6 +53,8 @@ class PreloadedTemplate:
     def _end(self) -> None:
         if self._template is not None:
             self._watch.forget(self._template)
+            if not self._is_ready:
+                self._template.kill()  # it has no runners, and would first end its imports
             self._template.close()
             self._template, self._is_ready = None, False
 

@@ -34,6 +34,7 @@ PACKAGES = {
     "open_one": "import os\nheld = os.open('/dev/null', os.O_RDONLY)",
     "failing_one": "raise SystemExit('not today')",
     "dying_one": "import os\nos._exit(3)",
+    "endless_one": "import threading\nthreading.Event().wait()",
     "last_one": "",
 }
 """Name -> code of a package that is installed."""
@@ -158,6 +159,12 @@ def test_import_that_ends_its_process_costs_no_runner(worker: Prepared) -> None:
     end(runner)
 
 
+def test_end_waits_for_no_import(worker: Prepared) -> None:
+    worker.preloaded.prepare(Preload(worker.environment, ("endless_one",)))
+    worker.preloaded.close()
+    assert worker.preloaded.start() is None
+
+
 def test_endless_refusals_end(worker: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preloaded_template, "_MOST_LEFT_OUT", 1)
     worker.imports("outer_one", "threaded_one", "open_one")
@@ -208,7 +215,7 @@ def test_second_template_that_is_killed_is_done_without(worker: Prepared) -> Non
     worker.imports("plain_one")
     template = worker.preloaded._template
     assert template is not None
-    template._process.kill()
+    template.kill()
     assert worker.preloaded.start() is None
     runner = runner_template.fork_runner({})
     assert runner is not None
