@@ -195,7 +195,6 @@ class RunnerSupervisor:
     def _receive(self, runner: RunnerProcess, message: FromRunner) -> None:
         if isinstance(message, Imported):
             self._preloaded.prepare(Preload({**runner.environment, **message.environment}, message.modules))
-            return
         if isinstance(message, RunnerReady):
             runner.is_ready = True
         if isinstance(message, CopyWritten):

@@ -110,11 +110,11 @@ def _next_request(control: socket.socket, woken: int, children: Children) -> tup
 
 def _serve_forked(descriptors: list[int], parent: int) -> None:
     """Be a runner, or a template that imports modules first."""
+    channel, lifeline, *others = descriptors
     if len(descriptors) < len(_OF_RUNNER):
-        serve_preloaded(*descriptors, parent)
-        return
-    channel, lifeline, out, err = descriptors
-    serve(channel, lifeline, parent, out, err)
+        serve_preloaded(channel, lifeline, others[0], parent)
+    else:
+        serve(channel, lifeline, parent, *others)
 
 
 def serve_preloaded(control: int, lifeline: int, wanted: int, parent: int) -> None:
