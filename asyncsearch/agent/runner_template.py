@@ -83,7 +83,8 @@ class _Descendant:
         self._end, self._lifeline = os.pidfd_open(pid), lifeline
 
     def kill(self) -> None:
-        signal.pidfd_send_signal(self._end, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._end, signal.SIGKILL)
 
     def wait(self) -> None:
         poll = select.poll()

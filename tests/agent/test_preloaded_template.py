@@ -54,7 +54,7 @@ def installed(tmp_path: Path) -> dict[str, str]:
 class Prepared:
     """A worker's templates, the second one with modules."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: dict[str, str]) -> None:
         self.watch, self.environment = DescriptorSelector(), environment
         self.preloaded = PreloadedTemplate(self.watch)
 
