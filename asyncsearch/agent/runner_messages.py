@@ -20,7 +20,7 @@ from asyncsearch.runner.protocol import (
     Ended,
     FolderWanted,
     FromRunner,
-    Imported,
+    ImportedModules,
     LaneReported,
     Note,
     PackFindings,
@@ -61,7 +61,7 @@ class RunnerMessages:
             case CopyWaits() | CopyWritten():
                 self._checkpoints.copies.on_message(message)
                 return
-            case Imported():
+            case ImportedModules():
                 return  # of interest to who starts processes
             case _:
                 pass

@@ -18,7 +18,7 @@ from asyncsearch.runner.protocol import (
     CopyWritten,
     Ended,
     FromRunner,
-    Imported,
+    ImportedModules,
     Join,
     RunnerReady,
     ToRunner,
@@ -193,7 +193,7 @@ class RunnerSupervisor:
             runner.terminate()
 
     def _receive(self, runner: RunnerProcess, message: FromRunner) -> None:
-        if isinstance(message, Imported):
+        if isinstance(message, ImportedModules):
             self._preloaded.prepare(Preload({**runner.environment, **message.environment}, message.modules))
         if isinstance(message, RunnerReady):
             runner.is_ready = True

@@ -3,7 +3,7 @@
 Pseudocode of the conversation::
 
     agent:  Load   Train(stages)                    [Folder]       [SaveAt]  [CutWork]  [StopTraining]     Train ...
-    runner:   RunnerReady   LaneReported ... FolderWanted ...  ... Saved ...                 Ended [Imported]
+    runner:   RunnerReady   LaneReported ... FolderWanted ...  ... Saved ...                 Ended [ImportedModules]
 
 Packed work, and such that others may join, is sent by ``TrainPack`` in place of ``Train``, and the other messages name
 the lane. A ``Join`` adds a lane when the others have done their unit.
@@ -48,7 +48,7 @@ class Load(_Message, frozen=True, tag="load"):
     environment: dict[str, str] = {}
     """Variables that a runner adds to its environment, if it was not started with them."""
     names_imports: bool = False
-    """Whether ``Imported`` is wanted."""
+    """Whether ``ImportedModules`` is wanted."""
     is_preloaded: bool = False
     """Whether the runner was forked with the modules of an earlier one, which are frozen."""
 
@@ -124,7 +124,7 @@ class RunnerReady(_Message, frozen=True, tag="ready"):
     """The trainable is loaded, or failed to load, which every training then reports."""
 
 
-class Imported(_Message, frozen=True, tag="imported"):
+class ImportedModules(_Message, frozen=True, tag="imported"):
     """The modules of installed packages that the first training has imported; sent once, after it."""
 
     modules: tuple[str, ...]
@@ -307,4 +307,4 @@ Saving = FolderWanted | ShardPlaceWanted | ShardWritten | Saved | SaveFailed
 """Messages on a checkpoint that is due."""
 Copying = CopyWaits | CopyWritten
 """Messages on the copy of a training that has ended."""
-FromRunner = RunnerReady | LaneReported | Saving | Copying | PackFindings | Note | UnitVolume | Ended | Imported
+FromRunner = RunnerReady | LaneReported | Saving | Copying | PackFindings | Note | UnitVolume | Ended | ImportedModules

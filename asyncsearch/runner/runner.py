@@ -26,7 +26,7 @@ from asyncsearch.runner.process.process_state import ProcessState, Stdio, rank_c
 from asyncsearch.runner.process.sent_code import adopt, show_received_sources, take_modules_over
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.process.spawned_children import send_by_value
-from asyncsearch.runner.protocol import Ended, Imported, Load, RunnerReady, ToRunner, Train
+from asyncsearch.runner.protocol import Ended, ImportedModules, Load, RunnerReady, ToRunner, Train
 from asyncsearch.trainable import TrainFunction, as_function
 
 
@@ -95,7 +95,7 @@ class Runner(LaneRunner):
 
     def _name_imports(self) -> None:
         if has_room():
-            imported = Imported(installed_modules(), changed_variables(self._variables))
+            imported = ImportedModules(installed_modules(), changed_variables(self._variables))
             with self._interrupts.shield():
                 self._channel.send(imported)
 

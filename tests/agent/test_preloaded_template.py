@@ -19,7 +19,7 @@ from asyncsearch.agent.runner_process import DescriptorSelector
 from asyncsearch.agent.runner_template import ForkedRunner, Template
 from asyncsearch.runner.channel import agent_end
 from asyncsearch.runner.process.preloading import Preload, installed_modules
-from asyncsearch.runner.protocol import Ended, Imported, LaneReported, Load, Train
+from asyncsearch.runner.protocol import Ended, ImportedModules, LaneReported, Load, Train
 from asyncsearch.trainable import TrialContext
 from tests.agent.driver import make_stage
 from tests.shares import takes_long
@@ -86,7 +86,7 @@ def worker(installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterat
     first.close()
 
 
-def reported(runner: ForkedRunner, trial: Any, **load: Any) -> tuple[LaneReported, list[Imported]]:
+def reported(runner: ForkedRunner, trial: Any, **load: Any) -> tuple[LaneReported, list[ImportedModules]]:
     """Let a runner train, and return its report with what it has imported, if it is to say that."""
     channel = agent_end(runner.channel)
     channel.post(Load(cloudpickle.dumps(trial), "accuracy", b"\0marker\n", **load))
@@ -98,7 +98,7 @@ def reported(runner: ForkedRunner, trial: Any, **load: Any) -> tuple[LaneReporte
             runner.channel.shutdown(socket.SHUT_WR)
     reports = [one for one in found if isinstance(one, LaneReported)]
     assert reports, found
-    return reports[0], [one for one in found if isinstance(one, Imported)]
+    return reports[0], [one for one in found if isinstance(one, ImportedModules)]
 
 
 def end(runner: ForkedRunner) -> None:
