@@ -90,6 +90,15 @@ def test_the_runner_is_replaced_when_its_memory_has_grown(tmp_path: Path) -> Non
             pytest.fail("it was never replaced")
 
 
+def test_collections_look_no_more_through_what_the_first_trial_left(tmp_path: Path) -> None:
+    with agent(trials.keeps_many, tmp_path) as driver:
+        for number in range(2):
+            driver.train(number)
+            driver.end(number)
+        [(_, before)], [(_, after)] = driver.values(0), driver.values(1)
+    assert after - before > trials.MANY / 2
+
+
 @pytest.mark.parametrize(
     ("rooms", "growth"), [([], 1_000), ([100_000, 3_000], 750), ([100_000], 1_000), ([10], 64), ([0], 64)]
 )
