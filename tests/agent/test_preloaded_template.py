@@ -174,7 +174,6 @@ def test_endless_refusals_end(worker: Prepared, monkeypatch: pytest.MonkeyPatch)
 def look_at_process(trial: TrialContext) -> dict[str, float]:
     """Report what the process is like."""
     import os
-    import random
     import sys
 
     import noted_one  # type: ignore[import-not-found]
@@ -186,14 +185,14 @@ def look_at_process(trial: TrialContext) -> dict[str, float]:
         "import_nice": noted_one.nice,
         "nice": float(os.getpriority(os.PRIO_PROCESS, 0)),
         "threads": float(len(os.listdir("/proc/self/task"))),
-        "drawn": float(np.random.random() + random.random()),  # noqa: NPY002
+        "drawn": float(np.random.random()),  # noqa: NPY002
         "products": float((np.ones((300, 300)) @ np.ones((300, 300)))[0, 0]),
         "names_in_main": float(len([name for name in vars(sys.modules["__main__"]) if not name.startswith("__")])),
     }
 
 
 def test_forked_runners_are_as_if_they_had_imported_it_themselves(worker: Prepared) -> None:
-    worker.imports("noted_one", "numpy", NOTE="as in the runner")
+    worker.imports("noted_one", "numpy", "numpy.random", NOTE="as in the runner")
     assert worker.preloaded.left_out == {}, "the threads of OpenBLAS end before a fork"
     one, other = worker.look(look_at_process), worker.look(look_at_process)
     assert one["noted"] == 1.0
