@@ -19,6 +19,7 @@ from asyncsearch.runner.protocol import (
     Ended,
     FolderWanted,
     FromRunner,
+    ImportedModules,
     LaneReported,
     Note,
     PackFindings,
@@ -60,6 +61,8 @@ class RunnerMessages:
             case CopyWaits() | CopyWritten():
                 self._checkpoints.copies.on_message(message)
                 return
+            case ImportedModules():
+                return  # of interest to who starts processes
             case _:
                 pass
         run = self._lanes.sent(message.lane)

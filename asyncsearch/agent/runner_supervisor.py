@@ -9,10 +9,22 @@ from asyncsearch.actions import StopTraining
 from asyncsearch.agent.config import DriverStream, WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun, all_stopped, signal_due
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
+from asyncsearch.agent.preloaded_template import PreloadedTemplate
 from asyncsearch.agent.runner_deaths import Death
 from asyncsearch.agent.runner_process import READ, WRITE, DescriptorSelector, RunnerProcess
 from asyncsearch.events import KILLED
-from asyncsearch.runner.protocol import CopyWritten, Ended, FromRunner, Join, RunnerReady, ToRunner, Train, TrainPack
+from asyncsearch.runner.process.preloading import Preload
+from asyncsearch.runner.protocol import (
+    CopyWritten,
+    Ended,
+    FromRunner,
+    ImportedModules,
+    Join,
+    RunnerReady,
+    ToRunner,
+    Train,
+    TrainPack,
+)
 
 _CHOKED_S = 0.02
 """Time that reports wait in the runner before the next check of the driver's backlog."""
@@ -52,6 +64,7 @@ class RunnerSupervisor:
         self._is_choked = False
         self._outputs = Outputs(watch, stream, config.log)
         self._runner: RunnerProcess | None = None
+        self._preloaded = PreloadedTemplate(watch)
         self._runs: list[LaneRun] = []
         """The lanes that it trains."""
 
@@ -62,7 +75,7 @@ class RunnerSupervisor:
     def start(self) -> RunnerProcess:
         """Return the process for the following trainings, which is started if there is none."""
         if self._runner is None:
-            self._runner = RunnerProcess(self._config, self._exited)
+            self._runner = RunnerProcess(self._config, self._exited, self._preloaded.start)
             self._outputs.open(self._runner)
             self._watch_channel(self._runner)
         return self._runner
@@ -137,6 +150,7 @@ class RunnerSupervisor:
         """Kill the runner."""
         if self._runner is not None:
             self._part_with(self._runner)
+        self._preloaded.close()
 
     @property
     def due(self) -> float | None:
@@ -179,6 +193,8 @@ class RunnerSupervisor:
             runner.terminate()
 
     def _receive(self, runner: RunnerProcess, message: FromRunner) -> None:
+        if isinstance(message, ImportedModules):
+            self._preloaded.prepare(Preload({**runner.environment, **message.environment}, message.modules))
         if isinstance(message, RunnerReady):
             runner.is_ready = True
         if isinstance(message, CopyWritten):
@@ -235,11 +251,8 @@ class RunnerSupervisor:
         # SIGTERM may have unwound it anywhere, in the middle of an import or with a lock held.
         if run.is_terminated or ended.error_kind in (KILLED, "MemoryError"):
             return True
-        runner.look_at_memory()
-        held = runner.memory_bytes - runner.copy_bytes
-        if runner.first_memory_bytes is None:
-            runner.first_memory_bytes = held
-        return held - runner.first_memory_bytes > config.recycle_growth_bytes
+        return runner.has_grown(config.recycle_growth_bytes)
 
     def _is_old(self, runner: RunnerProcess) -> bool:
-        return runner.trainings >= self._config.recycle_after
+        most = self._config.recycle_after
+        return most is not None and runner.trainings >= most

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import gc
 import math
 import os
 import resource
@@ -23,11 +24,17 @@ from asyncsearch.trainable import Trainer, TrialContext
 
 MILLION = 1_000_000
 MANY = 50_000
+KEPT: list[list[object]] = []
 
 
 def good(trial: TrialContext) -> None:
     for epoch in trial.epochs():
         trial.report(accuracy=epoch / 10)
+
+
+def keeps_many(trial: TrialContext) -> None:
+    trial.report(accuracy=gc.get_freeze_count())
+    KEPT.append([[] for _ in range(MANY)])
 
 
 def no_op(trial: TrialContext) -> None:
