@@ -84,3 +84,19 @@ def _file(store: Store) -> Path:
     path = store.stage(CheckpointRef(NodeKey("b"), 1)) / "checkpoint"
     path.write_bytes(b"other")
     return path
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "objects"])
+def test_sweep_deletes_what_is_not_needed_and_looks_once_at_each_node(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    store, calls = request.getfixturevalue(kind)
+    for attempt in range(20):
+        checkpoint(store, attempt, f"n{attempt}")
+    needed = {CheckpointRef(NodeKey(f"n{number}"), 1) for number in range(0, 20, 2)}
+    checkpoint(store, 20, "n2")
+    store.sweep_except(needed)
+    assert set(store.checkpoints()) == needed
+    assert len(store._remote.find("checkpoints")) == 2 * len(needed), "of two versions the older one is removed"
+    if kind == "hdfs":
+        assert of(calls, lambda: store.sweep_except(needed)) == {"getListing": 2 + len(needed)}
