@@ -202,7 +202,7 @@ class FarCheckpoints(FarFolder):
             self._sweep_away(f"checkpoints/{node}")
             return
         for resource in {one.resource for one in versions}:
-            rivals = [one for one in versions if one.resource == resource]
+            rivals: Sequence[layout.Version] = [one for one in versions if one.resource == resource]
             if resource in kept:
                 rivals = self._all_but_newest(node, rivals)
             for version in rivals:
