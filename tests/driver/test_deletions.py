@@ -38,7 +38,9 @@ def deletions(store: Deleted, *, needed: bool = False, trained: str = "") -> Che
     attempts = {5: SimpleNamespace(batch=SimpleNamespace(stages=[stage]))} if trained else {}
     state = SimpleNamespace(references={HERE: 1} if needed else {}, attempts=attempts)
     loop = cast("Any", SimpleNamespace(call_soon_threadsafe=lambda *_: None))
-    return CheckpointDeletions(cast(StudyState, state), cast(Store, store), cast(asyncio.AbstractEventLoop, loop), print)
+    return CheckpointDeletions(
+        cast(StudyState, state), cast(Store, store), cast(asyncio.AbstractEventLoop, loop), print
+    )
 
 
 @pytest.mark.parametrize(("needed", "trained", "is_gone"), [(False, "", True), (True, "", False), (False, "a", False)])

@@ -100,3 +100,27 @@ def test_sweep_deletes_what_is_not_needed_and_looks_once_at_each_node(
     assert len(store._remote.find("checkpoints")) == 2 * len(needed), "of two versions the older one is removed"
     if kind == "hdfs":
         assert of(calls, lambda: store.sweep_except(needed)) == {"getListing": 2 + len(needed)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "load_calls", "append_calls"),
+    [
+        ("hdfs", {"getListing": 1, "getBlockLocations": 2}, {"fsync": 1}),
+        ("objects", {"LIST": 1, "GET": 2}, {"PUT": 1}),
+    ],
+)
+def test_load_is_three_calls_and_a_report_and_a_flush_of_logs_one(
+    kind: str, load_calls: dict[str, int], append_calls: dict[str, int], request: pytest.FixtureRequest
+) -> None:
+    store, calls = request.getfixturevalue(kind)
+    reference = checkpoint(store, 3)
+    assert of(calls, lambda: load(store, reference)) == load_calls
+    with store.lock():
+        segment = store.open_segment()
+        segment.append(b"first\n")
+        assert of(calls, lambda: segment.append(b"report\n")) == append_calls
+        segment.close()
+    logs = store.open_log()
+    logs.write({"trial-1": ["first"]})
+    assert of(calls, lambda: logs.write({f"trial-{number}": ["line"] for number in range(200)})) == append_calls
+    logs.close()
