@@ -12,10 +12,13 @@ from asyncsearch import ASHA, FIFO, SHA, Hyperband, MedianStopping, Study, unifo
 from asyncsearch.actions import Promote
 from asyncsearch.engine.handling import handle
 from asyncsearch.errors import TrialsFailedError
+from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
 from asyncsearch.schedulers import Scheduler
 from asyncsearch.simulate import Curves, Simulation
+from asyncsearch.store import LocalStore
+from asyncsearch.study import trial_dirs
 from asyncsearch.trial import TrialState
 from tests.engine.tools import Recorded, make_state
 from tests.shares import first
@@ -170,3 +173,24 @@ def test_a_total_below_the_trials_that_there_are_is_said(tmp_path: Path, capsys:
         text = " ".join("".join(capsys.readouterr()).split())
         assert ("num_trials=2 is fewer than the 3 trials that the study has" in text) == is_said
         assert ("For 2 more write num_trials=5." in text) == is_said
+
+
+def test_each_end_sweeps_the_store_and_the_next_start_only_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweeps: list[None] = []
+    sweep = trial_dirs.sweep
+    monkeypatch.setattr(trial_dirs, "sweep", lambda *about: sweeps.append(None) or sweep(*about))
+    study(tmp_path / "s", ASHA(max_resource=9)).run(3, display="none")
+    sweeps.clear()
+    left = CheckpointRef(NodeKey("left"), 1)
+    store = LocalStore(str(tmp_path / "s"))
+    first_head = store.read("head.json")
+    assert first_head is not None
+    store.commit(left, store.stage(left))
+    Study.resume(tmp_path / "s").run(4, display="none")
+    assert len(sweeps) == 1, "at its end"
+    assert left not in store.checkpoints()
+    store.write("head.json", first_head)  # a driver that dies may have noted nothing of its run
+    Study.resume(tmp_path / "s").run(5, display="none")
+    assert len(sweeps) == 3, "at its start, too"
