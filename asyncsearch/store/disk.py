@@ -76,17 +76,24 @@ def sync_data(descriptor: int) -> None:
     getattr(os, "fdatasync", os.fsync)(descriptor)
 
 
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
-        os.fsync(descriptor)
-    except OSError as error:
-        # Some network mounts cannot sync a folder and keep names durable by themselves.
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    with _opened(path) as descriptor:
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            # Some network mounts cannot sync a folder and keep names durable by themselves.
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
 
 
 def make_folders(path: Path) -> None:
@@ -143,13 +150,10 @@ def is_synced_whole(kind: str, kernel: tuple[int, ...], others_bytes: int) -> bo
 
 def sync_disk(folder: Path) -> None:
     """Make all that was written on the disk of a folder durable, by one call of Linux."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
+    with _opened(folder) as descriptor:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), str(folder))
-    finally:
-        os.close(descriptor)
 
 
 @functools.lru_cache(maxsize=64)
