@@ -104,7 +104,7 @@ def syncs() -> list[Figure]:
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         store = LocalStore(folder)
         store.prepare()
-        counts = []
+        counts: list[int] = []
         for whole in (disk.is_synced_whole, lambda *_: False):
             with (
                 mock.patch.object(disk, "is_synced_whole", whole),

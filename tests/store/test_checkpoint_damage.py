@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from asyncsearch.errors import CheckpointError, StoreError, may_pass
-from asyncsearch.files.contents import UnchangedFolders, is_changed
+from asyncsearch.files import contents
+from asyncsearch.files.contents import Content, UnchangedFolders, is_changed
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import LocalStore, manifest
 from asyncsearch.testing.store_checkpoints import NODE, REF, load, save
@@ -137,8 +138,12 @@ def committed_a_while_ago(store: LocalStore, monkeypatch: pytest.MonkeyPatch) ->
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return the files that are read to be compared, from now on."""
     read: list[Path] = []
-    content_of = manifest.content_of
-    monkeypatch.setattr(manifest, "content_of", lambda path, *size: read.append(path) or content_of(path, *size))
+
+    def content_of(path: Path, size_bytes: int) -> Content:
+        read.append(path)
+        return contents.content_of(path, size_bytes)
+
+    monkeypatch.setattr(manifest, "content_of", content_of)
     return read
 
 

@@ -178,9 +178,14 @@ def test_a_total_below_the_trials_that_there_are_is_said(tmp_path: Path, capsys:
 def test_each_end_sweeps_the_store_and_the_next_start_only_after_a_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweeps: list[None] = []
+    sweeps: list[tuple[Any, ...]] = []
     sweep = trial_dirs.sweep
-    monkeypatch.setattr(trial_dirs, "sweep", lambda *about: sweeps.append(None) or sweep(*about))
+
+    def counted(*about: Any) -> None:
+        sweeps.append(about)
+        sweep(*about)
+
+    monkeypatch.setattr(trial_dirs, "sweep", counted)
     study(tmp_path / "s", ASHA(max_resource=9)).run(3, display="none")
     sweeps.clear()
     left = CheckpointRef(NodeKey("left"), 1)
