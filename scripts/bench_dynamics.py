@@ -11,6 +11,8 @@ committed; the baseline is one of another process. ``syncs_per_checkpoint``: on 
 file and folder. ``hdfs_calls_per_checkpoint``: to commit and delete one of one file; the baseline does not know which
 attempt wrote it.
 ``resume_calls_per_trial``: after an unclean end, each trial with a checkpoint; the baseline are listings of all files.
+``held_over_needed``: checkpoints at the end of 27 trials for each that is to be kept, 1; the baseline is one for each
+trial that waits, too. Of ASHA, those that wait keep theirs for a later run with more trials.
 
     python scripts/bench_dynamics.py [--only PART]
 """
@@ -30,12 +32,15 @@ from _bench import Figure, show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from asyncsearch import ASHA, SHA, Study, uniform
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.launch.spark.job_ends import leaving
 from asyncsearch.store import LocalStore, Store, disk
 from asyncsearch.store.hdfs.addresses import Address
 from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.store.local import checkpoints as local_checkpoints
+from asyncsearch.trainable import TrialContext
+from asyncsearch.trial import TrialState
 from tests.driver.virtual_logs import VirtualLogs
 from tests.spark.jvm import Jvm
 from tests.store.counted_files import NameNode
@@ -139,12 +144,35 @@ def hdfs_calls() -> list[Figure]:
         return [*found, Figure("resume_calls_per_trial", by_node / RESUMED, "calls", node.calls.total() / RESUMED)]
 
 
+def held() -> list[Figure]:
+    """Return the checkpoints at the end of a run, for each one that is to be kept."""
+    found = []
+    for name, scheduler in {"sha": SHA(max_resource=9), "asha": ASHA(max_resource=9)}.items():
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder) / "study"
+            study = Study(
+                saving, space={"x": uniform(0, 1)}, metric="loss", mode="min", scheduler=scheduler, store=place,
+                backend="inline",
+            )  # fmt: skip
+            study.run(27, display="none")
+            waiting = sum(trial.state is TrialState.PAUSED for trial in study.trials)
+            found.append(Figure(f"held_over_needed_{name}", len(LocalStore(str(place)).checkpoints()), "", 1 + waiting))
+    return found
+
+
+def saving(trial: TrialContext) -> None:
+    """Train nothing, and save it."""
+    for unit in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+        trial.report(loss=trial.params["x"] + 1 / unit)
+
+
 PARTS: dict[str, Callable[[], list[Figure]]] = {
     "logs": logs,
     "look": lambda: [look("look_calls", leave=False), look("look_leaving_calls", leave=True)],
     "hash": hashes,
     "syncs": syncs,
     "hdfs": hdfs_calls,
+    "held": held,
 }
 
 
