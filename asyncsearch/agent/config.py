@@ -55,6 +55,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Growth of a runner's memory since its first training after which it is replaced."""
     untrusted: str = ""
     """Folder of the checkpoints, if it is shared and not trusted, so that nothing is unpickled from it; else empty."""
+    is_shared: bool = False
+    """Whether other studies write to the store of the checkpoints, too."""
     fresh_process: bool = False
     """Whether each training gets a new process."""
     keeps_template: bool = False

@@ -117,6 +117,11 @@ class LaneRun:
         """Node and resource up to which it has trained."""
         return CheckpointRef(node_at(self.lane.stages, self.resource), self.resource)
 
+    @property
+    def attempt(self) -> int:
+        """The number of its attempt, which no other one of its study has."""
+        return self.lease.number + self.number
+
     def checkpoint(self, stage: int, resource: int) -> CheckpointRef:
         """Return the reference of its checkpoint at a resource of a stage."""
         return CheckpointRef(self.lane.stages[stage].node, resource)

@@ -88,6 +88,7 @@ class Transfers:
         cache: CheckpointCache,
         post: Callable[[Transferred], None],
         tasks: TaskQueue | None,
+        is_alone: bool = False,
     ) -> None:
         """Prepare.
 
@@ -96,7 +97,9 @@ class Transfers:
             cache: commits to it and fetches from it.
             post: the thread of each transfer passes its result to it.
             tasks: runs the transfers. None for two threads, one for commits and one for fetches.
+            is_alone: whether no other study writes to the store, so that the number of an attempt is nobody else's.
         """
+        self._is_alone = is_alone
         self._store, self._cache, self._post = store, cache, post
         self._uploads: TaskQueue | TaskThread = tasks or TaskThread("uploads")
         self._fetches: TaskQueue | TaskThread = tasks or TaskThread("fetches")
@@ -196,7 +199,7 @@ class Transfers:
         shards: Shards | None,
     ) -> None:
         def commit() -> int:
-            return self._cache.commit(checkpoint, staged, packed_with, shards)
+            return self._cache.commit(checkpoint, staged, packed_with, shards, run.attempt if self._is_alone else None)
 
         size_bytes, error, kind = 0, "its lease was refused", ""
         try:

@@ -47,7 +47,9 @@ class Workbench:
         """
         self._runner = runner
         folders = TrialFolders(config.dirs, config.dir_bytes)
-        self.checkpoints = WorkerCheckpoints(config.store, send, post, runner.tell, folders, tasks)
+        self.checkpoints = WorkerCheckpoints(
+            config.store, send, post, runner.tell, folders, tasks, is_alone=not config.is_shared
+        )
         self.lanes = TrainingLanes(config, runner, self.checkpoints, send)
         self._queue = self.lanes.queue
         self.messages = RunnerMessages(self.lanes, runner, self.checkpoints, send)

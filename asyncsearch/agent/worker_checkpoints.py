@@ -43,6 +43,7 @@ class WorkerCheckpoints:
         tell: Callable[[Folder | ShardAnswer], None],
         folders: TrialFolders,
         tasks: TaskQueue | None = None,
+        is_alone: bool = False,
     ) -> None:
         """Prepare.
 
@@ -53,13 +54,14 @@ class WorkerCheckpoints:
             tell: sends the runner an answer.
             folders: those of trials.
             tasks: runs transfers and ``post``. None for threads of their own.
+            is_alone: whether no other study writes to the store.
         """
         self._store = store
         self._send = send
         self._tell = tell
         self._folders = folders
         self._cache = CheckpointCache(store)
-        self._transfers = Transfers(store, self._cache, post, tasks)
+        self._transfers = Transfers(store, self._cache, post, tasks, is_alone)
         self.copies = UnwrittenCopies(self._transfers, self._tell_failure, self._note_wait)
         self._wanted: tuple[LaneRun, FolderWanted] | None = None
         """A checkpoint that waits for a place, or for an upload to end, so that the local disk holds few of them."""

@@ -71,8 +71,8 @@ def test_rungs_between_reports_are_evaluated_without_training(tmp_path: Path, sh
     for trial in study.trials:
         assert trial.value == loss(trial.params["x"], trial.resource)
     assert Counter((trial.state, trial.resource) for trial in study.trials) == {
-        (TrialState.PAUSED, 1): 6,
-        (TrialState.PAUSED, 3): 2,
+        (TrialState.STOPPED, 1): 6,
+        (TrialState.STOPPED, 3): 2,
         (TrialState.COMPLETED, 9): 1,
     }
     assert study.best_trial.params == {"x": 0.1}

@@ -138,7 +138,8 @@ if hasattr(os, "register_at_fork"):
 
 
 _log = logging.getLogger(__name__)
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
+_FIRST_PAUSE_S, _LONGER, _LONGEST_PAUSE_S = 0.01, 4, 0.5
+"""Between looks at a file that is being closed: each is a call of the NameNode, and most files are by the second."""
 
 
 class OpenFile:
@@ -230,7 +231,7 @@ def close_at_once(writer_close: Callable[[], None], finish: Callable[[], bool]) 
                 return
         except Exception as error:  # whether it is closed is then for the first call to say
             _log.debug("Cannot finish a file: %s", error)
-        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        pause_s = min(_LONGER * pause_s, _LONGEST_PAUSE_S)
     closing.result_within(0.0)
 
 
