@@ -66,7 +66,7 @@ class Patient:
         while True:
             called_s = self._clock()
             try:
-                found = self._answered(function, arguments, named, is_told=began_s is not None)
+                found = self._answered(function, arguments, named, is_first=began_s is None)
             except StoreAwayError as error:
                 now = self._clock()
                 limit_s = min(self._timeout_s, CONTENT_S) if isinstance(error, ContentAwayError) else self._timeout_s
@@ -87,12 +87,12 @@ class Patient:
                 return found
 
     def _answered(
-        self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], *, is_told: bool
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], *, is_first: bool
     ) -> Any:
         """Call a function, and say so if it has not answered for a while."""
         watch = threading.Timer(SLOW_S, self._say, [f"The store has not answered for {SLOW_S:g} s: waiting for it."])
         watch.daemon = True
-        if not is_told:
+        if is_first:
             watch.start()
         try:
             return _begun(function(*arguments, **named))

@@ -49,7 +49,7 @@ def test_tasks_of_others_count_and_no_full_executor_is_chosen() -> None:
     assert chosen(cluster.emptiest(), 5) == {second.place: 4, "": 1}
 
 
-def test_executors_that_come_later_are_seen_once_launches_have_settled_or_found_none() -> None:
+def test_later_executors_are_seen_once_launches_settled_or_found_none() -> None:
     cluster = Cluster(2)
     emptiest = cluster.emptiest()
     assert chosen(emptiest, 2) == {"executor_host-0_0": 2}
