@@ -82,8 +82,9 @@ class Patient:
                 delay_s = min(2 * delay_s, _LONGEST_S)
             else:
                 self._has_answered = True
-                if began_s is not None:
-                    self._say(f"The store can be used again, after {self._clock() - began_s:.0f} s.")
+                waited_s = self._clock() - (called_s if began_s is None else began_s)
+                if began_s is not None or waited_s > SLOW_S:
+                    self._say(f"The store can be used again, after {waited_s:.0f} s.")
                 return found
 
     def _answered(

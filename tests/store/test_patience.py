@@ -102,7 +102,14 @@ def test_a_call_without_an_answer_is_told_of_while_it_lasts(monkeypatch: pytest.
     monkeypatch.setattr("asyncsearch.store.patience.SLOW_S", 0.0)
     files, told = Files(StoreAwayError("No DataNode."), 0.0), threading.Event()
     files.read = lambda name: name.encode() if told.wait(PATIENCE_S) else None  # type: ignore[method-assign]
-    assert Patient(files, TIMEOUT_S, lambda sentence: told.set()).read("a") == b"a"
+    said: list[str] = []
+
+    def say(sentence: str) -> None:
+        said.append(sentence)
+        told.set()
+
+    assert Patient(files, TIMEOUT_S, say).read("a") == b"a"
+    assert said == ["The store has not answered for 0 s: waiting for it.", "The store can be used again, after 0 s."]
 
 
 def test_a_store_that_never_answered_is_refused_as_perhaps_mistyped() -> None:
