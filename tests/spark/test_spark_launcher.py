@@ -100,6 +100,11 @@ def test_job_says_in_sparks_pages_what_it_is(spark: Any, ends: Ends, session: An
     [job] = session.sparkContext.statusTracker().getActiveJobsIds()
     data = session.sparkContext._jsc.sc().statusStore().job(job)
     assert "asyncsearch-digits-" in data.jobTags().mkString(" ")
+    stage = session.sparkContext._jsc.sc().statusStore().lastStageAttempt(int(data.stageIds().mkString(",")))
+    assert {data.name(), stage.name(), stage.description().get()} == {"asyncsearch: digits worker-0 epoch 1"}
+    group = data.jobGroup().get()
+    assert group.startswith("asyncsearch-digits-")
+    assert group.endswith("worker-0.1")
 
 
 def test_a_launch_takes_the_task_begun_for_it_and_the_next_begins_another(

@@ -27,6 +27,8 @@ ANSWER_S = 30.0
 SYNC_S = 10.0
 """For an append that is synced: after the death of a server hdfs-native may wait for ever, and the journal can go on
 in a new file."""
+GIVE_UP_S = 1.0
+"""For closing a file whose write has failed."""
 EXIT_S = 10.0
 """For the calls that still run when the process ends: a thread that came back from hdfs-native while the interpreter is
 taken down would abort the process."""
@@ -196,9 +198,13 @@ class OpenFile:
         close_at_once(self._close_writer, lambda: self._size_bytes > 0 and self._finish(self._size_bytes))
 
     def give_up(self) -> None:
-        """Close what can be closed of it; the content is unknown."""
+        """Close what can be closed of it at once, and the rest in a thread; the content is unknown.
+
+        A NameNode that no DataNode has told of the last block is asked by hdfs-native for 15 s, in which nobody learns
+        that the write has failed.
+        """
         with contextlib.suppress(Exception):
-            call(self._close_writer)
+            begin(self._close_writer).result_within(GIVE_UP_S)
 
     def _close_writer(self) -> None:
         try:
