@@ -107,7 +107,7 @@ def messages(codec: Codec, *, is_optional: bool = False) -> Field:
     return Field(codec.read, codec.write, has_presence=True, is_optional=is_optional)
 
 
-def rows(kind: type, message: Any, absent: Any) -> Field:
+def named_counts(kind: type, message: Any, absent: Any) -> Field:
     """Make an optional field for a named tuple of counts: ``messages``, but checked at once, as each report has it."""
     read_all = attrgetter(*kind._fields)  # type: ignore[attr-defined]
 

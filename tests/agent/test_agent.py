@@ -320,3 +320,14 @@ def test_the_configuration_hides_its_secrets_and_can_be_sent(tmp_path: Path) -> 
     assert again.endpoint == config.endpoint
     assert again.worker == WorkerId(0)
     assert "secret" not in repr(config)
+
+
+def test_an_agent_starts_without_the_modules_that_decide() -> None:
+    code = """
+import sys
+import asyncsearch.launch.child_process
+from asyncsearch.launch.base_launcher import import_agent
+import_agent()
+print([name for name in ("sequences", "plan", "space", "engine", "searchers") if f"asyncsearch.{name}" in sys.modules])
+"""
+    assert subprocess.check_output([sys.executable, "-P", "-c", code], text=True).strip() == "[]"

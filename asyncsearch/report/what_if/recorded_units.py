@@ -85,9 +85,9 @@ class _Lease(msgspec.Struct):
     together: int | None = None
     """How many lanes train together at most, as its first unit has shown; None means all."""
     rounds: list[_Round] = []
-    told: int = 0
+    known: int = 0
     """How many rounds, from the first on, are part of the time that was measured before."""
-    told_ms: int = 0
+    known_ms: int = 0
     """That time."""
 
     def measure(self, seconds: Sequence[PackSeconds]) -> None:
@@ -103,8 +103,8 @@ class _Lease(msgspec.Struct):
             ended_s = self.rounds[-1].ended_s
             has_setup = seen.is_first and assigned_s >= ended_s  # all others had ended
             if self.rounds[-1].measured_ms is not None:
-                self.told_ms += round(sum(one.measured_ms or 0.0 for one in self.rounds[self.told :]))
-                self.told = len(self.rounds)
+                self.known_ms += round(sum(one.measured_ms or 0.0 for one in self.rounds[self.known :]))
+                self.known = len(self.rounds)
             self.rounds.append(_Round(max(ended_s, assigned_s) if has_setup else ended_s, has_setup=has_setup))
         self.rounds[-1].lanes[lane] = seen
         self.rounds[-1].ended_s = now
@@ -112,9 +112,9 @@ class _Lease(msgspec.Struct):
 
     def tell(self, spent: Spent | UnsetType) -> None:
         """Give each round since those that were told its part: reports that come fast do not all tell their time."""
-        if isinstance(spent, UnsetType) or (passed_ms := spent.training + spent.evaluating - self.told_ms) < 0:
+        if isinstance(spent, UnsetType) or (passed_ms := spent.training + spent.evaluating - self.known_ms) < 0:
             return
-        rounds = self.rounds[self.told :]
+        rounds = self.rounds[self.known :]
         units = sum(one.units for one in rounds)
         for one in rounds:
             one.measured_ms = passed_ms * one.units / units
