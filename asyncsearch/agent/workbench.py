@@ -14,9 +14,8 @@ from asyncsearch.actions import AddLane, Assign, CutWork, ExtendWork, SaveAt, St
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import RunnerHandle, all_stopped
 from asyncsearch.agent.runner_messages import RunnerMessages
-from asyncsearch.agent.tasks import TaskQueue
 from asyncsearch.agent.training_lanes import TrainingLanes
-from asyncsearch.agent.transfers import Transferred
+from asyncsearch.agent.transfers import TaskQueue, Transferred
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import Outcome

@@ -9,8 +9,7 @@ import msgspec
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.tasks import TaskQueue
-from asyncsearch.agent.transfers import Published, ShardDone, Transferred, Transfers, Uploaded, Waiting
+from asyncsearch.agent.transfers import Published, ShardDone, TaskQueue, Transferred, Transfers, Uploaded, Waiting
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.unwritten_copies import UnwrittenCopies
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed

@@ -13,9 +13,9 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from asyncsearch.agent import preloaded_template, runner_template
-from asyncsearch.agent.preloaded_template import PreloadedTemplate
+from asyncsearch.agent import runner_supervisor, runner_template
 from asyncsearch.agent.runner_process import DescriptorSelector
+from asyncsearch.agent.runner_supervisor import PreloadedTemplate
 from asyncsearch.agent.runner_template import ForkedRunner, Template
 from asyncsearch.runner.channel import agent_end
 from asyncsearch.runner.process.preloading import Preload, installed_modules
@@ -166,7 +166,7 @@ def test_end_waits_for_no_import(worker: Prepared) -> None:
 
 
 def test_endless_refusals_end(worker: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preloaded_template, "_MOST_LEFT_OUT", 1)
+    monkeypatch.setattr(runner_supervisor, "_MOST_LEFT_OUT", 1)
     worker.imports("outer_one", "threaded_one", "open_one")
     assert worker.preloaded.start() is None
 
@@ -300,5 +300,5 @@ def test_framework_trains_as_in_a_process_that_imports_it(worker: Prepared, trai
 def test_modules_of_this_process_are_named_in_the_order_of_their_import() -> None:
     names = installed_modules()
     assert "pytest" in names
-    assert names.index("msgspec") < names.index("asyncsearch.agent.preloaded_template")
+    assert names.index("msgspec") < names.index("asyncsearch.agent.runner_supervisor")
     assert not [name for name in names if name.startswith("tests.")]
