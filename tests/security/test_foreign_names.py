@@ -133,9 +133,11 @@ def is_own(state: StudyState, sender: WorkerId, message: Any) -> bool:
     if isinstance(message, CheckpointCommitted | CheckpointFailed):
         return (message.checkpoint.node, message.checkpoint.resource) in units
     reached = message.resource <= its[-1].stop
-    if isinstance(message, TrainingEnded) and message.checkpoint_resource is not None:
-        is_reached = message.checkpoint_resource <= message.resource
-        return bool(reached and is_reached and message.checkpoint_resource in {unit for _, unit in units})
+    if isinstance(message, TrainingEnded):
+        saved = message.checkpoint_resource
+        keeps = message.resource > its[0].start  # the unit that each has reported
+        is_reached = saved is None or (saved <= message.resource and saved in {unit for _, unit in units})
+        return bool(reached and keeps and is_reached)
     return bool(reached)
 
 
