@@ -7,18 +7,20 @@ search whose function takes half a second to begin, for trials that had reported
 ``--before``, measured in turns with this one; without it, 0.
 
     python scripts/bench_verdict.py [--before ../earlier] [--unit 8] [--stops 20] [--megabytes 400] [--only in_place]
+    python scripts/bench_verdict.py --master 'local[4]' --only units_beyond_median      on Spark, where `--master` says
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,7 +101,7 @@ class Searched(NamedTuple):
 def searched(
     scheduler: Any, trials: int, workers: int, unit_s: float, make: Callable[..., Any] = logged, **options: Any
 ) -> Searched:
-    """Search in processes, with trials of a kind."""
+    """Search with trials of a kind: on the Spark session that there is, else in processes."""
     with tempfile.TemporaryDirectory() as name:
         began_s = time.monotonic()
         study = Study(
@@ -110,7 +112,7 @@ def searched(
             scheduler=scheduler,
             seed=1,
             store=Path(name) / "study",
-            backend="processes",
+            backend="auto" if on_spark() else "processes",
         ).run(trials, parallelism=workers, display="none")
         seconds = time.monotonic() - began_s
         records = list(read_records(study.store))
@@ -120,6 +122,28 @@ def searched(
         units = (Path(name) / "units").read_text().splitlines()
         promoted_s = seconds_after_first_reports(records)
         return Searched(list(study.trials), units, seconds, len(promotions), len(in_place), promoted_s)
+
+
+def on_spark() -> bool:
+    """Return whether this process has a Spark session; it imports none."""
+    sql = sys.modules.get("pyspark.sql")
+    return sql is not None and sql.SparkSession.getActiveSession() is not None
+
+
+@contextlib.contextmanager
+def session_on(master: str) -> Iterator[None]:
+    """Have a session on a Spark; none if ``master`` is empty."""
+    if not master:
+        yield
+        return
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+    session = builder.config("spark.log.level", "ERROR").getOrCreate()
+    try:
+        yield
+    finally:
+        session.stop()
 
 
 def seconds_after_first_reports(records: Iterable[Record]) -> float:
@@ -197,14 +221,17 @@ def main() -> int:
     parser.add_argument("--unit", type=float, default=8.0, help="seconds of a unit where processes are counted")
     parser.add_argument("--stops", type=int, default=20, help="trials of that search")
     parser.add_argument("--megabytes", type=int, default=400, help="size of a large state")
+    parser.add_argument("--master", default="", help="a Spark to search on, such as local[4]; processes without it")
     parser.add_argument("--only", action="append", help="a part to measure; may be repeated")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     found = parts(given.unit, given.stops, given.megabytes)
     if given.one:
-        print(json.dumps(found[given.one]()))
+        with session_on(given.master):
+            print(json.dumps(found[given.one]()))
         return 0
     options = ["--unit", str(given.unit), "--stops", str(given.stops), "--megabytes", str(given.megabytes)]
+    options += ["--master", given.master]
     figures = []
     for name in given.only or found:
         before = measured(name, options, given.before.resolve()) if given.before else 0.0

@@ -7,6 +7,7 @@ checkpoint. The model may be wrong: the worker fetches a missing copy again, and
 from __future__ import annotations
 
 import contextlib
+import functools
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -83,23 +84,27 @@ class CheckpointCache:
         staged: Path,
         packed_with: PackedWith | None = None,
         shards: Shards | None = None,
+        attempt: int | None = None,
     ) -> int:
         """Make a staged folder durable, as ``Store.commit`` does, and keep a copy, unless other workers have shards.
+
+        With ``attempt``, as ``Store.commit_of`` does.
 
         Raises:
             StoreError: the store could not make it durable.
         """
         if shards is not None:
             return self._store.commit(checkpoint, staged, packed_with, shards)
+        commit = self._store.commit if attempt is None else functools.partial(self._store.commit_of, attempt)
         manifest = b"" if packed_with is None else Manifest([], []).encode(checkpoint, packed_with)
         links = _linked(staged, manifest) if self._store.is_far else None
         with contextlib.ExitStack() as stack:
             if links is not None:
                 stack.callback(_remove, links)
             if packed_with is None:  # a store of an earlier version knows nothing else
-                stored_bytes = self._store.commit(checkpoint, staged)
+                stored_bytes = commit(checkpoint, staged)
             else:
-                stored_bytes = self._store.commit(checkpoint, staged, packed_with)
+                stored_bytes = commit(checkpoint, staged, packed_with)
             if links is not None:
                 self._keep(checkpoint, _Copy(links, stored_bytes, stack.pop_all()))
         return stored_bytes

@@ -49,16 +49,20 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """From the flag, at which the next report raises, to SIGTERM."""
     kill_grace_s: float = 5.0
     """From SIGTERM to SIGKILL, and from a runner's retirement to SIGKILL."""
-    recycle_after: int = 200
-    """Trainings after which a runner is replaced."""
+    recycle_after: int | None = None
+    """Trainings after which a runner is replaced, however little it has grown. None: any number."""
     recycle_growth_bytes: int = 1024**3
     """Growth of a runner's memory since its first training after which it is replaced."""
     untrusted: str = ""
     """Folder of the checkpoints, if it is shared and not trusted, so that nothing is unpickled from it; else empty."""
+    is_shared: bool = False
+    """Whether other studies write to the store of the checkpoints, too."""
     fresh_process: bool = False
     """Whether each training gets a new process."""
     keeps_template: bool = False
     """Whether the worker's process keeps a template that forks its runners, and ends what these leave behind."""
+    preloads: bool = True
+    """Whether a template imports what its first runner has imported, for the next ones."""
     dirs: Store | None = None
     """Where the folders of trials are stored when a training is over. None for nowhere."""
     dir_bytes: int = MOST_BYTES

@@ -14,13 +14,12 @@ from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.log_lines import LogBuffer
 from asyncsearch.events import CheckpointFailed, Outcome, Spent, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, trial_name
-from asyncsearch.nonfinite import spell_all
 from asyncsearch.rpc.messages import RankFailed
 from asyncsearch.runner.failures import with_last_lines
 from asyncsearch.runner.protocol import Amendment, GangSeat, Join, Note, ToRunner, Train, TrainPack
 from asyncsearch.runner.trial_folder import FolderPlace
-from asyncsearch.sizing.packing import group_of
 from asyncsearch.store.manifest import PackedWith
+from asyncsearch.values import spell_all
 from asyncsearch.work import Lane, node_at
 
 
@@ -102,6 +101,9 @@ class LaneRun:
     def packed_with(self, stage: int, resource: int) -> PackedWith | None:
         """Return how its state at a resource was trained in packs. None if it was trained alone from the beginning."""
         if self.is_packed:
+            # Imported here: it imports all that is known of packs and plans, and each worker's start would wait for it.
+            from asyncsearch.sizing.packing import group_of
+
             return PackedWith(self.lanes, group_of(self.lane.stages[stage].params), resource)
         return self.loaded
 
@@ -114,6 +116,11 @@ class LaneRun:
     def reached(self) -> CheckpointRef:
         """Node and resource up to which it has trained."""
         return CheckpointRef(node_at(self.lane.stages, self.resource), self.resource)
+
+    @property
+    def attempt(self) -> int:
+        """The number of its attempt, which no other one of its study has."""
+        return self.lease.number + self.number
 
     def checkpoint(self, stage: int, resource: int) -> CheckpointRef:
         """Return the reference of its checkpoint at a resource of a stage."""

@@ -12,7 +12,6 @@ from asyncsearch.agent.training_lanes import TrainingLanes
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
 from asyncsearch.events import Outcome
-from asyncsearch.nonfinite import spell_all
 from asyncsearch.rpc.messages import GangNote, WorkerMessage
 from asyncsearch.runner.protocol import (
     CopyWaits,
@@ -20,6 +19,7 @@ from asyncsearch.runner.protocol import (
     Ended,
     FolderWanted,
     FromRunner,
+    ImportedModules,
     LaneReported,
     Note,
     PackFindings,
@@ -30,6 +30,7 @@ from asyncsearch.runner.protocol import (
     ShardWritten,
     UnitVolume,
 )
+from asyncsearch.values import spell_all
 
 
 class RunnerMessages:
@@ -60,6 +61,8 @@ class RunnerMessages:
             case CopyWaits() | CopyWritten():
                 self._checkpoints.copies.on_message(message)
                 return
+            case ImportedModules():
+                return  # of interest to who starts processes
             case _:
                 pass
         run = self._lanes.sent(message.lane)

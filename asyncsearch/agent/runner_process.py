@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, Protocol
 
 from asyncsearch.agent.config import WorkerConfig
@@ -21,6 +21,7 @@ from asyncsearch.agent.log_lines import LineReader
 from asyncsearch.agent.runner_deaths import OomCounters
 from asyncsearch.agent.runner_template import ForkedRunner, fork_runner, peak_of
 from asyncsearch.runner.channel import agent_end
+from asyncsearch.runner.process.kernel_files import rooms
 from asyncsearch.runner.protocol import Load
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -69,6 +70,8 @@ class DescriptorSelector:
 _Process = subprocess.Popen[bytes] | ForkedRunner
 
 _READ_BYTES = 65_536
+_LEAST_GROWTH = 64 * 2**20
+"""Growth that no process is replaced for: allocators keep what a larger trial has used."""
 _MEMORY_S = 0.5
 """Maximum age of a measurement of a runner's memory; measuring takes as long as assigning a trial."""
 
@@ -101,8 +104,19 @@ class OutputPipe:
 class RunnerProcess:
     """A runner. It ends with the process that made it, and so do all processes that it started."""
 
-    def __init__(self, config: WorkerConfig, exited: Callable[[RunnerProcess], None]) -> None:
-        """Start the process and send it the trainable; a thread calls ``exited`` when the process is dead."""
+    def __init__(
+        self,
+        config: WorkerConfig,
+        exited: Callable[[RunnerProcess], None],
+        preloaded: Callable[[], ForkedRunner | None] = lambda: None,
+    ) -> None:
+        """Start the process and send it the trainable.
+
+        Args:
+            config: of the worker.
+            exited: called by a thread when the process is dead.
+            preloaded: forks it with the modules of an earlier one. None if that cannot be.
+        """
         self.trainings = 0
         """Number of trainings assigned to it."""
         self.is_ready = False
@@ -122,15 +136,27 @@ class RunnerProcess:
         self.copy_bytes = 0
         """Size of the copy that it writes. 0 if it writes none."""
         self._memory_due = 0.0
+        self._most_growth = 0
+        self._descriptors = 0
+        """Open ones at the last measurement."""
         marker = b"\0asyncsearch:" + secrets.token_hex(16).encode() + b"\n"
         gpus, share = config.gpus, config.gpu_share
         environment = runner_environment(os.environ, sys.path, config.cpu_threads, gpus, share)
-        self._process, ours, self._lifeline = _start(environment, keeps_template=config.keeps_template)
+        forked = preloaded() if config.keeps_template else None
+        self.is_preloaded = forked is not None
+        """Whether it began with the modules of an earlier one."""
+        if forked is None and config.keeps_template:
+            forked = fork_runner(environment)
+        self._process, ours, self._lifeline = _start(environment, forked)
+        self.environment = environment
         self.oom = OomCounters(self._process.pid)
         """Kills of the kernel for want of memory."""
         self.channel = agent_end(ours)
-        added = environment if isinstance(self._process, ForkedRunner) else {}
-        self.channel.post(Load(config.bundle, config.metric, marker, config.untrusted, added))
+        is_forked = isinstance(self._process, ForkedRunner)
+        added = environment if is_forked else {}
+        names = is_forked and config.preloads and not self.is_preloaded
+        load = Load(config.bundle, config.metric, marker, config.untrusted, added, names, self.is_preloaded)
+        self.channel.post(load)
         out, err = self._process.stdout, self._process.stderr
         assert out is not None
         assert err is not None
@@ -144,7 +170,7 @@ class RunnerProcess:
         return self._process.pid
 
     def look_at_memory(self) -> None:
-        """Update ``memory_bytes``, unless the last measurement is recent."""
+        """Measure its memory and its descriptors, unless the last measurement is recent."""
         now = time.monotonic()
         if now < self._memory_due:
             return
@@ -152,7 +178,19 @@ class RunnerProcess:
         import psutil
 
         with contextlib.suppress(psutil.Error):
-            self.memory_bytes = psutil.Process(self.pid).memory_info().rss
+            process = psutil.Process(self.pid)
+            self.memory_bytes = process.memory_info().rss
+            if hasattr(process, "num_fds"):
+                self._descriptors = process.num_fds()
+
+    def has_grown(self, most_bytes: int) -> bool:
+        """Return whether it holds more than after its first training: so many bytes, or many descriptors."""
+        self.look_at_memory()
+        held = self.memory_bytes - self.copy_bytes
+        if self.first_memory_bytes is None:
+            self.first_memory_bytes = held
+            self._most_growth = growth_limit(most_bytes, [room for room, _ in rooms()])
+        return held - self.first_memory_bytes > self._most_growth or 2 * self._descriptors > _most_descriptors()
 
     def terminate(self) -> None:
         """Send SIGTERM to the runner alone: it unwinds the user's code, which handles its own children."""
@@ -191,6 +229,21 @@ class RunnerProcess:
         exited(self)
 
 
+def growth_limit(most_bytes: int, rooms: Sequence[int]) -> int:
+    """Return by how much a runner may grow: less than is wished where memory is scarce, for others grow, too."""
+    return min(most_bytes, max(_LEAST_GROWTH, min(rooms, default=4 * most_bytes) // 4))
+
+
+def _most_descriptors() -> int:
+    """Return how many descriptors a process may open; a runner has the agent's limit."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 2**31
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 2**31 if limit == resource.RLIM_INFINITY else limit
+
+
 def await_end(process: _Process) -> None:
     """Wait for the end of a process, if possible without reaping it."""
     if isinstance(process, ForkedRunner):
@@ -215,8 +268,7 @@ def _reaped(process: _Process) -> tuple[int, int]:
     return process.wait(), 0
 
 
-def _start(environment: dict[str, str], *, keeps_template: bool) -> tuple[_Process, socket.socket, int]:
-    forked = fork_runner(environment) if keeps_template else None
+def _start(environment: dict[str, str], forked: ForkedRunner | None) -> tuple[_Process, socket.socket, int]:
     if forked is not None:
         return forked, forked.channel, forked.lifeline
     ours, theirs = socket.socketpair()

@@ -5,14 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from asyncsearch.actions import StopTraining
 from asyncsearch.agent.config import DriverStream, WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun, all_stopped, signal_due
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_deaths import Death
 from asyncsearch.agent.runner_process import READ, WRITE, DescriptorSelector, RunnerProcess
+from asyncsearch.agent.runner_template import ForkedRunner, Template, fork_preloaded
 from asyncsearch.events import KILLED
-from asyncsearch.runner.protocol import CopyWritten, Ended, FromRunner, Join, RunnerReady, ToRunner, Train, TrainPack
+from asyncsearch.runner.process.preloading import Preload
+from asyncsearch.runner.protocol import (
+    CopyWritten,
+    Ended,
+    FromRunner,
+    ImportedModules,
+    Join,
+    RunnerReady,
+    ToRunner,
+    Train,
+    TrainPack,
+)
 
 _CHOKED_S = 0.02
 """Time that reports wait in the runner before the next check of the driver's backlog."""
@@ -52,6 +66,7 @@ class RunnerSupervisor:
         self._is_choked = False
         self._outputs = Outputs(watch, stream, config.log)
         self._runner: RunnerProcess | None = None
+        self._preloaded = PreloadedTemplate(watch)
         self._runs: list[LaneRun] = []
         """The lanes that it trains."""
 
@@ -62,7 +77,7 @@ class RunnerSupervisor:
     def start(self) -> RunnerProcess:
         """Return the process for the following trainings, which is started if there is none."""
         if self._runner is None:
-            self._runner = RunnerProcess(self._config, self._exited)
+            self._runner = RunnerProcess(self._config, self._exited, self._preloaded.start)
             self._outputs.open(self._runner)
             self._watch_channel(self._runner)
         return self._runner
@@ -137,6 +152,7 @@ class RunnerSupervisor:
         """Kill the runner."""
         if self._runner is not None:
             self._part_with(self._runner)
+        self._preloaded.close()
 
     @property
     def due(self) -> float | None:
@@ -179,6 +195,8 @@ class RunnerSupervisor:
             runner.terminate()
 
     def _receive(self, runner: RunnerProcess, message: FromRunner) -> None:
+        if isinstance(message, ImportedModules):
+            self._preloaded.prepare(Preload({**runner.environment, **message.environment}, message.modules))
         if isinstance(message, RunnerReady):
             runner.is_ready = True
         if isinstance(message, CopyWritten):
@@ -235,11 +253,73 @@ class RunnerSupervisor:
         # SIGTERM may have unwound it anywhere, in the middle of an import or with a lock held.
         if run.is_terminated or ended.error_kind in (KILLED, "MemoryError"):
             return True
-        runner.look_at_memory()
-        held = runner.memory_bytes - runner.copy_bytes
-        if runner.first_memory_bytes is None:
-            runner.first_memory_bytes = held
-        return held - runner.first_memory_bytes > config.recycle_growth_bytes
+        return runner.has_grown(config.recycle_growth_bytes)
 
     def _is_old(self, runner: RunnerProcess) -> bool:
-        return runner.trainings >= self._config.recycle_after
+        most = self._config.recycle_after
+        return most is not None and runner.trainings >= most
+
+
+_MOST_LEFT_OUT = 8
+"""After how many modules that cannot be imported beforehand none is: each costs the imports before it again."""
+
+
+class PreloadedTemplate:
+    """A second template, with what a worker's first runner has imported: its runners begin to train at once."""
+
+    def __init__(self, watch: DescriptorSelector) -> None:
+        """Prepare; ``watch`` waits for its answer, in the thread that calls all methods."""
+        self._watch = watch
+        self._template: Template | None = None
+        self._is_ready = self._is_over = False
+        self.left_out: dict[str, str] = {}
+        """Module that is not imported beforehand -> why."""
+
+    def prepare(self, wanted: Preload) -> None:
+        """Import modules in it, beside the trainings."""
+        self._wanted = wanted
+        if self._template is None and not self._is_over:
+            self._template = fork_preloaded(wanted)
+            if self._template is not None:
+                self._watch.set(self._template, READ, self._on_answer)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it still imports modules."""
+        return self._template is not None and not self._is_ready
+
+    def start(self) -> ForkedRunner | None:
+        """Fork a runner. None if it is not ready for that."""
+        if self._template is None or not self._is_ready:
+            return None
+        runner = self._template.start()
+        if runner is None:
+            self.close()
+        return runner
+
+    def close(self) -> None:
+        """End the process, and its runners; there is no further one."""
+        self._is_over = True
+        self._end()
+
+    def _end(self) -> None:
+        if self._template is not None:
+            self._watch.forget(self._template)
+            if not self._is_ready:
+                self._template.kill()  # it has no runners, and would first end its imports
+            self._template.close()
+            self._template, self._is_ready = None, False
+
+    def _on_answer(self, _mask: int) -> None:
+        assert self._template is not None
+        self._watch.forget(self._template)
+        answer = self._template.read()
+        if answer is not None and not answer.spoiled_by:
+            self._is_ready = True
+            return
+        if answer is None or len(self.left_out) == _MOST_LEFT_OUT:
+            self.close()
+        else:
+            self._end()
+            self.left_out[answer.spoiled_by] = answer.reason
+            self.prepare(msgspec.structs.replace(self._wanted, left_out=tuple(self.left_out)))

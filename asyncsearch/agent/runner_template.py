@@ -16,7 +16,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import IO, NoReturn
 
+import msgspec
+
 from asyncsearch.runner.process.lifeline import fork_in_session
+from asyncsearch.runner.process.preloading import ANSWER, Preload, Preloaded
 
 _STARTED: list[Template] = []
 """The template of this process, at most one."""
@@ -73,10 +76,28 @@ class _Fork:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
+class _Descendant:
+    """A template that another one has forked, and reaps."""
+
+    def __init__(self, pid: int, lifeline: int) -> None:
+        self._end, self._lifeline = os.pidfd_open(pid), lifeline
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._end, signal.SIGKILL)
+
+    def wait(self) -> None:
+        poll = select.poll()
+        poll.register(self._end, select.POLLIN)
+        poll.poll()
+        for one in (self._end, self._lifeline):
+            os.close(one)
+
+
 class Template:
     """The process that forks runners. One thread uses it."""
 
-    def __init__(self, process: subprocess.Popen[bytes] | _Fork, control: socket.socket) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | _Fork | _Descendant, control: socket.socket) -> None:
         self._process, self._control = process, control
 
     @classmethod
@@ -106,6 +127,31 @@ class Template:
                 serve(theirs.fileno())
         return cls(_Fork(pid), ours)
 
+    def preloaded(self, wanted: Preload) -> Template | None:
+        """Fork a template that imports modules, and then sends ``Preloaded`` once. None if that cannot be."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reading, lifeline = os.pipe()
+        with theirs, os.fdopen(reading), os.fdopen(os.memfd_create("preload"), "wb") as file:
+            file.write(msgspec.json.encode(wanted))
+            file.flush()
+            answer = self.ask(b"template", (theirs.fileno(), reading, file.fileno()))
+        with contextlib.suppress(ProcessLookupError):
+            if answer is not None:
+                return Template(_Descendant(answer[0], lifeline), ours)
+        ours.close()
+        os.close(lifeline)
+        return None
+
+    def fileno(self) -> int:
+        return self._control.fileno()
+
+    def read(self) -> Preloaded | None:
+        """Return what came of its imports. None if it is gone."""
+        try:
+            return ANSWER.decode(self._control.recv(4_096))
+        except (OSError, msgspec.DecodeError):
+            return None
+
     def ask(self, data: bytes, descriptors: tuple[int, ...] = ()) -> tuple[int, ...] | None:
         """Send a request, and return the numbers of the answer. None if the process is gone."""
         try:
@@ -114,6 +160,10 @@ class Template:
         except OSError:
             return None
         return tuple(map(int, answer.split())) or None
+
+    def kill(self) -> None:
+        """End the process at once; its runners end by themselves."""
+        self._process.kill()
 
     def close(self) -> None:
         """End the process, its runners and all that these have started."""
@@ -162,6 +212,11 @@ def close_template() -> None:
     """End this process's template, if there is one."""
     if _STARTED:
         _STARTED.pop().close()
+
+
+def fork_preloaded(wanted: Preload) -> Template | None:
+    """Fork a further template from this process's. None if there is none."""
+    return _STARTED[0].preloaded(wanted) if _STARTED else None
 
 
 def fork_runner(environment: Mapping[str, str]) -> ForkedRunner | None:

@@ -7,6 +7,9 @@ long that may take; what is wrong with a checkpoint itself is told at once.
 from __future__ import annotations
 
 import contextlib
+import queue
+import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +18,6 @@ import msgspec
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.tasks import TaskQueue, TaskThread
 from asyncsearch.agent.trial_folders import TrialFolders, warn
 from asyncsearch.errors import CheckpointError, StoreError, UsageError, may_pass
 from asyncsearch.ids import CheckpointRef
@@ -88,6 +90,7 @@ class Transfers:
         cache: CheckpointCache,
         post: Callable[[Transferred], None],
         tasks: TaskQueue | None,
+        is_alone: bool = False,
     ) -> None:
         """Prepare.
 
@@ -96,7 +99,9 @@ class Transfers:
             cache: commits to it and fetches from it.
             post: the thread of each transfer passes its result to it.
             tasks: runs the transfers. None for two threads, one for commits and one for fetches.
+            is_alone: whether no other study writes to the store, so that the number of an attempt is nobody else's.
         """
+        self._is_alone = is_alone
         self._store, self._cache, self._post = store, cache, post
         self._uploads: TaskQueue | TaskThread = tasks or TaskThread("uploads")
         self._fetches: TaskQueue | TaskThread = tasks or TaskThread("fetches")
@@ -196,7 +201,7 @@ class Transfers:
         shards: Shards | None,
     ) -> None:
         def commit() -> int:
-            return self._cache.commit(checkpoint, staged, packed_with, shards)
+            return self._cache.commit(checkpoint, staged, packed_with, shards, run.attempt if self._is_alone else None)
 
         size_bytes, error, kind = 0, "its lease was refused", ""
         try:
@@ -283,3 +288,63 @@ class Transfers:
 
 def _in_words(error: Exception) -> str:
     return str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
+
+
+class TaskQueue:
+    """Runs tasks in order, in the thread that calls ``run``.
+
+    Args:
+        wait: waits so many seconds between two tries of a task, or less if the run gives up.
+    """
+
+    def __init__(self, wait: Callable[[LaneRun, float], None]) -> None:
+        self.wait = wait
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._is_running = False
+
+    def submit(self, task: Callable[[], None]) -> None:
+        """Run a task later."""
+        self._tasks.append(task)
+
+    def run(self) -> bool:
+        """Run the tasks that were submitted, and return whether there were any."""
+        if self._is_running:  # a task waits for the store, and those that have come meanwhile follow it
+            return False
+        has_run, self._is_running = bool(self._tasks), True
+        try:
+            while self._tasks:
+                self._tasks.popleft()()
+        finally:
+            self._is_running = False
+        return has_run
+
+    def close(self) -> None:
+        """Do nothing: those that were submitted are run."""
+
+
+class TaskThread:
+    """One thread that runs tasks in order. It is a daemon: a store that hangs must not keep the process alive."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, task: Callable[[], None]) -> None:
+        """Run a task later. The first call starts the thread."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._tasks.put(task)
+
+    def wait(self, run: LaneRun, delay_s: float) -> None:
+        """Wait so long, or less if the run gives up."""
+        run.gives_up.wait(delay_s)
+
+    def close(self) -> None:
+        """End the thread after the submitted tasks."""
+        self._tasks.put(None)
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()

@@ -14,9 +14,8 @@ from asyncsearch.actions import AddLane, Assign, CutWork, ExtendWork, SaveAt, St
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import RunnerHandle, all_stopped
 from asyncsearch.agent.runner_messages import RunnerMessages
-from asyncsearch.agent.tasks import TaskQueue
 from asyncsearch.agent.training_lanes import TrainingLanes
-from asyncsearch.agent.transfers import Transferred
+from asyncsearch.agent.transfers import TaskQueue, Transferred
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import Outcome
@@ -47,7 +46,9 @@ class Workbench:
         """
         self._runner = runner
         folders = TrialFolders(config.dirs, config.dir_bytes)
-        self.checkpoints = WorkerCheckpoints(config.store, send, post, runner.tell, folders, tasks)
+        self.checkpoints = WorkerCheckpoints(
+            config.store, send, post, runner.tell, folders, tasks, is_alone=not config.is_shared
+        )
         self.lanes = TrainingLanes(config, runner, self.checkpoints, send)
         self._queue = self.lanes.queue
         self.messages = RunnerMessages(self.lanes, runner, self.checkpoints, send)

@@ -9,8 +9,7 @@ import msgspec
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.tasks import TaskQueue
-from asyncsearch.agent.transfers import Published, ShardDone, Transferred, Transfers, Uploaded, Waiting
+from asyncsearch.agent.transfers import Published, ShardDone, TaskQueue, Transferred, Transfers, Uploaded, Waiting
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.unwritten_copies import UnwrittenCopies
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
@@ -43,6 +42,7 @@ class WorkerCheckpoints:
         tell: Callable[[Folder | ShardAnswer], None],
         folders: TrialFolders,
         tasks: TaskQueue | None = None,
+        is_alone: bool = False,
     ) -> None:
         """Prepare.
 
@@ -53,13 +53,14 @@ class WorkerCheckpoints:
             tell: sends the runner an answer.
             folders: those of trials.
             tasks: runs transfers and ``post``. None for threads of their own.
+            is_alone: whether no other study writes to the store.
         """
         self._store = store
         self._send = send
         self._tell = tell
         self._folders = folders
         self._cache = CheckpointCache(store)
-        self._transfers = Transfers(store, self._cache, post, tasks)
+        self._transfers = Transfers(store, self._cache, post, tasks, is_alone)
         self.copies = UnwrittenCopies(self._transfers, self._tell_failure, self._note_wait)
         self._wanted: tuple[LaneRun, FolderWanted] | None = None
         """A checkpoint that waits for a place, or for an upload to end, so that the local disk holds few of them."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import parse_trial, trial_name
-from asyncsearch.nonfinite import spell
 from asyncsearch.report.formatting import command, csv_text, json_text, many, printable, size
 from asyncsearch.trial import Trial, TrialState
+from asyncsearch.values import spell
 
 if TYPE_CHECKING:
     from pathlib import Path

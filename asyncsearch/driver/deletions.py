@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from asyncsearch.actions import AddLane, Assign, lanes_given
 from asyncsearch.engine.state import StudyState
+from asyncsearch.events import AnyEvent, CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.session import LaneAction, WorkerAction
 from asyncsearch.store.base_store import Store
@@ -38,11 +39,32 @@ class CheckpointDeletions:
         """How many checkpoints of a node are being deleted."""
         self._waiting: dict[int, list[WorkerAction]] = {}
         """By lease: work that waits for a deletion, and the later decisions about it."""
+        self._attempts: dict[CheckpointRef, int | None] = dict.fromkeys(state.references)
+        """The attempt that alone has committed a checkpoint; None where the store is to be asked for all versions."""
+
+    def note(self, event: AnyEvent) -> None:
+        """Note who has committed a checkpoint: where that is known, the store is not asked what to delete."""
+        if isinstance(event, CheckpointCommitted):
+            attempt = event.lease.number + event.lane
+            known = self._attempts.setdefault(event.checkpoint, attempt)
+            if known != attempt:
+                self._attempts[event.checkpoint] = None
 
     def delete(self, checkpoint: CheckpointRef) -> None:
         """Delete a checkpoint."""
         self._deleting[checkpoint.node] += 1
-        self._thread.submit(self._try_delete, checkpoint)
+        self._thread.submit(self._try_delete, checkpoint, self._attempts.pop(checkpoint, None))
+
+    def drop_late(self, event: CheckpointCommitted) -> None:
+        """Delete a checkpoint that was committed after the end of its training, where nobody needs it or trains there.
+
+        Else it would stay until the end of the run, unknown to the engine and so to its quota.
+        """
+        node = event.checkpoint.node
+        trains = any(stage.node == node for one in self._state.attempts.values() for stage in one.batch.stages)
+        if event.checkpoint not in self._state.references and not trains:
+            self._attempts.setdefault(event.checkpoint, event.lease.number + event.lane)
+            self.delete(event.checkpoint)
 
     def admit(self, action: Assign | AddLane) -> None:
         """Send work, or a lane, to a worker as soon as no deletion endangers its checkpoints."""
@@ -69,9 +91,12 @@ class CheckpointDeletions:
             return False
         return any(stage.node in self._deleting for given in lanes_given(action) for stage in given.lane.stages)
 
-    def _try_delete(self, checkpoint: CheckpointRef) -> None:
+    def _try_delete(self, checkpoint: CheckpointRef, attempt: int | None) -> None:
         try:
-            self._store.delete(checkpoint)
+            if attempt is None:
+                self._store.delete(checkpoint)
+            else:
+                self._store.delete_of(attempt, checkpoint)
         except Exception as error:
             _log.warning("Checkpoint %s could not be deleted: %s. The next run sweeps it.", checkpoint, error)
         self._loop.call_soon_threadsafe(self._deleted, checkpoint.node)

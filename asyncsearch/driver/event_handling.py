@@ -75,8 +75,7 @@ class EventHandling:
             self._timeouts.end_lane(event)
             loss = loss_in(self._state, event)
         self._promises.before(event)
-        if self._sharing is not None:
-            self._sharing.note(event)
+        self._dispatcher.admission.note(event)
         now = self._time()
         self._commits.add(event, handle(self._state, event, now), now)
         if isinstance(event, PackMeasured):

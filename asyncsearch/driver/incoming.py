@@ -117,6 +117,8 @@ class Incoming:
         # Commits and lines may follow the end of their lane.
         is_late = attempt is not None and attempt.end is not None and type(message) in (Reported, TrainingEnded)
         if attempt is None or is_late or not is_owner:
+            if isinstance(message, CheckpointCommitted) and attempt is None and is_owner:
+                self._dispatcher.admission.drop_late(message)
             self._refuse(worker, lease, lane, is_owner=is_owner)
             return None
         if isinstance(message, LogLines):

@@ -25,13 +25,12 @@ from asyncsearch.driver.commits import Commits, Follow, Snapshots
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.event_handling import EventHandling
-from asyncsearch.driver.idle_workers import IdleWorkers
 from asyncsearch.driver.incoming import EventInbox, Incoming, Received, TrueSizes
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.promises import Promises
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
 from asyncsearch.driver.threads import LoopThread
-from asyncsearch.driver.timeouts import DriverSettings, Timeouts
+from asyncsearch.driver.timeouts import DriverSettings, IdleWorkers, Timeouts
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
 from asyncsearch.events import (

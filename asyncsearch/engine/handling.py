@@ -23,7 +23,7 @@ from asyncsearch.engine.sizing.idle_slots import recall
 from asyncsearch.engine.sizing.joining import join
 from asyncsearch.engine.sizing.share import excess
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.stopping import Emit
+from asyncsearch.engine.stopping import Emit, stop_losers
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
 from asyncsearch.plan.retention import checkpoint_to_spare
 
@@ -51,6 +51,8 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
     if state.touched:
         adjust(state, emit)
     fill(state, emit)
+    if losers := state.scheduler.losers():
+        stop_losers(state, losers, emit)
     if is_scaled(state) and not excess(state):
         resize(state, emit)
     # A report that decides nothing makes no room in a pack, and each lane sends one for each unit.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from asyncsearch.ids import NodeKey, PathStep, TrialId
-from asyncsearch.nonfinite import unspell
+from asyncsearch.values import unspell
 
 MOST_LIVE = 4
 """How many of them a driver keeps, a reference and a float each, by trial and by node."""

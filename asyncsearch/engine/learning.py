@@ -47,11 +47,11 @@ from asyncsearch.events import (
     WorkRefused,
 )
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.nonfinite import finite
 from asyncsearch.sizing.autoscale import Volume
 from asyncsearch.sizing.pack_probe import most_that_fit
 from asyncsearch.sizing.packing import KnownPacks
 from asyncsearch.trial import Trial
+from asyncsearch.values import finite
 
 
 def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:

@@ -74,6 +74,23 @@ def _can_go_on(state: StudyState, promotion: Promotion) -> bool:
     return attempt is None or bool(_extension(state, attempt, trial, promotion.to_resource))
 
 
+def is_due_when_stored(state: StudyState) -> bool:
+    """Return whether the next promotion waits only for checkpoints that are being stored: possible in a moment."""
+    promotion = state.scheduler.next_promotion()
+    if promotion is None or _can_go_on(state, promotion):
+        return False
+    own = state.open_attempt_of(promotion.trial)
+    is_near = own is None or _is_at_end(own)
+    if promotion.donor is not None and _is_storing(state, promotion.donor, promotion.from_resource):
+        storing = state.open_attempt_of(promotion.donor)
+        is_near = is_near and storing is not None and _is_at_end(storing)
+    return is_near
+
+
+def _is_at_end(attempt: Attempt) -> bool:
+    return attempt.is_committing or attempt.resource >= attempt.stop
+
+
 def _is_storing(state: StudyState, number: TrialId, resource: int) -> bool:
     """Return whether a trial has yet to save at a resource, or its checkpoint there is being stored."""
     attempt = state.open_attempt_of(number)

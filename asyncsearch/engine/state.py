@@ -22,7 +22,6 @@ from asyncsearch.engine.repeated_failures import ConsecutiveLosses, Promoted, Re
 from asyncsearch.events import RunRequested, TrialTimedOut
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
-from asyncsearch.nonfinite import finite
 from asyncsearch.plan.base_plan import BasePlan
 from asyncsearch.plan.retention import BestTrials, CheckpointSizes
 from asyncsearch.plan.search_plan import SearchPlan
@@ -33,6 +32,7 @@ from asyncsearch.sizing.autoscale import KnownSpeeds, OwnUnits
 from asyncsearch.sizing.gangs import Gang
 from asyncsearch.sizing.packing import KnownPacks, Packing
 from asyncsearch.trial import UNBOUNDED, Trial, TrialState
+from asyncsearch.values import finite
 
 
 class RunTimes(msgspec.Struct):

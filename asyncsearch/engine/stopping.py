@@ -6,7 +6,7 @@ work, which ``filling.adjust`` finds out from the plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from asyncsearch.actions import AnyAction, MoveTrial, StopRun, StopTraining
 from asyncsearch.engine.attempts import Attempt
@@ -61,3 +61,10 @@ def stop_training(attempt: Attempt, reason: str, emit: Emit) -> None:
     """Tell an attempt to stop, once."""
     if attempt.is_training and not attempt.is_stop_sent:
         emit(StopTraining(attempt.lease, reason, attempt.lane))
+
+
+def stop_losers(state: StudyState, losers: Sequence[TrialId], emit: Emit) -> None:
+    """Stop the trials that wait where others went on in their place: nothing would ever load their checkpoints."""
+    for number in losers:
+        if state.trials[number].state is TrialState.PAUSED:
+            emit(MoveTrial(number, TrialState.STOPPED, state.scheduler.position(number)))

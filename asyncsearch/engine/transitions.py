@@ -27,6 +27,7 @@ TRANSITIONS: dict[tuple[TrialState, TrialState], str] = {
     (TrialState.RUNNING, TrialState.FAILED): "it failed and has no tries left",
     (TrialState.RUNNING, TrialState.WAITING): "the attempt was lost, failed or interrupted",
     (TrialState.PAUSED, TrialState.WAITING): "it was promoted, or took over another's checkpoint",
+    (TrialState.PAUSED, TrialState.STOPPED): "others went on in its place, and that is decided for ever",
 }
 
 

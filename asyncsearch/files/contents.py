@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from asyncsearch.files.plain import AnyPath, open_to_read, read_file
+from asyncsearch.files.trees import walk
 
 MANIFEST = "manifest.json"
 """Beside the folder of a checkpoint's files."""
@@ -86,3 +90,45 @@ def is_changed(files: Path) -> bool:
         return any(content_of(files / name, content.size_bytes) != content for name, content in known)
     except OSError:
         return True
+
+
+_TICK_NS = 20_000_000
+"""A file system's clock may stand still for so long: two writes within it can leave the same times."""
+
+Stamps = Mapping[str, tuple[int, int, int, int]]
+"""Of each file in a folder, by name: its inode, its size and when it, or what is known of it, was changed last."""
+
+
+def stamps_of(folder: AnyPath) -> Stamps | None:
+    """Return which files a folder holds and when they were written; None if it cannot be read."""
+    with contextlib.suppress(OSError):
+        found = [(entry.name, entry.status) for entry in walk(folder) if not entry.is_folder]
+        return {name: (one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for name, one in found}
+    return None
+
+
+class UnchangedFolders:
+    """The folders whose files this process has read last, and how they were then. Any thread may call any method."""
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        self._known: dict[str, Stamps] = {}
+
+    def note(self, folder: AnyPath, seen: Stamps | None, now_ns: int | None = None) -> None:
+        """Note that the files of a folder are as they should be.
+
+        Args:
+            folder: the folder.
+            seen: how they were before they were read.
+            now_ns: the present time; one that was written a moment ago may be written again at the same time.
+        """
+        now_ns = time.time_ns() if now_ns is None else now_ns
+        if seen is not None and all(now_ns - max(times) > _TICK_NS for _, _, *times in seen.values()):
+            self._known[os.fspath(folder)] = seen
+        for old in list(self._known)[: -self._most]:
+            self._known.pop(old, None)
+
+    def is_unchanged(self, folder: AnyPath) -> bool:
+        """Return whether nobody has written to the files of a folder since they were noted."""
+        seen = self._known.get(os.fspath(folder))
+        return seen is not None and stamps_of(folder) == seen

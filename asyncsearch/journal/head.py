@@ -21,7 +21,7 @@ _WIDTH = 128
 """Bytes of the file: it is overwritten in place, in one sector of the disk."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last record that was made durable."""
 
     n: int
@@ -30,6 +30,8 @@ class Head(msgspec.Struct, frozen=True):
     """Its checksum."""
     segment: str
     """The segment that has it."""
+    swept: bool = False
+    """Whether the run that wrote it has removed, at its end, what nobody needs."""
 
 
 _HEAD = msgspec.json.Decoder(Head)

@@ -40,8 +40,8 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.journal.format import Record
-from asyncsearch.nonfinite import unspell
 from asyncsearch.trial import UNBOUNDED, Metrics, Params, TrialState
+from asyncsearch.values import unspell
 from asyncsearch.work import GangMember, Stage, node_at
 
 

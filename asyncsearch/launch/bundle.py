@@ -7,9 +7,13 @@ the same packages, not the same folders.
 from __future__ import annotations
 
 import contextlib
+import linecache
+import os
 import pickle
+import sys
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from asyncsearch.errors import NotPicklableError
@@ -22,10 +26,17 @@ from asyncsearch.launch.module_plan import (
     state_of_executed,
     type_name,
 )
-from asyncsearch.launch.own_modules import OwnModules, sent_by_value
+from asyncsearch.launch.own_modules import OwnModules, is_own_source, sent_by_value
 from asyncsearch.launch.reach import Reach, parts
 from asyncsearch.launch.value_pickler import UnsendableError, ValuePickler
-from asyncsearch.runner.process.sent_code import alias_modules, execute_modules, fill_module, last_of, set_state
+from asyncsearch.runner.process.sent_code import (
+    WithSources,
+    alias_modules,
+    execute_modules,
+    fill_module,
+    last_of,
+    set_state,
+)
 
 _MB = 1_000_000
 WARN_BYTES = 10 * _MB
@@ -328,3 +339,26 @@ def _largest(trainable: object, own: OwnModules) -> str:
 
 def _in_short(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+
+
+MAX_CHARS = 1_000_000
+"""Of all files together; the largest ones are left out, and their tracebacks show no lines."""
+_PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
+
+
+def with_sources(bundle: Bundle) -> bytes:
+    """Return the pickle of the trainable with the text of its files, read now, and the arguments of this process."""
+    texts = {file: "".join(linecache.getlines(file)) for file in bundle.files if _is_users(file)}
+    found: dict[str, str] = {}
+    room = MAX_CHARS
+    for file, text in sorted(texts.items(), key=lambda one: (len(one[1]), one[0])):
+        room -= len(text)
+        if text and room >= 0:
+            found[file] = text
+    return pickle.dumps(WithSources(bundle.data, found, sys.argv))
+
+
+def _is_users(file: str) -> bool:
+    """Whether a worker may lack a file: also ``<ipython-input-1-...>``, whose lines IPython keeps."""
+    linecache.checkcache(file)
+    return not file.startswith(_PACKAGE) and (file.startswith("<") or is_own_source(file))

@@ -13,8 +13,7 @@ from asyncsearch.actions import DismissWorker
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.outputs import MAX_BACKLOG
-from asyncsearch.agent.tasks import TaskQueue
-from asyncsearch.agent.transfers import Transferred
+from asyncsearch.agent.transfers import TaskQueue, Transferred
 from asyncsearch.agent.workbench import Workbench
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import Post

@@ -12,7 +12,7 @@ from typing import Any
 
 from asyncsearch.launch.own_modules import OwnModules
 from asyncsearch.runner.code_reads import function_in
-from asyncsearch.sequences.function_code import captured_by, names_in, slots_of
+from asyncsearch.values.function_code import captured_by, names_in, slots_of
 
 _MAX_VALUES = 20_000
 _LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]

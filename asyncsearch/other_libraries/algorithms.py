@@ -17,7 +17,7 @@ _SCHEDULERS = {
     "pbt": "PBT(max_resource=100, perturbation_interval=5)",
     "populationbased": "PBT(max_resource=100, perturbation_interval=5)",
     "fifo": "FIFO()",
-    "nop": "FIFO()",
+    "noppruner": "FIFO()",
     "none": "FIFO()",
 }
 """Part of a name, in small letters -> the call; the first one counts."""

@@ -28,8 +28,8 @@ from asyncsearch.ablation.left_out import NOTHING, PARAMETER, Ablated
 from asyncsearch.errors import NoTrialsError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.projection import Report
-from asyncsearch.nonfinite import finite
 from asyncsearch.trial import Trial, TrialState
+from asyncsearch.values import finite
 
 CONFIDENCE = 0.95
 _RESOLUTION = 1e-6

@@ -27,12 +27,12 @@ from asyncsearch.events import CheckpointFailed, LearnedPacked, PackMeasured, Pa
 from asyncsearch.ids import NodeKey, TrialId, WorkerId, trial_name, worker_name
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
-from asyncsearch.nonfinite import finite, unspell
 from asyncsearch.report.formatting import cut, duration, many, number
 from asyncsearch.report.together_words import of_others_packs, of_pack
 from asyncsearch.sequences.params import params
 from asyncsearch.sizing.packing import Grouping, group_of
 from asyncsearch.trial import TrialState
+from asyncsearch.values import finite, unspell
 
 WIDTH = 100
 _LAST_LINES = 12

@@ -26,10 +26,10 @@ from asyncsearch.errors import UsageError
 from asyncsearch.files.plain import made_folder, open_file
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.projection import Report
-from asyncsearch.nonfinite import unspell
 from asyncsearch.sequences.params import flat
 from asyncsearch.space.domains import Domain
 from asyncsearch.trial import Params, Trial, TrialState
+from asyncsearch.values import unspell
 
 _HEADER = struct.Struct("<Q")
 _CHECKSUM_BYTES = 4

@@ -47,7 +47,7 @@ from asyncsearch.rpc.fields import (
     counts,
     fail,
     messages,
-    rows,
+    named_counts,
     tuples,
 )
 from asyncsearch.rpc.messages import (
@@ -122,7 +122,7 @@ _PACK_MEMORY = messages(
     Codec(PackMemory, pb.PackMemory, "memory.", one=counts(), each=counts(), limit=counts(), limited_by=WORD),
     is_optional=True,
 )
-_SPENT = rows(Spent, pb.Spent, absent=UNSET)
+_SPENT = named_counts(Spent, pb.Spent, absent=UNSET)
 _GANG = tuples(messages(Codec(GangMember, pb.GangMember, "gang.", worker=_WORKER, epoch=_EPOCH)), may_be_empty=True)
 _GANG_NOTE = Codec(GangNote, pb.GangNote, lease=_LEASE, rank=_LANE, key=NAME, value=TEXT)
 _LOG_LINE = Codec(LogLine, pb.LogLine, "lines.", time_s=TIME, text=LINE, is_stderr=PLAIN)

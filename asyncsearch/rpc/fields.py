@@ -1,7 +1,7 @@
 """Kinds of message fields, and the codec that combines them; each checks in both directions.
 
 Numbers must be in the engine's range, and a node must have 32 digits, because stores derive paths from it. Metrics are
-doubles on the wire, NaN and infinities included; reading spells those as text (``asyncsearch.nonfinite``). Text that
+doubles on the wire, NaN and infinities included; reading spells those as text (``asyncsearch.values``). Text that
 UTF-8 cannot encode (lone surrogates, from bytes that were not text) is escaped, never refused. A sender makes a text
 fit its field, and a receiver refuses one that does not fit.
 """
@@ -16,9 +16,9 @@ from operator import attrgetter
 from typing import Any, NamedTuple, NoReturn
 
 from asyncsearch.errors import ProtocolError
-from asyncsearch.nonfinite import spell, unspell
 from asyncsearch.rpc.pb import search_pb2 as pb
 from asyncsearch.trial import Metrics, Params
+from asyncsearch.values import spell, unspell
 
 COUNT = 2**53
 """Upper bound (exclusive) of resources, trials, leases and sizes: exact in every language and in JSON."""
@@ -107,7 +107,7 @@ def messages(codec: Codec, *, is_optional: bool = False) -> Field:
     return Field(codec.read, codec.write, has_presence=True, is_optional=is_optional)
 
 
-def rows(kind: type, message: Any, absent: Any) -> Field:
+def named_counts(kind: type, message: Any, absent: Any) -> Field:
     """Make an optional field for a named tuple of counts: ``messages``, but checked at once, as each report has it."""
     read_all = attrgetter(*kind._fields)  # type: ignore[attr-defined]
 

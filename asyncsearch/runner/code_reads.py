@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from asyncsearch.sequences.function_code import is_own, names_in
+from asyncsearch.values.function_code import is_own, names_in
 
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR"})
 

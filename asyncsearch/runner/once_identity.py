@@ -28,7 +28,8 @@ from asyncsearch.runner.code_reads import (
     relatives,
     texts_in,
 )
-from asyncsearch.sequences.function_code import (
+from asyncsearch.trainable import TrialContext
+from asyncsearch.values.function_code import (
     ContentWalk,
     captured_by,
     digest_of,
@@ -36,7 +37,6 @@ from asyncsearch.sequences.function_code import (
     names_in,
     slots_of,
 )
-from asyncsearch.trainable import TrialContext
 
 _MANY_ITEMS = 1_000
 _MOST_PINNED = 64

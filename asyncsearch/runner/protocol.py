@@ -3,7 +3,7 @@
 Pseudocode of the conversation::
 
     agent:  Load   Train(stages)                    [Folder]       [SaveAt]  [CutWork]  [StopTraining]     Train ...
-    runner:   RunnerReady   LaneReported ... FolderWanted ...  ... Saved ...                           Ended
+    runner:   RunnerReady   LaneReported ... FolderWanted ...  ... Saved ...                 Ended [ImportedModules]
 
 Packed work, and such that others may join, is sent by ``TrainPack`` in place of ``Train``, and the other messages name
 the lane. A ``Join`` adds a lane when the others have done their unit.
@@ -47,6 +47,10 @@ class Load(_Message, frozen=True, tag="load"):
     """Folder of the checkpoints, if nothing may be unpickled from it; else empty."""
     environment: dict[str, str] = {}
     """Variables that a runner adds to its environment, if it was not started with them."""
+    names_imports: bool = False
+    """Whether ``ImportedModules`` is wanted."""
+    is_preloaded: bool = False
+    """Whether the runner was forked with the modules of an earlier one, which are frozen."""
 
 
 class GangSeat(msgspec.Struct, frozen=True):
@@ -118,6 +122,15 @@ class Folder(_Message, frozen=True, tag="folder"):
 
 class RunnerReady(_Message, frozen=True, tag="ready"):
     """The trainable is loaded, or failed to load, which every training then reports."""
+
+
+class ImportedModules(_Message, frozen=True, tag="imported"):
+    """The modules of installed packages that the first training has imported; sent once, after it."""
+
+    modules: tuple[str, ...]
+    """In the order in which their imports began."""
+    environment: dict[str, str]
+    """Variables that were set since ``Load``."""
 
 
 class Answered(_Message, frozen=True, tag="answered"):
@@ -294,4 +307,4 @@ Saving = FolderWanted | ShardPlaceWanted | ShardWritten | Saved | SaveFailed
 """Messages on a checkpoint that is due."""
 Copying = CopyWaits | CopyWritten
 """Messages on the copy of a training that has ended."""
-FromRunner = RunnerReady | LaneReported | Saving | Copying | PackFindings | Note | UnitVolume | Ended
+FromRunner = RunnerReady | LaneReported | Saving | Copying | PackFindings | Note | UnitVolume | Ended | ImportedModules

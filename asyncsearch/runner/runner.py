@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from asyncsearch.events import Outcome
 from asyncsearch.old_pickles import loads
@@ -21,11 +21,12 @@ from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lane_runner import LaneRunner
 from asyncsearch.runner.process.device_memory import limit_memory
 from asyncsearch.runner.process.lifeline import end_with_agent
+from asyncsearch.runner.process.preloading import changed_variables, has_room, installed_modules, take_over
 from asyncsearch.runner.process.process_state import ProcessState, Stdio, rank_connections
 from asyncsearch.runner.process.sent_code import adopt, show_received_sources, take_modules_over
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.process.spawned_children import send_by_value
-from asyncsearch.runner.protocol import Ended, Load, RunnerReady, ToRunner, Train
+from asyncsearch.runner.protocol import Ended, ImportedModules, Load, RunnerReady, ToRunner, Train
 from asyncsearch.trainable import TrainFunction, as_function
 
 
@@ -33,14 +34,17 @@ class Runner(LaneRunner):
     """The lanes of this process, which is left after each training as it was before. The main thread does all work."""
 
     def __init__(self, channel: RunnerEnd, load: Load) -> None:
-        _take_over(load.environment)  # first: libraries read it when they are imported
+        take_over(load.environment)  # first: libraries read it when they are imported
         limit_memory(os.environ)
         self._stdio = Stdio(load.marker)
         self._folder: str | None = None
         """The working directory. None if it was removed."""
         with contextlib.suppress(OSError):
             self._folder = os.getcwd()
-        self._collect_s = 0.005
+        self._collect_s = self._sweep_s = 0.005
+        self._unswept_s = 0.0 if load.is_preloaded else float("inf")
+        self._sweeps = not load.is_preloaded
+        self._names_imports, self._variables = load.names_imports, dict(os.environ)
         super().__init__(channel, SigtermGuard(), _load(load.bundle), load.metric, load.untrusted)
         # They live as long as the runner: to look through them after each trial takes as long as a short trial's unit.
         gc.freeze()
@@ -82,6 +86,19 @@ class Runner(LaneRunner):
                 "WorkerOptions(fresh_process=True).\n"
             )
 
+    def _tell_end(self, ended: Ended) -> None:
+        super()._tell_end(ended)
+        # One that has failed may not have come to its imports.
+        if self._names_imports and ended.outcome is not Outcome.FAILED:
+            self._names_imports = False
+            self._name_imports()
+
+    def _name_imports(self) -> None:
+        if has_room():
+            imported = ImportedModules(installed_modules(), changed_variables(self._variables))
+            with self._interrupts.shield():
+                self._channel.send(imported)
+
     def _end_output(self) -> None:
         self._stdio.end()
 
@@ -95,10 +112,22 @@ class Runner(LaneRunner):
 
     def _collect(self, trained_s: float) -> None:
         """Free the reference cycles that hold a trial's model, on host and device, if that costs little."""
-        if trained_s > 20 * self._collect_s:
-            began = time.monotonic()
-            gc.collect()
-            self._collect_s = time.monotonic() - began
+        self._unswept_s += trained_s
+        if self._sweeps and self._unswept_s > 200 * self._sweep_s:
+            # What the first training has imported lives on: from then on only what came since is looked through. But
+            # what a trial has kept beyond its end was frozen with that, and is looked for now and then.
+            gc.unfreeze()
+            self._sweep_s, self._unswept_s = _collected_s(), 0.0
+            gc.freeze()
+        elif trained_s > 20 * self._collect_s:
+            self._collect_s = _collected_s()
+
+
+def _collected_s() -> float:
+    """Collect garbage, and return how long that took."""
+    began = time.monotonic()
+    gc.collect()
+    return time.monotonic() - began
 
 
 def _load(bundle: bytes) -> TrainFunction | Ended:
@@ -114,12 +143,6 @@ def _load(bundle: bytes) -> TrainFunction | Ended:
     except BaseException as error:
         text = f"{exception_text(error)}\nThe trainable could not be loaded on this worker: {_in_short(error)}"
         return Ended(Outcome.FAILED, 0, text, kind_of(error))
-
-
-def _take_over(environment: Mapping[str, str]) -> None:
-    os.environ.update(environment)
-    paths = environment.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:0] = [path for path in paths if path and path not in sys.path]
 
 
 def _in_short(error: BaseException) -> str:

@@ -88,8 +88,8 @@ class StateWriter:
     def begin(self) -> None:
         """Begin to write the copy that is held: the agent knows that its training has ended."""
         assert self._held is not None
-        (copy, path), self._held = self._held, None
-        threading.Thread(target=self._write, args=(copy, path), name="state-writer", daemon=True).start()
+        held, self._held = [self._held], None
+        threading.Thread(target=self._write, args=(held,), name="state-writer", daemon=True).start()
 
     def finish(self) -> None:
         """Wait until nothing is to be written any more: the process is to end."""
@@ -101,8 +101,9 @@ class StateWriter:
             if (reason := stop_reason()) is not None:
                 raise TrialStopped(reason)
 
-    def _write(self, copy: StateCopy, path: Path) -> None:
+    def _write(self, held: list[tuple[StateCopy, Path]]) -> None:
         error = ""
+        copy, path = held.pop()  # a thread keeps its arguments until it has ended
         try:
             self._write_until_done(copy, path)
         except BaseException as raised:  # whatever it is: the agent waits for an answer, and the next pause for this

@@ -1,8 +1,10 @@
 """``python -m asyncsearch.runner.template SOCKET``: forks runners, each in a tenth of the time of a start.
 
 A message with four descriptors (channel, lifeline, output, errors) asks for a runner and is answered by its process id;
-one with a process id asks for the exit status of that runner, which is not reaped before, and for its ``ru_maxrss``. It
-has one thread, imports what a runner imports, and ends with the process that holds the other end of the socket.
+one with a process id asks for the exit status of that runner, which is not reaped before, and for its ``ru_maxrss``.
+One with three (a socket as this one, a lifeline, a file of ``Preload``) asks for a further template, which imports it,
+says by ``Preloaded`` what came of it, and serves in turn; this one goes on, whatever happens there. It has one thread,
+imports what a runner imports, and ends with the process that holds the other end of the socket.
 
 What a runner has started ends with it, even in a session of its own: this process adopts the orphans, and kills them
 when no runner is left, and at its own end.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import itertools
 import os
 import select
 import signal
@@ -22,37 +25,40 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Container
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
+
+import msgspec
 
 from asyncsearch.runner import runner
-from asyncsearch.runner.process.lifeline import adopt_orphans, fork_in_session, kill_children, reap_ended
+from asyncsearch.runner.process.lifeline import (
+    adopt_orphans,
+    end_with_agent,
+    fork_in_session,
+    kill_children,
+    reap_ended,
+)
+from asyncsearch.runner.process.preloading import WANTED, preload
 
 
 def main(descriptor: int) -> None:
     """Serve until the other end is closed."""
     os.set_inheritable(descriptor, False)
     control, (woken, wake) = socket.socket(fileno=descriptor), os.pipe()
-    mine, runners = os.getpid(), set[int]()
+    mine, children = os.getpid(), Children(set(), set())
     adopt_orphans()
     _watch_children(wake)
-    while data := _next_request(control, woken, runners):
+    while data := _next_request(control, woken, children):
         request, descriptors = data
-        if len(descriptors) < 4:
-            _, status, usage = os.wait4(int(request), 0)
-            answer = f"{status} {usage.ru_maxrss}"
-            runners.discard(int(request))
-            if not runners:  # whose an orphan is cannot be told: only now is none that of a runner that lives
-                kill_children()
+        if not descriptors:
+            answer = children.status_of(int(request))
         else:
             pid = fork_in_session()
             if pid == 0:
                 _forget_children()
-                channel, lifeline, out, err = descriptors
                 control.detach()
-                serve(channel, lifeline, mine, out, err)
+                _serve_forked(descriptors, mine)
                 return
-            runners.add(pid)
+            (children.runners if len(descriptors) == len(_OF_RUNNER) else children.templates).add(pid)
             answer = str(pid)
             for one in descriptors:
                 os.close(one)
@@ -60,7 +66,31 @@ def main(descriptor: int) -> None:
     kill_children()
 
 
-def _next_request(control: socket.socket, woken: int, runners: Container[int]) -> tuple[bytes, list[int]] | None:
+_OF_RUNNER = ("channel", "lifeline", "output", "errors")
+"""The descriptors with which a runner is asked for; with fewer, a template is."""
+
+
+class Children(NamedTuple):
+    """The living children of a template, by their process ids."""
+
+    runners: set[int]
+    templates: set[int]
+    """Those that have imported modules, and have runners of their own."""
+
+    def status_of(self, runner: int) -> str:
+        """Wait for the end of a runner, and return its exit status with its ``ru_maxrss``."""
+        _, status, usage = os.wait4(runner, 0)
+        self.runners.discard(runner)
+        if not self.runners:  # whose an orphan is cannot be told: only now is none that of a runner that lives
+            kill_children(self.templates)
+        return f"{status} {usage.ru_maxrss}"
+
+    def reap(self) -> None:
+        """Reap those that have ended, the runners apart: their exit status is still to be asked for."""
+        self.templates.difference_update(reap_ended(self.runners))
+
+
+def _next_request(control: socket.socket, woken: int, children: Children) -> tuple[bytes, list[int]] | None:
     """Return the next request with its descriptors, None at the end; reap meanwhile the orphans of runners."""
     poll = select.poll()
     for one in (control.fileno(), woken):
@@ -69,13 +99,44 @@ def _next_request(control: socket.socket, woken: int, runners: Container[int]) -
         ready = [one for one, _ in poll.poll()]
         if woken in ready:
             os.read(woken, 65_536)
-            reap_ended(runners)  # the runners apart: their exit status is still to be asked for
+            children.reap()
         if control.fileno() in ready:
             try:
                 data, descriptors, _, _ = socket.recv_fds(control, 64, 4)
             except ConnectionError:
                 return None
             return (data, descriptors) if data else None
+
+
+def _serve_forked(descriptors: list[int], parent: int) -> None:
+    """Be a runner, or a template that imports modules first."""
+    channel, lifeline, *others = descriptors
+    if len(descriptors) < len(_OF_RUNNER):
+        serve_preloaded(channel, lifeline, others[0], parent)
+    else:
+        serve(channel, lifeline, parent, *others)
+
+
+def serve_preloaded(control: int, lifeline: int, wanted: int, parent: int) -> None:
+    """Be a template whose runners have imported what the file ``wanted`` names; end if none could be forked then."""
+    mine = os.getpid()
+    try:
+        _keep_only(control, lifeline, wanted)
+        end_with_agent(lifeline, parent)  # also in an import that never ends
+        os.lseek(wanted, 0, os.SEEK_SET)
+        with open(wanted, "rb") as file:
+            answer = preload(WANTED.decode(file.read()))
+        with socket.socket(fileno=os.dup(control)) as agent:
+            agent.send(msgspec.json.encode(answer))
+            if answer.spoiled_by:
+                agent.recv(1)  # until it has read that: it could not take hold of a process that has ended already
+        if not answer.spoiled_by:
+            main(control)
+    finally:
+        # A runner returns from here, and ends as an interpreter does. A template has run no code of the user's, and
+        # must wait for no thread that an import has started.
+        if os.getpid() == mine:
+            os._exit(0)
 
 
 def _watch_children(wake: int) -> None:
@@ -126,15 +187,28 @@ def serve(control: int, lifeline: int, parent: int, out: int, err: int) -> None:
     """
     os.dup2(out, 1)
     os.dup2(err, 2)
-    low, high = sorted((control, lifeline))
-    for first, end in ((3, low), (low + 1, high), (high + 1, os.sysconf("SC_OPEN_MAX"))):
-        if first < end:  # an empty range can close everything
-            os.closerange(first, end)
+    _keep_only(control, lifeline)
+    _draw_anew()
     faulthandler.enable()
     # The user's script is put into __main__, where names of the other program must not be in its way.
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.argv = [sys.executable]
     runner.main(control, lifeline, parent)
+
+
+def _keep_only(*kept: int) -> None:
+    """Close all descriptors besides some and the standard ones."""
+    ends = [2, *sorted(kept), os.sysconf("SC_OPEN_MAX")]
+    for before, after in itertools.pairwise(ends):
+        if before + 1 < after:  # an empty range can close everything
+            os.closerange(before + 1, after)
+
+
+def _draw_anew() -> None:
+    """Seed numpy's generator, if it is imported, as its import does: all forks would draw the same numbers."""
+    generators = sys.modules.get("numpy.random")
+    if generators is not None:
+        generators.seed()
 
 
 if __name__ == "__main__":

@@ -84,7 +84,12 @@ def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGua
     except BaseException as caught:  # a trial that exits or interrupts itself must not end the runner
         interrupts.disarm()
         error = caught
-    return ended_by(error, context, interrupts)
+    try:
+        return ended_by(error, context, interrupts)
+    finally:
+        # Its traceback names this call, and the call would name it: the model would stay until the garbage collector
+        # comes, while the next trial builds another one.
+        error = None
 
 
 def ended_by(error: BaseException | None, context: SearchContext, interrupts: SigtermGuard) -> Ended:

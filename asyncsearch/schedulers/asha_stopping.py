@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 
 from asyncsearch.ids import TrialId
-from asyncsearch.nonfinite import finite
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState
 from asyncsearch.schedulers.rungs import Progress, Rung, levels_up_to
 from asyncsearch.trial import Params
+from asyncsearch.values import finite
 
 
 class Crossing(msgspec.Struct, frozen=True):

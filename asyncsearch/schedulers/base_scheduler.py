@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import abc
 import json
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
 
@@ -130,6 +131,13 @@ class SchedulerState(StudyListener):
         A trial that may not pauses without a checkpoint, which nobody would load: say True of one that is the best.
         """
         return True
+
+    def losers(self) -> Sequence[TrialId]:
+        """Return the trials that wait and will never be promoted, in no run: their brackets have decided it.
+
+        They end as STOPPED, and give up their checkpoints. One that has ended is not named any more.
+        """
+        return ()
 
     def closing_promotion(self) -> Promotion | None:
         """Like ``next_promotion``, asked only when nothing runs, nothing will be created and that one says None."""

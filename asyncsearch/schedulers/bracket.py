@@ -289,6 +289,16 @@ class SynchronousBracket(Bracket):
                 return
             self._stage += 1
 
+    def has_lost(self, trial: TrialId) -> bool:
+        """Return whether a trial of the bracket waits at a rung that is decided, and others have gone on from there."""
+        reached = self._progress.next_rung(trial) - 1
+        return 0 <= reached < self._stage and not self._progress.has_ended(trial) and not self._is_training(trial)
+
+    @property
+    def stage(self) -> int:
+        """Index of the rung that is being filled, or from which trials are being promoted."""
+        return self._stage
+
     def _passing(self, trials: int) -> int:
         """Return how many of so many trials of the bracket go on from the present rung.
 

@@ -113,6 +113,7 @@ class SHAState(SchedulerState):
         self._created = 0
         self._brackets: list[SynchronousBracket] = []
         self._first_trials: list[TrialId] = []  # of each bracket
+        self._losers: set[TrialId] = set()  # those that wait at a rung that is decided
         self._ready: list[int] = []  # brackets with a candidate, so that a question does not visit them all
         self._totals: list[int] = []  # num_trials of the runs, increasing; no bracket spans one
         self._is_endless = True  # whether the present run creates trials beyond the last total
@@ -146,11 +147,17 @@ class SHAState(SchedulerState):
     def may_promote(self, trial: TrialId) -> bool:
         return self._brackets[self._bracket_of(trial)].may_promote(trial)
 
+    def losers(self) -> Sequence[TrialId]:
+        return sorted(self._losers) if self._losers else ()
+
     def position(self, trial: TrialId) -> str:
         if not self._progress.knows(trial):
             return ""
         number = self._bracket_of(trial)
-        return f"bracket {number}: {self._brackets[number].position(trial)}"
+        place = self._brackets[number].position(trial)
+        if trial in self._losers:
+            place = place.replace(reasons.WAITS_THERE, "that is decided")
+        return f"bracket {number}: {place}"
 
     def created(self, trial: TrialId, params: Params) -> None:
         bracket = self._filling() or self._open(trial)
@@ -173,6 +180,7 @@ class SHAState(SchedulerState):
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._bracket_of(trial)
         self._brackets[number].end(trial, score)
+        self._losers.discard(trial)
         self._advance(number)
 
     def _filling(self) -> SynchronousBracket | None:
@@ -197,16 +205,25 @@ class SHAState(SchedulerState):
     def _close(self, size: int) -> None:
         self._brackets[-1].close(size)
         self._advance(len(self._brackets) - 1)
+        self._note_losers(len(self._brackets) - 1)
 
     def _advance(self, number: int) -> None:
         bracket = self._brackets[number]
+        stage = bracket.stage
         bracket.advance()
+        if bracket.stage > stage:
+            self._note_losers(number)
         place = bisect_left(self._ready, number)
         was_ready = place < len(self._ready) and self._ready[place] == number
         if bracket.is_ready and not was_ready:
             insort(self._ready, number)
         elif was_ready and not bracket.is_ready:
             del self._ready[place]
+
+    def _note_losers(self, number: int) -> None:
+        first = self._first_trials[number]
+        trials = map(TrialId, range(first, first + self._brackets[number].created))
+        self._losers.update(filter(self._brackets[number].has_lost, trials))
 
     def _bracket_of(self, trial: TrialId) -> int:
         """Return the bracket of a trial. Trials are created in the order of their ids, so the first ids are sorted."""
@@ -235,3 +252,6 @@ class SHAState(SchedulerState):
         self._totals = list(snapshot["totals"])
         self._is_endless = snapshot["is_endless"]
         self._ready = [number for number, bracket in enumerate(self._brackets) if bracket.is_ready]
+        self._losers = set()
+        for number in range(len(self._brackets)):
+            self._note_losers(number)

@@ -14,12 +14,12 @@ from typing import Any
 from asyncsearch.ablation.left_out import NOTHING, PARAMETER, Ablated, Component, register
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
-from asyncsearch.sequences.function_code import code_digest
 from asyncsearch.space import Space, choice
 from asyncsearch.space.domains import Domain
 from asyncsearch.space.dotted_names import did_you_mean
 from asyncsearch.space.parameter_values import copy_plain
 from asyncsearch.trial import Params
+from asyncsearch.values.function_code import code_digest
 
 SEED = "seed"
 _MOST = 10_000

@@ -1,12 +1,11 @@
 """Hyper-parameter sequences: values that change while a trial trains.
 
     base_sequence.py     Sequence                             templates.py         sequences with domains in them
-    formulas.py          pieces and their formulas            json_values.py       constants are JSON values
+    formulas.py          pieces and their formulas            params.py            sequences in params
     parsing.py           checks of arguments                  svg.py               pictures
     steps.py             constant, values, multistep, step    curves.py            exponential, linear, cosine, ...
     cycles.py            cosine_restarts, cyclic              composition.py       warmup, chain
-    custom_sequences.py  custom: the user's functions         function_code.py     their code as a digest
-    params.py            sequences in params
+    custom_sequences.py  custom: the user's functions
 
 Everything here is pure except the table of the user's functions that a process knows.
 """

@@ -18,8 +18,8 @@ from typing import Annotated, Any, ClassVar, Self, get_origin, get_type_hints
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import templates
 from asyncsearch.sequences.formulas import Formula, Piece, UnknownFunctionError
-from asyncsearch.sequences.json_values import is_numpy_scalar
 from asyncsearch.sequences.svg import draw, notebook_html
+from asyncsearch.values.json_values import is_numpy_scalar
 
 Parser = Callable[[Any], Any]
 """Returns an argument in its one form.

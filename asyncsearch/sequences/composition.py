@@ -11,8 +11,8 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import parsing
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.formulas import Piece, between
-from asyncsearch.sequences.json_values import a_type, show
 from asyncsearch.sequences.templates import Undecided
+from asyncsearch.values.json_values import a_type, show
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences import function_code, parsing
+from asyncsearch.sequences import parsing
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.formulas import CustomFormula, Piece, UnknownFunctionError, text_of
-from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, a_type, is_numpy_scalar, show
 from asyncsearch.sequences.templates import Named, Undecided, inner, show_argument, to_json
+from asyncsearch.values import function_code
+from asyncsearch.values.json_values import INT_MAX, INT_MIN, a_type, is_numpy_scalar, show
 
 ValueFunction = Callable[..., Any]
 """``function(time, **parameters)`` -> a finite number, text, bool or None; ``time`` in units since its beginning."""

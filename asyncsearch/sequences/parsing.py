@@ -12,9 +12,9 @@ from typing import Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences.base_sequence import Sequence
-from asyncsearch.sequences.json_values import a_type, integer, plain, show
-from asyncsearch.sequences.json_values import number as any_number
 from asyncsearch.sequences.templates import Items, Named, Undecided, parse
+from asyncsearch.values.json_values import a_type, integer, plain, show
+from asyncsearch.values.json_values import number as any_number
 
 
 def is_tagged(value: Any) -> bool:

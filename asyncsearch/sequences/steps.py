@@ -16,8 +16,8 @@ from asyncsearch.sequences import parsing
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.cycles import Periodic
 from asyncsearch.sequences.formulas import Const, Formula, Piece, TooLarge, scaled
-from asyncsearch.sequences.json_values import INT_MAX, INT_MIN
 from asyncsearch.sequences.templates import Undecided, is_open
+from asyncsearch.values.json_values import INT_MAX, INT_MIN
 
 
 @dataclass(frozen=True, repr=False)

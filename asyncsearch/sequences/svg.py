@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences.json_values import identity
+from asyncsearch.values.json_values import identity
 
 _UNREADABLE = re.compile("[^\t\n\r -~\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _WIDTHS = (

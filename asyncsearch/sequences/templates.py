@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences.json_values import copy_plain, identity, show
+from asyncsearch.values.json_values import copy_plain, identity, show
 
 S = TypeVar("S")
 _SCALARS = frozenset((float, int, str, bool, type(None)))

@@ -21,10 +21,10 @@ import msgspec
 
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.nonfinite import spell
 from asyncsearch.shared.files import SharedFiles, Written
 from asyncsearch.store.layout import node_folder
 from asyncsearch.trial import Metrics
+from asyncsearch.values import spell
 
 _CACHED = 20_000
 _BEGUN = "begun"

@@ -99,6 +99,9 @@ class SharingSession:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_polling = False
 
+    def drop_late(self, event: CheckpointCommitted) -> None:
+        """Let a checkpoint be that was committed after the end of its training: others may read it."""
+
     def note(self, event: AnyEvent) -> None:
         """Handle an event that is not stale, before the engine does."""
         match event:

@@ -17,12 +17,12 @@ import numpy as np
 from asyncsearch.arguments import above_zero, count_of, not_negative
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId, trial_name
-from asyncsearch.nonfinite import spell
 from asyncsearch.plan.keys import canonical
 from asyncsearch.randomness import generator
 from asyncsearch.sequences import Sequence, is_sequence, revive
 from asyncsearch.space import Space, loguniform, uniform
 from asyncsearch.trial import Params
+from asyncsearch.values import spell
 from asyncsearch.work import Stage
 
 

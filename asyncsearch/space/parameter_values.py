@@ -10,7 +10,8 @@ from typing import Any
 
 from asyncsearch.sequences import parsing
 from asyncsearch.sequences.base_sequence import Sequence
-from asyncsearch.sequences.json_values import (
+from asyncsearch.sequences.params import revive
+from asyncsearch.values.json_values import (
     INT_MAX,
     INT_MIN,
     a_type,
@@ -22,8 +23,7 @@ from asyncsearch.sequences.json_values import (
     number,
     show,
 )
-from asyncsearch.sequences.json_values import plain as plain_constant
-from asyncsearch.sequences.params import revive
+from asyncsearch.values.json_values import plain as plain_constant
 
 __all__ = [
     "INT_MAX",

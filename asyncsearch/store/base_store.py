@@ -21,14 +21,16 @@ call from any thread, and raises StoreError when the store cannot be read or wri
 from __future__ import annotations
 
 import abc
+import contextlib
+import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from asyncsearch.errors import CheckpointError, InternalError, StoreError
+from asyncsearch.errors import CheckpointError, InternalError, StoreError, StoreLockedError, StoreLostError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout
 from asyncsearch.store.blocks import begun
@@ -37,6 +39,19 @@ from asyncsearch.store.logs.writer import AppendedLogs, LogWriter
 from asyncsearch.store.manifest import PackedWith, Shards, StoredFile
 from asyncsearch.store.open_files import HeadFile, LogFile, Segment, SmallHeadFile
 from asyncsearch.store.passwords import without_password
+
+_log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def left_behind() -> Iterator[None]:
+    """Let what cannot be removed stay: a leftover ends no run, and what comes behind it is removed all the same."""
+    try:
+        yield
+    except (StoreLockedError, StoreLostError):
+        raise
+    except StoreError as error:
+        _log.warning("A leftover stays: %s", error)
 
 
 class FileInfo(NamedTuple):
@@ -227,6 +242,25 @@ class Store(abc.ABC):
             StoreError: the folder cannot be a checkpoint, or it could not be made durable, or a shard is missing.
         """
 
+    def commit_of(
+        self,
+        attempt: int,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None = None,
+        shards: Shards | None = None,
+    ) -> int:
+        """Commit as ``commit`` does, for an attempt whose number no other one of this store has, or ever had.
+
+        A later attempt has a higher number, so a store need not look for what others have committed before. The driver
+        deletes what it replaces, by ``delete_of``.
+        """
+        if shards is not None:
+            return self.commit(checkpoint, staged, packed_with, shards)
+        if packed_with is not None:
+            return self.commit(checkpoint, staged, packed_with)
+        return self.commit(checkpoint, staged)  # a store of an earlier version knows nothing else
+
     def shard_place(self, checkpoint: CheckpointRef, staged: Path) -> str:
         """Return the name of the place where other workers add their shards of a checkpoint before its commit.
 
@@ -273,6 +307,10 @@ class Store(abc.ABC):
     def delete(self, checkpoint: CheckpointRef) -> None:
         """Remove a checkpoint; no error if there is none."""
 
+    def delete_of(self, attempt: int, checkpoint: CheckpointRef) -> None:
+        """Remove a checkpoint that was committed by ``commit_of`` of this attempt alone, without looking for others."""
+        self.delete(checkpoint)
+
     @abc.abstractmethod
     def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
         """Return every committed checkpoint, or all of one node, ordered by node and resource."""
@@ -284,6 +322,14 @@ class Store(abc.ABC):
         Call it only under ``lock`` and before workers run: a running worker would lose its staged folders, and its
         commit would fail.
         """
+
+    def sweep_except(self, needed: Container[CheckpointRef]) -> None:
+        """Do what ``sweep`` does, and delete the checkpoints that are not needed; one that cannot be deleted stays."""
+        self.sweep()
+        for checkpoint in self.checkpoints():
+            if checkpoint not in needed:
+                with left_behind():
+                    self.delete(checkpoint)
 
     # Logs
 

@@ -10,7 +10,7 @@ import errno
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -201,14 +201,14 @@ def copy_files(manifest: Manifest, files: Path, place: Path, checkpoint: Checkpo
     return target
 
 
-def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) -> None:
-    """Compare a folder with its manifest: the contents of all files.
+def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef, *, are_files_known: bool = False) -> None:
+    """Compare a folder with its manifest: the contents of all files, unless these were compared before.
 
     Raises:
         CheckpointError: something is damaged; the message names it.
         OSError: it cannot be read now.
     """
-    for difference in _differences(manifest, folder, checkpoint):
+    for difference in _differences(manifest, folder, checkpoint, () if are_files_known else manifest.files):
         raise damaged(checkpoint, folder, difference)
 
 
@@ -219,13 +219,15 @@ def wrong_checkpoint(manifest: Manifest, checkpoint: CheckpointRef) -> str | Non
     return f"the checkpoint {manifest.checkpoint} was put in its place"
 
 
-def _differences(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) -> Iterator[str]:
+def _differences(
+    manifest: Manifest, folder: Path, checkpoint: CheckpointRef, files: Iterable[StoredFile]
+) -> Iterator[str]:
     if (wrong := wrong_checkpoint(manifest, checkpoint)) is not None:
         yield wrong
     for name in manifest.folders:
         if not is_folder(folder / name):
             yield f"folder {name!r} is missing"
-    for file in manifest.files:
+    for file in files:
         try:
             wrong = file.difference(content_of(folder / file.name, file.size_bytes))
         except OSError as error:

@@ -167,6 +167,8 @@ def _open_webhdfs(url: str) -> Store:
 def _open_fsspec(url: str, protocol: str) -> Store:
     import fsspec
 
+    from asyncsearch.store.far.protocols import READ_ONLY
+
     if protocol not in _protocols():
         if DATABASE.match(url):
             raise StoreError(
@@ -178,6 +180,12 @@ def _open_fsspec(url: str, protocol: str) -> Store:
             " such as store='studies/digits', or a URL such as hdfs://..., s3://..., gs://... or abfs://...; or install"
             " the fsspec file system that registers it; or register a store of your own:"
             f" asyncsearch.store.register_store({protocol!r}, ...)."
+        )
+    if protocol in READ_ONLY:
+        raise StoreError(
+            f"The store's URL begins with '{protocol}://', by which files can only be read. Write a path, such as"
+            " store='studies/digits', or a URL such as hdfs://..., s3://..., gs://... or abfs://...; an S3 service of"
+            " your own is s3://... too, with its address in AWS_ENDPOINT_URL."
         )
     try:
         fsspec.get_filesystem_class(protocol)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,6 +23,8 @@ TIMEOUT_S = 600.0
 CONTENT_S = 120.0
 """For content that no server has: it may be lost for good, where a machine does not come back."""
 _FIRST_S, _LONGEST_S = 0.5, 5.0
+SLOW_S = 5.0
+"""Time after which a call without an answer is told of: a client tries its servers by itself for some 15 to 30 s."""
 
 
 class Patient:
@@ -61,15 +64,16 @@ class Patient:
         began_s: float | None = None
         delay_s = _FIRST_S
         while True:
+            called_s = self._clock()
             try:
-                found = _begun(function(*arguments, **named))
+                found = self._answered(function, arguments, named, is_first=began_s is None)
             except StoreAwayError as error:
                 now = self._clock()
                 limit_s = min(self._timeout_s, CONTENT_S) if isinstance(error, ContentAwayError) else self._timeout_s
                 if self._is_over or not self._answers() or (began_s is not None and now - began_s > limit_s):
                     raise
                 if began_s is None:
-                    began_s = now
+                    began_s = called_s  # the client has waited by itself since then
                     self._say(
                         f"The store cannot be used yet: {error} It is tried again for {limit_s:g} s"
                         " (checkpoints=Checkpoints(store_timeout=...)), then the run is given up."
@@ -78,9 +82,23 @@ class Patient:
                 delay_s = min(2 * delay_s, _LONGEST_S)
             else:
                 self._has_answered = True
-                if began_s is not None:
-                    self._say(f"The store can be used again, after {self._clock() - began_s:.0f} s.")
+                waited_s = self._clock() - (called_s if began_s is None else began_s)
+                if began_s is not None or waited_s > SLOW_S:
+                    self._say(f"The store can be used again, after {waited_s:.0f} s.")
                 return found
+
+    def _answered(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], *, is_first: bool
+    ) -> Any:
+        """Call a function, and say so if it has not answered for a while."""
+        watch = threading.Timer(SLOW_S, self._say, [f"The store has not answered for {SLOW_S:g} s: waiting for it."])
+        watch.daemon = True
+        if is_first:
+            watch.start()
+        try:
+            return _begun(function(*arguments, **named))
+        finally:
+            watch.cancel()
 
     def _answers(self) -> bool:
         """Return whether the store has answered anything since the start."""

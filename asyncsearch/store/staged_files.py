@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BufferedReader
 from pathlib import Path
 from types import MappingProxyType
@@ -24,18 +24,11 @@ MOST_NAME_BYTES = 1000
 """The longest path in a checkpoint: what every store takes below its own path."""
 
 
-def survey(
-    folder: Path,
-    sync_file: Callable[[int], None] | None = None,
-    sync_folder: Callable[[Path], None] | None = None,
-    known: Mapping[str, StoredFile] = MappingProxyType({}),
-) -> Manifest:
+def survey(folder: Path, known: Mapping[str, StoredFile] = MappingProxyType({})) -> Manifest:
     """Return the manifest of a folder that a worker has written.
 
     Args:
         folder: the staged folder.
-        sync_file: makes one file durable, given its descriptor.
-        sync_folder: makes the names in one folder durable.
         known: files whose contents are durable and known already, by name.
 
     Raises:
@@ -52,11 +45,6 @@ def survey(
             file = open_to_read(folder / name)
         with file:
             files.append(StoredFile(name, os.fstat(file.fileno()).st_size, _digest(file)))
-            if sync_file is not None:
-                sync_file(file.fileno())
-    if sync_folder is not None:
-        for name in (*reversed(folders), ""):
-            sync_folder(folder / name)
     return Manifest(files, folders)
 
 

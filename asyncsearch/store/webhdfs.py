@@ -106,6 +106,9 @@ class WebHdfsFiles(HadoopFiles):
         with self.explained("write", name):
             self.client.write(self.path(name), data, overwrite=True)
 
+    def write_in_place(self, name: str, data: bytes) -> None:
+        self.put(name, data)
+
     def append(self, name: str, data: bytes) -> None:
         """Append to a file, made if absent, and close it."""
         with self.explained("append to", name):

@@ -19,8 +19,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import read_study_file, replay
 from asyncsearch.launch import require_backend
 from asyncsearch.launch.base_launcher import Launcher
-from asyncsearch.launch.bundle import pack
-from asyncsearch.launch.sources import with_sources
+from asyncsearch.launch.bundle import pack, with_sources
 from asyncsearch.other_libraries.names import attribute_answer
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.formatting import printable

@@ -6,24 +6,25 @@ one of each trial stays as long as the study.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import NoTrialsError, StoreError, StoreLockedError, StoreLostError
+from asyncsearch.errors import NoTrialsError, StoreError
 from asyncsearch.ids import CheckpointRef, TrialId
+from asyncsearch.journal.head import Head, decode_head, encode_head
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.reading import training_ends
 from asyncsearch.runner.trial_folder import NAME
-from asyncsearch.store.base_store import Store
+from asyncsearch.store.base_store import Store, left_behind
+from asyncsearch.store.open_files import HEAD_FILE
 from asyncsearch.store.scratch import sweep_machine
 from asyncsearch.trial import Trial, TrialState
 
 FOLDER = "dirs"
-
-_log = logging.getLogger(__name__)
 
 
 def place_in(store: Store) -> Store:
@@ -120,19 +121,8 @@ def tidy(store: Store, state: StudyState, keep: int | None) -> None:
 
 
 @contextmanager
-def left_behind() -> Iterator[None]:
-    """Let what cannot be removed stay: a leftover ends no run, and what comes behind it is removed all the same."""
-    try:
-        yield
-    except (StoreLockedError, StoreLostError):
-        raise
-    except StoreError as error:
-        _log.warning("A leftover stays: %s", error)
-
-
-@contextmanager
 def swept(store: Store, state: StudyState, keep_dirs: int | None) -> Iterator[None]:
-    """Remove at the end of a run what was left by workers that were lost in it, or could not write the store.
+    """Remove at the end of a run what nobody needs, and note that, so that the next run need not look for it.
 
     After any error but Ctrl-C nothing is removed: by then the store may belong to another driver.
     """
@@ -149,19 +139,36 @@ def _sweep_after(store: Store, state: StudyState, keep_dirs: int | None, losses:
     if _losses(state) > losses:
         sweep_machine()
     with suppress(StoreError):  # the search is over, and the next run sweeps again
-        tidy(store, state, keep_dirs)
-        if _losses(state) > losses or store.list("tmp"):  # a store that could not be written keeps its rest
-            sweep(store, state, keep_dirs)
+        sweep(store, state, keep_dirs)
+        head = read_head(store)
+        if head is not None:
+            store.write(HEAD_FILE, encode_head(msgspec.structs.replace(head, swept=True)))
+
+
+def sweep_at_start(store: Store, state: StudyState, keep_dirs: int | None, last: int) -> None:
+    """Sweep before a run, unless the end of the last one has: a store with many trials takes a call for each.
+
+    Args:
+        store: of the study, locked.
+        state: of the study.
+        keep_dirs: as in ``Checkpoints.keep_dirs``.
+        last: number of the last record of the journal.
+    """
+    head = read_head(store)
+    if head is None or not head.swept or head.n != last:
+        sweep(store, state, keep_dirs)
+
+
+def read_head(store: Store) -> Head | None:
+    """Return the last record that a driver has noted; None if there is none, or it cannot be read."""
+    data = store.read(HEAD_FILE)
+    return None if data is None else decode_head(data)
 
 
 def sweep(store: Store, state: StudyState, keep_dirs: int | None) -> None:
     """Remove what writers that were killed have left. No worker may run: it would lose what it writes."""
-    store.sweep()
+    store.sweep_except(state.references)  # an attempt may have ended between a commit and the record of it
     tidy(store, state, keep_dirs)
-    for checkpoint in store.checkpoints():
-        if checkpoint not in state.references:  # its attempt ended between the commit and the record of it
-            with left_behind():
-                store.delete(checkpoint)
 
 
 def _losses(state: StudyState) -> int:

@@ -49,6 +49,7 @@ def worker_config(
         store=what.shared or store,
         dirs=trial_dirs.place_in(store),
         untrusted="" if what.shared is None or what.is_trusted else what.shared.shown,
+        is_shared=what.shared is not None,
         endpoint=endpoint,
         worker=worker,
         epoch=epoch,

@@ -14,10 +14,10 @@ from asyncsearch.actions import AnyAction, Branch, CreateTrial, MoveTrial, Promo
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import TrialId
 from asyncsearch.listener import StudyListener
-from asyncsearch.nonfinite import finite
 from asyncsearch.schedulers.base_scheduler import Offspring, Promotion, SchedulerState
 from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.trial import Params, TrialState
+from asyncsearch.values import finite
 
 _RENEW_AFTER = 5
 """Facts after which the copy is restored anew; in between, it receives the facts like the original."""

@@ -20,7 +20,6 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.journal.format import FORMAT, Header, SegmentReader, encode_header, encode_record
-from asyncsearch.nonfinite import spell
 from asyncsearch.plan.keys import canonical
 from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.schedulers.asha import ASHA
@@ -30,6 +29,7 @@ from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import present
 from asyncsearch.space import Space, uniform
 from asyncsearch.trial import UNBOUNDED, Params
+from asyncsearch.values import spell
 
 VALUES: tuple[float | str, ...] = (0.0, 0.25, 0.5, 0.5, 1.0, "NaN", "Infinity")
 """Few, so that ties are common."""

@@ -278,6 +278,23 @@ class CheckpointLaws(Suite):
             with refused(), store.fetch(ref):
                 pass
 
+    def test_later_attempt_replaces_an_earlier_one_and_each_deletes_its_own(self) -> None:
+        store = self.new()
+        for attempt, data in ((9, b"first"), (12, b"second")):
+            staged = store.stage(REF)
+            (staged / "model").write_bytes(data)
+            same(store.commit_of(attempt, REF, staged), len(data))
+            same(load(store), {"model": data})
+        same(store.checkpoints(), [REF])
+        store.delete(REF)
+        same(store.checkpoints(), [])
+        staged = store.stage(REF)
+        (staged / "model").write_bytes(b"third")
+        store.commit_of(15, REF, staged)
+        store.delete_of(15, REF)
+        store.delete_of(15, REF)
+        same(store.checkpoints(), [])
+
     def test_sweep_keeps_what_is_committed(self) -> None:
         store = self.new()
         save(store, model=b"old")

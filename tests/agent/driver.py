@@ -17,10 +17,10 @@ from asyncsearch.agent.agent import run_agent
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.events import CheckpointCommitted, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
-from asyncsearch.nonfinite import unspell
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, Judged, LogLines, WorkerMessage
 from asyncsearch.store.local.store import LocalStore
 from asyncsearch.trainable import Trainable
+from asyncsearch.values import unspell
 from asyncsearch.work import Lane, Stage, Work
 from tests.untimed import untimed
 

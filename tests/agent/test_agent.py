@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.actions import DismissWorker
+from asyncsearch.agent import runner_process
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.events import Outcome, Reported, TrainingEnded
 from asyncsearch.ids import WorkerId
@@ -87,6 +88,25 @@ def test_the_runner_is_replaced_when_its_memory_has_grown(tmp_path: Path) -> Non
             driver.wait(lambda before=driver.heartbeats: driver.heartbeats > before)  # type: ignore[misc]
         else:
             pytest.fail("it was never replaced")
+
+
+def test_collections_look_no_more_through_what_the_first_trial_left(tmp_path: Path) -> None:
+    with agent(trials.keeps_many, tmp_path) as driver:
+        for number in range(2):
+            driver.train(number)
+            driver.end(number)
+        [(_, before)], [(_, after)] = driver.values(0), driver.values(1)
+    assert after - before > trials.MANY / 2
+
+
+@pytest.mark.parametrize(
+    ("rooms", "growth"), [([], 1_000), ([100_000, 3_000], 750), ([100_000], 1_000), ([10], 64), ([0], 64)]
+)
+def test_process_may_grow_by_less_where_memory_is_scarce(
+    rooms: list[int], growth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_process, "_LEAST_GROWTH", 64)
+    assert runner_process.growth_limit(1_000, rooms) == growth
 
 
 def test_lanes_are_trained_one_after_the_other(tmp_path: Path) -> None:
@@ -300,3 +320,14 @@ def test_the_configuration_hides_its_secrets_and_can_be_sent(tmp_path: Path) -> 
     assert again.endpoint == config.endpoint
     assert again.worker == WorkerId(0)
     assert "secret" not in repr(config)
+
+
+def test_an_agent_starts_without_the_modules_that_decide() -> None:
+    code = """
+import sys
+import asyncsearch.launch.child_process
+from asyncsearch.launch.base_launcher import import_agent
+import_agent()
+print([name for name in ("sequences", "plan", "space", "engine", "searchers") if f"asyncsearch.{name}" in sys.modules])
+"""
+    assert subprocess.check_output([sys.executable, "-P", "-c", code], text=True).strip() == "[]"

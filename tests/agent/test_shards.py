@@ -11,7 +11,7 @@ import pytest
 
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.tasks import TaskQueue
+from asyncsearch.agent.transfers import TaskQueue
 from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import CheckpointCommitted

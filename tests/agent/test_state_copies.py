@@ -14,7 +14,8 @@ from asyncsearch.ids import CheckpointRef
 from asyncsearch.rpc.messages import StoreOutage
 from asyncsearch.store.local.store import LocalStore
 from tests.agent.driver import NODE, WORKER, FakeDriver, agent, committed, lease, make_stage
-from tests.agent.trials import Copied
+from tests.agent.test_packs import ends, lane_of, node
+from tests.agent.trials import Copied, CopiedLane
 
 AT_2 = CheckpointRef(NODE, 2)
 
@@ -143,3 +144,36 @@ def test_processes_of_one_training_each_make_no_copy(tmp_path: Path) -> None:
         pause(driver, 0)
         committed(driver, 2)
     assert content(tmp_path) == "saved 2"
+
+
+def test_lanes_of_a_pack_pause_with_copies_one_after_the_other(tmp_path: Path, gate: Path) -> None:
+    pausing: dict[str, Any] = {"stop": 2, "max_resource": 4, "save": True}
+    with agent(CopiedLane, tmp_path) as driver:
+        driver.assign(0, [lane_of(0, params={"gate": str(gate)}, **pausing), lane_of(1, **pausing), lane_of(2)])
+        driver.wait(lambda: len(driver.of(TrainingEnded)) == 1)
+        assert driver.of(CheckpointCommitted) == []
+        gate.write_text("write")
+        found = ends(driver, 3)
+        driver.wait(lambda: len(driver.of(CheckpointCommitted)) == 2)
+        assert {lane: (end.outcome, end.checkpoint_resource) for lane, end in found.items()} == {
+            0: (Outcome.REACHED, 2),
+            1: (Outcome.REACHED, 2),
+            2: (Outcome.RETURNED, None),
+        }
+        assert {m.checkpoint: m.lane for m in driver.of(CheckpointCommitted)} == {
+            CheckpointRef(node(0), 2): 0,
+            CheckpointRef(node(1), 2): 1,
+        }
+        driver.assign(3, [lane_of(1, CheckpointRef(node(1), 2), start=2)])
+        assert driver.end(3).resource == 3
+    assert [content(tmp_path, CheckpointRef(node(lane), 2)) for lane in (0, 1)] == ["copied 2", "copied 2"]
+
+
+def test_a_pack_that_dies_takes_the_copy_of_a_lane_along(tmp_path: Path, gate: Path) -> None:
+    pausing: dict[str, Any] = {"stop": 2, "max_resource": 4, "save": True}
+    with agent(CopiedLane, tmp_path) as driver:
+        driver.assign(0, [lane_of(0, params={"gate": str(gate)}, **pausing), lane_of(1, params={"exits_at": 3})])
+        found = ends(driver, 2)
+        failed = driver.first(CheckpointFailed)
+        assert (failed.lane, failed.checkpoint, failed.error_kind) == (0, CheckpointRef(node(0), 2), "killed")
+        assert (found[0].outcome, found[1].outcome) == (Outcome.REACHED, Outcome.FAILED)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import gc
 import math
 import os
 import resource
@@ -23,11 +24,17 @@ from asyncsearch.trainable import Trainer, TrialContext
 
 MILLION = 1_000_000
 MANY = 50_000
+KEPT: list[list[object]] = []
 
 
 def good(trial: TrialContext) -> None:
     for epoch in trial.epochs():
         trial.report(accuracy=epoch / 10)
+
+
+def keeps_many(trial: TrialContext) -> None:
+    trial.report(accuracy=gc.get_freeze_count())
+    KEPT.append([[] for _ in range(MANY)])
 
 
 def no_op(trial: TrialContext) -> None:
@@ -342,7 +349,9 @@ def tells_its_environment(trial: TrialContext) -> None:
     )
     for name in names:
         print(f"{name}={os.environ.get(name)}")
-    print(*sorted({"grpc", "pyspark", "numpy", "asyncio", "fsspec"} & set(sys.modules)), "imported")
+    unneeded = {"grpc", "pyspark", "numpy", "asyncio", "fsspec"}
+    unneeded |= {f"asyncsearch.{name}" for name in ("sequences", "plan", "space", "engine", "searchers", "schedulers")}
+    print(*sorted(unneeded & set(sys.modules)), "imported")
     trial.report(accuracy=1)
 
 
@@ -453,3 +462,12 @@ class Copied(Trainer):
 
     def load(self, path: Path) -> None:
         self.units = int(path.read_text().split()[1])
+
+
+class CopiedLane(Copied):
+    """The same, in a pack."""
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[CopiedLane]) -> None:
+        for trainer in trainers:
+            trainer.train()

@@ -19,10 +19,10 @@ from asyncsearch.plan.known_reports import ReportRow, row
 from asyncsearch.schedulers import ASHA, FIFO, PBT
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
-from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, plain
 from asyncsearch.space import Space, uniform
 from asyncsearch.testing.recording import restored, restored_from
 from asyncsearch.trial import CompactParams, Params, Trial
+from asyncsearch.values.json_values import INT_MAX, INT_MIN, plain
 from tests.engine.tools import Recorded, make_state, record, replayed
 
 CONSTANTS = st.one_of(

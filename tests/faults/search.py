@@ -20,6 +20,7 @@ import msgspec
 from asyncsearch import ASHA, Checkpoints, GridSearch, Study, WorkerOptions, choice
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.driver.loop import Driver
+from asyncsearch.engine.pool import Pool
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import run_agent
 from asyncsearch.launch.processes import ProcessLauncher
@@ -87,14 +88,20 @@ class Witness:
             append(self, data)
             note("witness", data)
 
+        pools: list[Pool] = []
+
         def watched_received(self: Driver, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
+            pools[:] = [self._state.pool]
             messages.setdefault((worker, epoch), {})[number] = message
             received(self, worker, epoch, number, message)
 
         def watched_acknowledge(self: SearchServer, worker: WorkerId, epoch: int, number: int) -> None:
             waiting = messages.get((worker, epoch), {})
             for sent in sorted(sent for sent in waiting if sent <= number):
-                note("acknowledged", msgspec.json.encode(waiting.pop(sent)) + b"\n")
+                message = waiting.pop(sent)
+                # What a worker that counts as lost says is acknowledged only so that it comes no more.
+                if pools[0].is_current(worker, epoch):
+                    note("acknowledged", msgspec.json.encode(message) + b"\n")
             acknowledge(self, worker, epoch, number)
 
         LocalSegment.append = watched_append  # type: ignore[method-assign]

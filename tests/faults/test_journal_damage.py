@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, cast
 
+import msgspec
 import pytest
 
 from asyncsearch import FIFO, Study
 from asyncsearch.errors import JournalDamagedError
 from asyncsearch.journal.format import Record
-from asyncsearch.journal.head import encode_head, head_of
+from asyncsearch.journal.head import decode_head, encode_head, head_of
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.blocks import split_lines
@@ -165,7 +166,10 @@ def test_a_removed_journal_is_no_study_without_trials(root: Path) -> None:
         read(root)
 
 
-def test_the_head_of_a_killed_driver_names_its_last_record(root: Path, expected: Read) -> None:
+def test_the_head_names_the_last_record_and_the_sweep_of_an_orderly_end(root: Path, expected: Read) -> None:
     segment, line = last(root)
-    assert (root / "head.json").read_bytes() == encode_head(head_of(line, segment.name))
+    head = decode_head((root / "head.json").read_bytes())
+    assert head is not None
+    assert head.swept, "the last run ended in order"
+    assert msgspec.structs.replace(head, swept=False) == head_of(line, segment.name)
     assert head_of(line, segment.name).n == len(expected.records)

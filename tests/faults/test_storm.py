@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 
 from asyncsearch import Study
+from asyncsearch.journal.opening import read_records
 from tests.faults.accounts import losses, require_accounted, say, tell, wasted
 from tests.faults.storm import AT_VERDICTS, FIRST, schedule, schedule_at_verdicts
 from tests.faults.tools import Search, require_kept
 from tests.shares import IS_ALL, seeds
+from tests.time_spent.accounts import records_of, require_sums
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +78,7 @@ def test_faults_while_trials_wait_for_verdicts_lose_nothing(tmp_path: Path, numb
     faults, trials = (20, 40) if IS_ALL else (len(AT_VERDICTS), 12)
     study = storm(tmp_path, trials, seed=number, faults=faults, at_verdicts=True)
     require_accounted(study, range(trials, 0, -1), LEVELS)
+    require_sums(study.time_spent(), records_of(read_records(study.store)))
     happened = (tmp_path / "moments").read_text().splitlines()
     assert happened == [str(fault) for fault in schedule_at_verdicts(number, faults, trials)]
     for trial in study.trials:

@@ -27,6 +27,8 @@ REFUSED = [
     ("study(storage='sqlite:///a.db')", "write store='studies/a'"),
     ("study(storage='studies/a')", "write store='studies/a'"),
     ("study(store='sqlite:///a.db').run(3)", "is a database, and a study is kept in a folder: write store='studies/"),
+    ("study(store='https://host/studies')", "begins with 'https://', by which files can only be read. Write a path"),
+    ("study(scheduler='BayesianOptimization')", "proposes configurations: write searcher='gp'"),
     ("study(store='nope://a').run(3)", "Write a path, such as store='studies/digits', or a URL such as hdfs://..."),
     ("study().trials_df()", "write study.trials_dataframe()"),
     ("StandaloneTrial({'lr': 0.1}).param", "write trial.params['lr']"),

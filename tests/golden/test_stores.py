@@ -62,7 +62,10 @@ class Golden(NamedTuple):
 
     def require_resumed(self, study: Study) -> None:
         """Check that a study ended as it did then, after the same training."""
-        assert self.lasting(summary(study)) == self.lasting(self.expected["resumed"])
+        expected = self.lasting(self.expected["resumed"])
+        if self.name == "sha":  # an earlier version let those wait for ever that others had passed
+            expected = [one | {"state": one["state"].replace("PAUSED", "STOPPED")} for one in expected]
+        assert self.lasting(summary(study)) == expected
         assert summary(Study.open(self.store)) == summary(study)
         trained = self.log.read_text().splitlines()
         assert not set(self.finished()) & {line.split()[0] for line in trained}, "a finished trial was trained again"

@@ -482,7 +482,7 @@ def test_the_command_line_is_taken_over_by_processes_for_trials_alone(
 ) -> None:
     import pickle
 
-    from asyncsearch.launch.sources import with_sources
+    from asyncsearch.launch.bundle import with_sources
 
     monkeypatch.setattr(sys, "argv", ["search.py", "--epochs", "3"])
     data = with_sources(pack(script("def train(trial):\n    import sys\n    yield sys.argv[1:] == ['--epochs', '3']")))

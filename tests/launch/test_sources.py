@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from asyncsearch import Study, uniform
-from asyncsearch.launch import sources
-from asyncsearch.launch.bundle import Bundle, pack
-from asyncsearch.launch.sources import with_sources
+from asyncsearch.launch import bundle as bundles
+from asyncsearch.launch.bundle import Bundle, pack, with_sources
 from asyncsearch.old_pickles import loads
 
 LINE = "raise ValueError('of the first version')"
@@ -64,16 +63,16 @@ def test_only_the_users_files_travel(tmp_path: Path) -> None:
 
     bundle = pack(lambda trial: json.dumps(Study))
     assert with_sources(bundle) != bundle.data
-    installed = Bundle(b"", (), files=frozenset({json.__file__, sources.__file__, "<s>", str(tmp_path / "gone")}))
+    installed = Bundle(b"", (), files=frozenset({json.__file__, bundles.__file__, "<s>", str(tmp_path / "gone")}))
     data = with_sources(installed)
     assert json.__file__.encode() not in data
-    assert sources.__file__.encode() not in data
+    assert bundles.__file__.encode() not in data
 
 
 def test_files_beside_the_package_travel_whatever_their_folder_is_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "_PACKAGE", sources._PACKAGE.replace(sources._PACKAGE.rstrip("/"), f"{tmp_path}/ours"))
+    monkeypatch.setattr(bundles, "_PACKAGE", bundles._PACKAGE.replace(bundles._PACKAGE.rstrip("/"), f"{tmp_path}/ours"))
     (tmp_path / "ours_studies").mkdir()
     file = tmp_path / "ours_studies" / "search.py"
     file.write_text("1\n")
@@ -84,7 +83,7 @@ def test_files_beyond_the_limit_are_left_out_the_largest_first(tmp_path: Path, m
     small, large = tmp_path / "small.py", tmp_path / "large.py"
     small.write_text("1\n")
     large.write_text("2\n" * 1000)
-    monkeypatch.setattr(sources, "MAX_CHARS", 1000)
+    monkeypatch.setattr(bundles, "MAX_CHARS", 1000)
     found = with_sources(Bundle(pack(len).data, (), files=frozenset({str(small), str(large)})))
     assert b"small.py" in found
     assert b"large.py" not in found

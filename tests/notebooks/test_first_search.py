@@ -74,6 +74,12 @@ from pyspark.sql import SparkSession
 from asyncsearch import Study, uniform
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 
+def jobs_left():
+    deadline = time.monotonic() + 60
+    while (left := list(spark.sparkContext.statusTracker().getActiveJobsIds())) and time.monotonic() < deadline:
+        time.sleep(0.02)  # Spark learns of an end by a bus of events
+    return left
+
 def endless(trial):
     while True:
         time.sleep(0.02)
@@ -93,5 +99,5 @@ def test_interrupting_the_cell_keeps_the_results_and_leaves_no_spark_job(kernel:
     assert (answer["status"], answer["ename"]) == ("error", "KeyboardInterrupt")
     assert kernel.value("any(trial.resource > 0 for trial in study.trials)"), "what was shown is kept"
     assert kernel.value("[trial.state.value for trial in study.trials]") == ["WAITING", "WAITING"]
-    assert kernel.value("list(spark.sparkContext.statusTracker().getActiveJobsIds())") == []
+    assert kernel.value("jobs_left()") == []
     assert kernel.value("spark.range(3).count()") == 3, "the session that it joined is still there"

@@ -19,9 +19,9 @@ from asyncsearch.events import (
     VolumeMeasured,
 )
 from asyncsearch.ids import CheckpointRef, Lease
-from asyncsearch.nonfinite import spell
 from asyncsearch.rpc.fields import LATEST_S
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, StoreOutage, StoreTokens
+from asyncsearch.values import spell
 from asyncsearch.work import Lane, Stage, Work
 
 COUNTS = st.integers(0, 2**53 - 1)

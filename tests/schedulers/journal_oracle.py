@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from asyncsearch.actions import AnyAction, Compare, CreateTrial, MoveTrial, Promote, lanes_given
 from asyncsearch.events import Reported
 from asyncsearch.journal.format import Record
-from asyncsearch.nonfinite import finite
 from asyncsearch.trial import TrialState
+from asyncsearch.values import finite
 from tests.schedulers.oracle import Oracle
 
 

@@ -359,3 +359,27 @@ def test_a_bracket_too_small_for_its_rungs_is_warned_of() -> None:
     assert SHA(max_resource=9, bracket_size=9).warnings(None) == []
     assert SHA(max_resource=9).warnings(9) == []
     assert SHA(max_resource=9).warnings(None) == [], "the bracket ends with the searcher"
+
+
+def test_losers_of_a_decided_rung_are_named_until_they_have_ended() -> None:
+    state = SHA(max_resource=4, reduction_factor=2, bracket_size=4).begin()
+    state.run_requested(4)
+    for number in range(4):
+        state.created(TrialId(number), {})
+        state.paused(TrialId(number), 1, float(number))
+    assert state.losers() == (), "two are to go on first"
+    for number in (0, 1):
+        state.promoted(TrialId(number), 1, 2)
+    assert state.losers() == [2, 3]
+    assert state.position(TrialId(2)).endswith("that is decided")
+    again = SHA(max_resource=4, reduction_factor=2, bracket_size=4).begin()
+    again.restore(state.snapshot())
+    assert again.losers() == [2, 3], "a snapshot keeps them: one may still be saving"
+    for one in (state, again):
+        one.stopped(TrialId(2), 1, 2.0)
+        one.stopped(TrialId(3), 1, 3.0)
+        assert one.losers() == ()
+        for number in (0, 1):
+            one.paused(TrialId(number), 2, float(number))
+        one.promoted(TrialId(0), 2, 4)
+        assert one.losers() == [1], "what was stopped changes no rung"

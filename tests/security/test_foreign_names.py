@@ -7,13 +7,14 @@ the sender's own, another worker's, over, or nobody's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.actions import Assign
+from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.gangs import Gangs
 from asyncsearch.driver.incoming import Incoming, Received
 from asyncsearch.engine import snapshot
@@ -34,6 +35,7 @@ from asyncsearch.rpc.messages import GangNote, LogLine, LogLines, RankFailed
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.sizing.gangs import Gang
 from asyncsearch.testing.recording import make_state
+from tests.driver.test_deletions import Deleted
 from tests.engine.player import Player, only
 from tests.engine.test_late_metric import STAGES
 from tests.engine.tools import packed_state
@@ -57,7 +59,11 @@ class Door:
                 unit = attempt.batch.stages[0].start + 1
                 self.player.tell(Reported(lease, unit, {"loss": 1.0}, attempt.lane))
         door: Any = self
+        self.deleted = Deleted()
+        self.admission = CheckpointDeletions(state, cast(Any, self.deleted), door, door.refuse)
         self.incoming = Incoming(state, door, door, door)
+
+    def call_soon_threadsafe(self, *_: Any) -> None: ...
 
     def refuse(self, worker: Any, lease: Lease, reason: str) -> None:
         self.refused.append((worker, lease))
@@ -133,9 +139,11 @@ def is_own(state: StudyState, sender: WorkerId, message: Any) -> bool:
     if isinstance(message, CheckpointCommitted | CheckpointFailed):
         return (message.checkpoint.node, message.checkpoint.resource) in units
     reached = message.resource <= its[-1].stop
-    if isinstance(message, TrainingEnded) and message.checkpoint_resource is not None:
-        is_reached = message.checkpoint_resource <= message.resource
-        return bool(reached and is_reached and message.checkpoint_resource in {unit for _, unit in units})
+    if isinstance(message, TrainingEnded):
+        saved = message.checkpoint_resource
+        keeps = message.resource > its[0].start  # the unit that each has reported
+        is_reached = saved is None or (saved <= message.resource and saved in {unit for _, unit in units})
+        return bool(reached and keeps and is_reached)
     return bool(reached)
 
 
@@ -167,6 +175,12 @@ def test_what_is_not_of_the_senders_lease_is_refused_and_changes_nothing(
                 is_lane_over = door.refused == [] and state.attempts_under(message.lease) != []
                 assert is_lane_over or door.refused[-1] == ((sender, 1), message.lease)
         door.logged.clear()
+    door.admission.close()
+    trained = {stage.node for one in state.attempts.values() for stage in one.batch.stages}
+    for checkpoint, attempt in door.deleted:
+        assert checkpoint not in {str(one) for one in state.references}
+        assert checkpoint.partition("@")[0] not in trained
+        assert attempt is not None, "only what the sender's own lease could have written"
 
 
 def test_a_worker_naming_what_it_does_not_lease_must_end_within_a_time() -> None:

@@ -18,6 +18,7 @@ CALLS = {"eval", "exec", "compile", "__import__"}
 UNPICKLERS = {
     "checking/__main__.py": "files that the process above it has just written",
     "launch/child_process.py": "the pipe that the launcher alone holds",
+    "launch/spark/broadcast.py": "a broadcast of the driver, sent as the closure of its task is",
     "launch/spark/task.py": "a pipe of the driver, which its own account alone can open",
     "launch/inline_runner.py": "a bundle of this process",
     "old_pickles.py": "definitions of earlier versions, read by the process that runs their study",

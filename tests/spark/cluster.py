@@ -58,12 +58,28 @@ def spark_session(master: str, **settings: str) -> Iterator[Any]:
             session.stop()
 
 
-def require_no_job(session: Any) -> None:
-    """Require that no job is left: Spark learns of an end by a bus of events, a moment after who waited for it."""
-    deadline, tracker = time.monotonic() + _PATIENCE_S, session.sparkContext.statusTracker()
-    while jobs := list(tracker.getActiveJobsIds()):
-        assert time.monotonic() < deadline, f"jobs {jobs} are still active"
+def require_jobs(session: Any, count: int, *descriptions: str) -> None:
+    """Require that so many jobs run: Spark learns of an end by a bus of events, a moment after who waited for it.
+
+    Args:
+        session: their session.
+        count: how many.
+        descriptions: what Spark's pages say of them, if that is to be looked at.
+    """
+    deadline, context = time.monotonic() + _PATIENCE_S, session.sparkContext
+    found = context._jsc.sc().statusStore()
+    while True:
+        jobs = [found.job(job).description() for job in context.statusTracker().getActiveJobsIds()]
+        said = [job.get() if job.isDefined() else "" for job in jobs]
+        if len(said) == count and (not descriptions or said == list(descriptions)):
+            return
+        assert time.monotonic() < deadline, f"active: {said}"
         time.sleep(0.02)
+
+
+def require_no_job(session: Any) -> None:
+    """Require that no job is left."""
+    require_jobs(session, 0)
 
 
 class Daemon:

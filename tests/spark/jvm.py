@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from types import SimpleNamespace
 from typing import Any
+
+SLOTS = 8
+"""Of each executor."""
 
 
 class Jvm:
@@ -21,21 +25,32 @@ class Jvm:
             leaving: those that are being decommissioned.
         """
         self.calls = 0
+        executors = list(executors)
         scheduler = self._object(
+            runningTasksByExecutors=lambda: self._text(
+                ",".join(f"{name} -> {running.get(name, 0)}" for name in executors)
+            ),
             taskSetManagerForAttempt=lambda stage, _: self._option(self._task_set(jobs[stage - 1000][1])),
             getExecutorDecommissionState=lambda name: self._option(name if name in leaving else None),
         )
+        running: Counter[str] = Counter(name for _, tasks in jobs for name, is_running in tasks if is_running)
+        rows = [
+            self._object(id=lambda name=name: name, hostPort=lambda: "host:1", maxTasks=lambda: SLOTS)
+            for name in executors
+        ]
         status = self._object(
+            executorList=lambda _: self._object(size=lambda: len(rows), apply=lambda index: rows[index]),
             job=lambda number: self._object(
                 jobTags=lambda: self._text(jobs[number][0]), stageIds=lambda: self._text(str(number + 1000))
-            )
+            ),
         )
         scala = self._object(
             taskScheduler=lambda: scheduler,
             statusStore=lambda: status,
             getExecutorIds=lambda: self._text(",".join(executors)),
         )
-        tracker = self._object(getActiveJobsIds=lambda: range(len(jobs)))
+        tracker = self._object(getActiveJobsIds=self._numbers)
+        self._jobs = jobs
         self.context = SimpleNamespace(_jsc=self._object(sc=lambda: scala), statusTracker=lambda: tracker)
 
     def _object(self, **methods: Any) -> SimpleNamespace:
@@ -47,6 +62,11 @@ class Jvm:
             return call
 
         return SimpleNamespace(**{name: counted(method) for name, method in methods.items()})
+
+    def _numbers(self) -> list[int]:
+        """Return the jobs: py4j reads an array by a call for each element."""
+        self.calls += 1 + len(self._jobs)
+        return list(range(len(self._jobs)))
 
     def _text(self, text: str) -> SimpleNamespace:
         return self._object(mkString=lambda _: text)
@@ -62,7 +82,4 @@ class Jvm:
             return self._object(running=lambda: is_running, executorId=lambda: executor)
 
         values = self._object(hasNext=lambda: bool(left), next=info)
-        return self._object(
-            taskInfos=lambda: self._object(valuesIterator=lambda: values),
-            runningTasks=lambda: sum(is_running for _, is_running in tasks),
-        )
+        return self._object(taskInfos=lambda: self._object(valuesIterator=lambda: values))

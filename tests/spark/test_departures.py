@@ -7,12 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from asyncsearch.launch.spark.job_ends import leaving
 from asyncsearch.launch.spark.session import Spark
 from tests.spark.jvm import Jvm
 
-NORMAL_CALLS, CALLS_AN_EXECUTOR, CALLS_A_JOB = 8, 2, 16
+NORMAL_CALLS, CALLS_AN_EXECUTOR, CALLS_A_JOB = 12, 2, 17
 """The most that one look may take: per look, per executor, per job of the application."""
+LOOKS = 30
+"""In a minute."""
+MOST_CALLS_S = 5.0
+"""For each worker, by all looks of a minute in which all of a cluster leaves, and a launch waits for its slot."""
 
 
 def spark_of(jvm: Jvm) -> Spark:
@@ -21,19 +24,25 @@ def spark_of(jvm: Jvm) -> Spark:
 
 def test_a_worker_leaves_with_the_executor_of_its_running_task_only() -> None:
     jobs = [
-        ("run,stays", [("1", True)]),
-        ("run,leaves", [("2", True)]),
-        ("run,was-there", [("2", False), ("1", True)]),
+        ("asyncsearch-run,asyncsearch-stays", [("1", True)]),
+        ("asyncsearch-run,asyncsearch-leaves", [("2", True)]),
+        ("asyncsearch-run,asyncsearch-was-there", [("2", False), ("1", True)]),
         ("", [("2", True)]),
+        ("another's", [("2", True)]),
     ]
-    assert leaving(Jvm(jobs, ["1", "2"], {"2"}).context) == {"run", "leaves"}
-    assert leaving(Jvm(jobs, ["1", "2"], {"3"}).context) == set()
-    assert leaving(Jvm(jobs, [], {"2"}).context) == set()
+    assert spark_of(Jvm(jobs, ["1", "2"], {"2"})).leaving() == {"asyncsearch-run", "asyncsearch-leaves"}
+    assert spark_of(Jvm(jobs, ["1", "2"], {"3"})).leaving() == set()
+    assert spark_of(Jvm(jobs, [], {"2"})).leaving() == set()
 
 
 def test_a_job_has_its_slot_once_a_task_of_it_runs() -> None:
-    jobs = [("run,runs", [("1", True)]), ("run,waits", []), ("ended", [("1", False)]), ("", [("1", True)])]
-    assert spark_of(Jvm(jobs, ["1"], set())).running() == {"run", "runs"}
+    jobs = [
+        ("asyncsearch-run,asyncsearch-runs", [("1", True)]),
+        ("asyncsearch-run,asyncsearch-waits", []),
+        ("ended", [("1", False)]),
+        ("", [("1", True)]),
+    ]
+    assert spark_of(Jvm(jobs, ["1"], set())).running() == {"asyncsearch-run", "asyncsearch-runs"}
 
 
 def test_where_spark_has_changed_nobody_leaves_and_nobody_is_said_to_wait() -> None:
@@ -46,7 +55,10 @@ def test_where_spark_has_changed_nobody_leaves_and_nobody_is_said_to_wait() -> N
 @pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
 def test_a_look_takes_few_calls_an_executor_and_a_job_at_any_size(workers: int, executors: int, share: float) -> None:
     names = [str(number) for number in range(executors)]
-    jobs = [(f"run,worker-{number}", [(names[number % executors], True)]) for number in range(workers)]
+    jobs = [
+        (f"asyncsearch-run,asyncsearch-worker-{number}", [(names[number % executors], True)])
+        for number in range(workers)
+    ]
     gone = set(names[: round(share * executors)])
     for look, expected in _looks(jobs, names, gone).items():
         jvm = Jvm(jobs, names, gone)
@@ -55,6 +67,26 @@ def test_a_look_takes_few_calls_an_executor_and_a_job_at_any_size(workers: int, 
         if look == "leaving" and not gone:
             most -= CALLS_A_JOB * workers
         assert jvm.calls <= most, look
+
+
+@pytest.mark.parametrize("workers", [50, 100, 200])
+@pytest.mark.parametrize("leave", [False, True])
+def test_the_calls_of_all_looks_of_a_minute_grow_with_the_workers(workers: int, leave: bool) -> None:
+    names = [str(number) for number in range(workers // 4)]
+    jobs = [(f"asyncsearch-run,asyncsearch-{n}", [(names[n % len(names)], True)]) for n in range(workers)]
+    jvm = Jvm([*jobs, ("asyncsearch-run,asyncsearch-waits", [])], names, set(names) if leave else set())
+    spark = spark_of(jvm)
+    for _ in range(LOOKS):
+        assert len(spark.leaving()) == (workers + 1 if leave else 0)
+        assert len(spark.running() or ()) == workers + 1
+    assert jvm.calls / 60 <= MOST_CALLS_S * workers
+
+
+def test_a_job_of_another_is_looked_into_once_and_its_tasks_never() -> None:
+    jvm = Jvm([("", [("1", True)] * 10_000), ("sums", [("1", True)] * 10_000)], ["1"], {"1"})
+    spark = spark_of(jvm)
+    assert [spark.leaving() for _ in range(LOOKS)] == [set()] * LOOKS
+    assert jvm.calls <= LOOKS * (NORMAL_CALLS + CALLS_AN_EXECUTOR)
 
 
 def _looks(

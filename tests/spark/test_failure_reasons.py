@@ -12,6 +12,15 @@ BARRIER = (
 )
 LOST = "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Command exited with code 137"
 UNRELATED = "ExecutorLostFailure (executor 7 exited unrelated to the running tasks) Reason: Container was preempted."
+BY_YARN = (
+    "ExecutorLostFailure (executor 2 exited caused by one of the running tasks) Reason: Container killed by YARN for "
+    "exceeding physical memory limits. 1.5 GB of 1.4 GB physical memory used. Consider boosting "
+    "spark.executor.memoryOverhead."
+)
+BY_KUBERNETES = (
+    "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: \n"
+    "The executor with id 3 exited with exit code 137(SIGKILL, possible container OOM).\n\nThe API gave"
+)
 PYTHON = (
     "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker: "
     'Traceback (most recent call last):\n  File "/pyspark/worker.py", line 4327, in invoke_udf\n    run_process()\n'
@@ -28,6 +37,8 @@ CRASHED = (
     [
         (BARRIER + LOST, "its executor 1 was lost: Command exited with code 137 (killed; often because memory ran out"),
         ("Task 0 in stage 8.0 failed 4 times: " + UNRELATED, "its executor 7 was lost: Container was preempted"),
+        (BARRIER + BY_YARN, "its executor 2 was lost: its container was killed for memory (Container killed by YARN"),
+        (BY_KUBERNETES, "its executor 3 was lost: its container was killed for memory (The executor with id 3"),
         (BARRIER + PYTHON, "its task failed: ModuleNotFoundError: No module named 'asyncsearch'"),
         (BARRIER + CRASHED, "its Python worker process crashed or was killed"),
         ("[SPARK_JOB_CANCELLED] Job 6 cancelled part of cancelled job tags t2", "its Spark job was cancelled"),

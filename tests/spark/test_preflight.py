@@ -15,7 +15,8 @@ import pytest
 
 from asyncsearch._version import __version__
 from asyncsearch.errors import NotEnoughSlotsError, PackagesDifferError, UnsupportedSparkError, UsageError
-from asyncsearch.launch.spark.preflight import addresses, examine, task_mode, warnings
+from asyncsearch.launch.spark.placement import Executor
+from asyncsearch.launch.spark.preflight import addresses, examine, memory_warning, task_mode, warnings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error, probe
 from asyncsearch.launch.spark.session import Made, Spark, new_tag
 from asyncsearch.launch.spark.task import TaskMode
@@ -38,17 +39,26 @@ class FakeSpark(Spark):
         super().__init__(FakeContext(master, settings or {}))
         self.count = slots
         self.answer: Any = ("host-1", "/usr/bin/python3", __version__, ())
+        self.present: list[Executor] | None = [Executor(name, "host-1", slots // 2) for name in ("1", "2")]
+        if master.startswith("local"):
+            self.present = [Executor("driver", "here", slots)]
+        self.is_busy = False
+        """Whether one of its executors has no slot, so that another runs its tasks."""
         self.asked = 0
+        self.places: list[str] = []
         self.cancelled: list[str] = []
 
     def slots(self) -> int:
         return self.count
 
+    def executors(self) -> list[Executor] | None:
+        return self.present
+
     def run(self, task: Callable[[Iterable[int]], Iterable[Any]], tasks: int, **how: Any) -> list[Any]:
-        self.asked = tasks
+        self.asked, self.places = tasks, how["places"]
         if isinstance(self.answer, Exception):
             raise self.answer
-        return [self.answer] * tasks
+        return [(*self.answer, 0 if self.is_busy else number) for number in range(tasks)]
 
     def thread(self, target: Callable[[], None], name: str) -> Any:
         class Now:
@@ -69,10 +79,10 @@ def test_all_slots_are_used_where_nobody_says_how_many() -> None:
     assert check(FakeSpark(slots=7)).parallelism == 7
 
 
-def test_every_slot_is_asked_although_fewer_are_wanted() -> None:
+def test_every_executor_is_asked_although_fewer_workers_are_wanted() -> None:
     spark = FakeSpark(slots=7)
-    assert check(spark, 2).parallelism == 2
-    assert spark.asked == 7
+    assert check(spark, 1).parallelism == 1
+    assert spark.asked == 2
 
 
 def test_too_few_slots_say_numbers_and_what_to_do() -> None:
@@ -177,7 +187,7 @@ def test_dynamic_allocation_counts_what_it_may_bring() -> None:
 def test_dynamic_allocation_without_limit_wants_a_number(limit: dict[str, str]) -> None:
     spark = FakeSpark({**ELASTIC, **limit}, slots=0)
     assert check(spark, 3, TaskMode.PLAIN).parallelism == 3
-    assert spark.asked == 3
+    assert spark.asked == 2
     with pytest.raises(NotEnoughSlotsError, match="parallelism="):
         check(spark, None, TaskMode.PLAIN)
 
@@ -190,6 +200,28 @@ def test_dynamic_allocation_refuses_barrier_tasks() -> None:
 @pytest.mark.parametrize(("cpus", "threads"), [("1", 1), ("3", 3), ("0.5", 1), ("2.5", 3), ("", 1)])
 def test_threads_are_the_cores_of_a_task(cpus: str, threads: int) -> None:
     assert check(FakeSpark({"spark.task.cpus": cpus})).cpu_threads == threads
+
+
+@pytest.mark.parametrize(
+    ("settings", "master", "words"),
+    [
+        ({"spark.executor.cores": "8"}, "yarn", "600 MB before the first trial, and has 384 MB"),
+        ({"spark.executor.cores": "8"}, "k8s://https://host", "memoryOverhead=600m"),
+        ({"spark.executor.cores": "8"}, "spark://host:7077", ""),
+        ({"spark.executor.cores": "8", "spark.executor.memory": "8g"}, "yarn", ""),
+        ({"spark.executor.cores": "8", "spark.executor.memoryOverhead": "512"}, "yarn", "has 512 MB"),
+        ({"spark.executor.cores": "8", "spark.executor.pyspark.memory": "1g"}, "yarn", ""),
+        ({"spark.executor.cores": "8", "spark.task.cpus": "2"}, "yarn", ""),
+        ({"spark.executor.cores": "8", "spark.executor.memory": "much"}, "yarn", ""),
+        ({}, "yarn", ""),
+    ],
+)
+def test_executors_without_memory_for_their_workers_are_said(settings: dict[str, str], master: str, words: str) -> None:
+    spark = FakeSpark(settings, master=master)
+    said = memory_warning(spark.conf, master, spark.cpus_per_task)
+    assert words in said
+    assert bool(words) == bool(said)
+    assert said in ["", *warnings(spark, TaskMode.INDEPENDENT)]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +349,7 @@ def test_folder_without_code_is_no_package(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "only_a_folder" / "inside").mkdir(parents=True)
     monkeypatch.syspath_prepend(str(tmp_path))
     packages = {"only_a_folder.inside": "folder", "msgspec": "msgspec", "missing.inside": "missing"}
-    [(_, python, version, missing)] = probe(packages)([0])
+    [(_, python, version, missing, _)] = probe(packages)([0])
     assert (python, version, missing) == (sys.executable, __version__, ("folder", "missing"))
 
 
@@ -374,16 +406,39 @@ def test_tags_have_no_commas_and_differ() -> None:
     assert new_tag("a") != new_tag("a")
 
 
-def test_local_executors_are_asked_once_and_those_of_a_cluster_by_each_run() -> None:
-    local, cluster = FakeSpark(master="local[4]"), FakeSpark(master="yarn")
-    for spark in (local, cluster):
-        check(spark, 2)
+@pytest.mark.parametrize("master", ["local[4]", "yarn"])
+def test_each_executor_is_asked_once_and_later_ones_when_they_come(master: str) -> None:
+    spark = FakeSpark(master=master)
+    assert spark.present is not None
+    check(spark, 2)
+    assert spark.asked == len(spark.present)
+    assert spark.places == [one.place for one in spark.present]
+    spark.asked = 0
+    check(spark, 2)
+    assert spark.asked == 0
+    spark.present = [*spark.present, Executor("7", "host-2", 2)]
+    check(spark, 2)
+    assert (spark.asked, spark.places) == (1, ["executor_host-2_7"])
+
+
+def test_executors_whose_tasks_ran_elsewhere_are_asked_again() -> None:
+    spark = FakeSpark(master="yarn")
+    spark.is_busy = True
+    for _ in range(2):
         spark.asked = 0
         check(spark, 2)
-    assert (local.asked, cluster.asked) == (0, 4)
+        assert spark.asked == 2
 
 
-@pytest.mark.parametrize(("master", "asked"), [("local[4]", 0), ("yarn", 4)])
+@pytest.mark.parametrize(("present", "asked"), [(None, 4), ([], 1)])
+def test_executors_without_names_are_asked_by_slots_and_none_by_one_task(present: Any, asked: int) -> None:
+    spark = FakeSpark(master="yarn")
+    spark.present = present
+    check(spark, 2)
+    assert (spark.asked, spark.places) == (asked, [])
+
+
+@pytest.mark.parametrize(("master", "asked"), [("local[4]", 0), ("yarn", 2)])
 def test_tasks_that_run_this_python_on_this_machine_are_not_asked(master: str, asked: int) -> None:
     spark = FakeSpark(master=master)
     spark.context.pythonExec = sys.executable

@@ -13,7 +13,7 @@ from asyncsearch import ASHA, FIFO, Cluster, Study, uniform
 from asyncsearch.actions import DismissWorker
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
-from tests.spark.cluster import spark_session
+from tests.spark.cluster import require_no_job, spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 POOL = "spark.scheduler.pool"
@@ -60,7 +60,7 @@ def test_three_studies_take_turns_on_two_slots_in_the_callers_pool(tmp_path: Pat
     ]
     assert given_back
     assert context._jsc.sc().getPoolForName("team").isDefined()
-    assert not context.statusTracker().getActiveJobsIds()
+    require_no_job(session)
 
 
 PATIENCE_S = 300.0

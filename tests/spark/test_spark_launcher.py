@@ -18,7 +18,7 @@ from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.session import Spark
 from asyncsearch.launch.spark.task import RUN_AGAIN, Handover, PipeAddress, TaskMode
 from tests.launch.tools import TOKEN, Ends, Line, config_for
-from tests.spark.cluster import require_no_job, spark_session
+from tests.spark.cluster import require_jobs, require_no_job, spark_session
 
 pytestmark = pytest.mark.spark
 
@@ -96,10 +96,15 @@ def test_job_says_in_sparks_pages_what_it_is(spark: Any, ends: Ends, session: An
     line = Line(tmp_path / "line")
     spark(endless(line.path)).launch(W0, 1)
     line.hear()
+    require_jobs(session, 1, "asyncsearch: digits worker-0 epoch 1")
     [job] = session.sparkContext.statusTracker().getActiveJobsIds()
     data = session.sparkContext._jsc.sc().statusStore().job(job)
-    assert descriptions(session) == ["asyncsearch: digits worker-0 epoch 1"]
     assert "asyncsearch-digits-" in data.jobTags().mkString(" ")
+    stage = session.sparkContext._jsc.sc().statusStore().lastStageAttempt(int(data.stageIds().mkString(",")))
+    assert {data.name(), stage.name(), stage.description().get()} == {"asyncsearch: digits worker-0 epoch 1"}
+    group = data.jobGroup().get()
+    assert group.startswith("asyncsearch-digits-")
+    assert group.endswith("worker-0.1")
 
 
 def test_a_launch_takes_the_task_begun_for_it_and_the_next_begins_another(
@@ -110,14 +115,14 @@ def test_a_launch_takes_the_task_begun_for_it_and_the_next_begins_another(
     [spare] = launcher._spares.values()
     launcher.launch(W0, 3)
     lines[0].hear()
-    assert descriptions(session) == ["asyncsearch: digits worker-0"]
+    require_jobs(session, 1, "asyncsearch: digits worker-0")
     launcher.kill(W0, 3)
     assert ends.next() == (0, 3, "it was ended by the driver")
     lines[0].await_end()
     launcher._config_for = lambda worker, epoch: config_of(tmp_path, W1)
     launcher.launch(W0, 4)
     lines[1].hear()
-    assert descriptions(session) == ["asyncsearch: digits worker-0 epoch 4"]
+    require_jobs(session, 1, "asyncsearch: digits worker-0 epoch 4")
     assert spare not in launcher._spares.values()
 
 
@@ -146,13 +151,7 @@ def test_tasks_begin_for_launches_to_come_and_unused_ones_end_with_the_run(
     launcher.warm_up(2)
     assert len(launcher._spares) == (1 if is_new else 2)
     launcher.stop(0.0)
-    assert descriptions(session) == []
-
-
-def descriptions(session: Any) -> list[str]:
-    """Return what Spark's pages say of each job that runs."""
-    jobs = session.sparkContext._jsc.sc().statusStore()
-    return [jobs.job(job).description().get() for job in session.sparkContext.statusTracker().getActiveJobsIds()]
+    require_no_job(session)
 
 
 @pytest.mark.parametrize("is_together", [False, True])
@@ -235,7 +234,7 @@ def test_two_workers_run_at_once_and_kill_ends_one(spark: Any, ends: Ends, sessi
     assert ends.next() == (0, 1, "it was ended by the driver")
     lines[0].await_end()
     assert ends.is_empty
-    assert len(session.sparkContext.statusTracker().getActiveJobsIds()) == 1
+    require_jobs(session, 1)
 
 
 def config_of(folder: Path, worker: WorkerId) -> WorkerConfig:
@@ -302,7 +301,7 @@ def test_stop_cancels_its_own_jobs_and_no_other(spark: Any, ends: Ends, session:
     other.hear()
     launcher.stop(0.0)
     assert ends.reason() == "it did not end in time"
-    assert len(context.statusTracker().getActiveJobsIds()) == 1
+    require_jobs(session, 1)
     with open(path + ".go", "w") as go:
         go.write("three")
     job.join()

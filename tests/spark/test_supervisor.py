@@ -46,6 +46,9 @@ class FakeSpark:
     def leaving(self) -> Set[str]:
         return frozenset()
 
+    def emptiest(self) -> str:
+        return ""
+
     def cancel(self, tag: str) -> None:
         self.on_cancel()
         self.cancelled.set()

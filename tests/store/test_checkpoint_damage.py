@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from asyncsearch.errors import CheckpointError, StoreError, may_pass
-from asyncsearch.files.contents import is_changed
+from asyncsearch.files import contents
+from asyncsearch.files.contents import Content, UnchangedFolders, is_changed
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.store import LocalStore
+from asyncsearch.store import LocalStore, manifest
 from asyncsearch.testing.store_checkpoints import NODE, REF, load, save
 
 
@@ -124,6 +125,71 @@ def test_a_changed_byte_of_a_large_file_is_found(store: LocalStore) -> None:
         file.write(b"x")
     with pytest.raises(StoreError, match="content of file 'model'"), store.fetch(REF):
         pass
+
+
+def committed_a_while_ago(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commit a checkpoint of two files, the first second of which is over; return one of them."""
+    with monkeypatch.context() as patch:
+        patch.setattr("time.time_ns", lambda now=time.time_ns: now() + 10**9)
+        save(store, model=b"m" * 1000, folder__optimizer=b"o")
+    return checkpoint_folder(store) / "files" / "model"
+
+
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return the files that are read to be compared, from now on."""
+    read: list[Path] = []
+
+    def content_of(path: Path, size_bytes: int) -> Content:
+        read.append(path)
+        return contents.content_of(path, size_bytes)
+
+    monkeypatch.setattr(manifest, "content_of", content_of)
+    return read
+
+
+def test_what_a_worker_committed_itself_is_not_read_to_be_compared(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = committed_a_while_ago(store, monkeypatch)
+    read = hashed(monkeypatch)
+    assert load(store)["model"] == b"m" * 1000
+    assert read == []
+    monkeypatch.setattr("time.time_ns", lambda now=time.time_ns: now() + 10**9)
+    model.touch()
+    for _ in range(2):
+        assert load(store)["model"] == b"m" * 1000
+    assert [path.name for path in read] == ["optimizer", "model"], "once more, since it was touched, and then known"
+
+
+@pytest.mark.parametrize("keeps_times", [False, True])
+def test_what_was_written_to_since_its_commit_is_read_and_refused(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, keeps_times: bool
+) -> None:
+    model = committed_a_while_ago(store, monkeypatch)
+    times = model.stat()
+    model.write_bytes(b"x" * 1000)
+    if keeps_times:
+        os.utime(model, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(CheckpointError, match="content of file 'model'"), store.fetch(REF):
+        pass
+
+
+def test_folder_that_vanished_from_a_known_checkpoint_is_found(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = committed_a_while_ago(store, monkeypatch)
+    (model.parent / "folder" / "optimizer").unlink()
+    with pytest.raises(CheckpointError, match="optimizer"), store.fetch(REF):
+        pass
+
+
+def test_a_file_written_a_moment_before_its_commit_is_compared_again() -> None:
+    known = UnchangedFolders()
+    stamps = {"model": (1, 10, 5_000_000_000, 5_000_000_000)}
+    known.note("checkpoint", stamps, 5_010_000_000)
+    assert not known._known, "it could be written again, and have the same times"
+    known.note("checkpoint", stamps, 5_030_000_000)
+    assert known._known
 
 
 def test_a_checkpoint_in_the_place_of_another_is_found(store: LocalStore) -> None:

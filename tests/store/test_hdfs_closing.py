@@ -62,6 +62,30 @@ def test_a_file_that_nobody_closes_is_an_error_in_time(writer: Writer, monkeypat
         close_at_once(writer.close, lambda: False)
 
 
+class RefusedWriter(Writer):
+    """A writer that no DataNode takes anything of, and whose closing ends when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed: list[bool] = []
+
+    def write(self, data: bytes) -> None:
+        raise ConnectionError("refused")
+
+    def close(self) -> None:
+        self.closed.append(self.told.wait(10))
+
+
+def test_a_failed_write_is_told_before_its_file_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_file, "GIVE_UP_S", 0.0)
+    writer = RefusedWriter()
+    file = open_file.OpenFile(writer, lambda size_bytes: False)
+    with pytest.raises(ConnectionError):
+        file.write_and_close(b"data")
+    assert not writer.closed, "closing was waited for"
+    writer.told.set()
+
+
 def test_a_process_ends_after_its_calls_have_come_back() -> None:
     code = (
         "import sys, threading, time\n"

@@ -18,7 +18,7 @@ import pytest
 
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.store import LocalStore
+from asyncsearch.store import LocalStore, disk
 from asyncsearch.testing.store_checkpoints import NODE, OTHER, REF, load, save
 from asyncsearch.testing.stores import StoreTests
 from tests.shares import first
@@ -196,8 +196,9 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def test_commit_syncs_everything_before_its_rename_and_the_folder_after(
-    store: LocalStore, trace: list[tuple[str, str]]
+    store: LocalStore, trace: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(disk, "is_synced_whole", lambda *facts: False)
     staged = store.stage(REF)
     (staged / "sub").mkdir()
     (staged / "sub" / "optimizer").write_bytes(b"o")
@@ -209,6 +210,55 @@ def test_commit_syncs_everything_before_its_rename_and_the_folder_after(
     assert {path for call, path in trace[:moment] if call == "sync"} >= {os.path.normpath(file) for file in files}
     assert ("sync", str(Path(target).parent)) in trace[moment:]
     assert ("sync", str(Path(target).parent.parent)) in trace, "the node's folder is new"
+
+
+def test_commit_syncs_its_disk_before_its_rename_and_one_folder_after(
+    store: LocalStore, trace: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sync_disk(folder: Path) -> None:
+        trace.append(("disk", str(folder)))
+        assert (folder / "files" / "model").exists()
+        assert (folder / "manifest.json").exists()
+        assert (Path(store.url) / "checkpoints" / REF.node).exists(), "its name is durable, too"
+
+    monkeypatch.setattr(disk, "is_synced_whole", lambda *facts: True)
+    monkeypatch.setattr(disk, "sync_disk", sync_disk)
+    staged = store.stage(REF)
+    (staged / "model").write_bytes(b"m")
+    store.commit(REF, staged)
+    target = str(checkpoint_folder(store))
+    assert trace == [("disk", str(staged.parent)), ("rename", target), ("sync", str(Path(target).parent))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "kernel", "others_bytes", "is_whole"),
+    [
+        ("ext4", (5, 8), 0, True),
+        ("overlay", (6, 1), 64 << 20, True),
+        ("ext4", (6, 1), (64 << 20) + 1, False),
+        ("ext4", (5, 7), 0, False),
+        ("fuse.sshfs", (6, 1), 0, False),
+        ("nfs4", (6, 1), 0, False),
+        ("", (6, 1), 0, False),
+    ],
+)
+def test_whole_disk_is_synced_only_where_it_is_certain_and_cheap(
+    kind: str, kernel: tuple[int, int], others_bytes: int, is_whole: bool
+) -> None:
+    assert disk.is_synced_whole(kind, kernel, others_bytes) is is_whole
+
+
+def test_disk_that_cannot_be_synced_refuses_the_commit(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sync_disk(folder: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(folder))
+
+    monkeypatch.setattr(disk, "is_synced_whole", lambda *facts: True)
+    monkeypatch.setattr(disk, "sync_disk", sync_disk)
+    staged = store.stage(REF)
+    (staged / "model").write_bytes(b"m")
+    with pytest.raises(StoreError, match="Input/output error"):
+        store.commit(REF, staged)
+    assert store.checkpoints() == []
 
 
 def test_write_syncs_the_file_before_and_the_folder_after(store: LocalStore, trace: list[tuple[str, str]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.store.patience import CONTENT_S, Patient, waiting
 
 TIMEOUT_S = 600.0
+PATIENCE_S = 60.0
 
 
 class Files:
@@ -81,6 +83,33 @@ def test_waiting_ends(error: StoreError, limit_s: float) -> None:
         patient(files, said).read("a")
     assert limit_s < files.now_s <= limit_s + 5.0
     assert len(said) == 1
+
+
+def test_the_time_that_a_client_waits_by_itself_counts_as_waiting() -> None:
+    said: list[str] = []
+    files = Files(StoreAwayError("No DataNode."), 20.0)
+
+    def slowly(name: str) -> bytes | None:
+        files.now_s += 15.0
+        return Files.read(files, name)
+
+    files.read = slowly  # type: ignore[method-assign]
+    assert patient(files, said).read("a") == b"a"
+    assert said[-1] == "The store can be used again, after 30 s."
+
+
+def test_a_call_without_an_answer_is_told_of_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncsearch.store.patience.SLOW_S", 0.0)
+    files, told = Files(StoreAwayError("No DataNode."), 0.0), threading.Event()
+    files.read = lambda name: name.encode() if told.wait(PATIENCE_S) else None  # type: ignore[method-assign]
+    said: list[str] = []
+
+    def say(sentence: str) -> None:
+        said.append(sentence)
+        told.set()
+
+    assert Patient(files, TIMEOUT_S, say).read("a") == b"a"
+    assert said == ["The store has not answered for 0 s: waiting for it.", "The store can be used again, after 0 s."]
 
 
 def test_a_store_that_never_answered_is_refused_as_perhaps_mistyped() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncsearch import FIFO, SHA, Checkpoints, GridSearch, Study, choice
+from asyncsearch import ASHA, FIFO, SHA, Checkpoints, GridSearch, Study, choice
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trainable import TrialContext
@@ -71,8 +71,8 @@ def test_rungs_between_reports_are_evaluated_without_training(tmp_path: Path, sh
     for trial in study.trials:
         assert trial.value == loss(trial.params["x"], trial.resource)
     assert Counter((trial.state, trial.resource) for trial in study.trials) == {
-        (TrialState.PAUSED, 1): 6,
-        (TrialState.PAUSED, 3): 2,
+        (TrialState.STOPPED, 1): 6,
+        (TrialState.STOPPED, 3): 2,
         (TrialState.COMPLETED, 9): 1,
     }
     assert study.best_trial.params == {"x": 0.1}
@@ -159,7 +159,7 @@ def test_eval_says_where_metrics_were_reported_if_it_cannot_evaluate(tmp_path: P
 
 
 def test_eval_goes_on_from_where_its_own_study_paused(tmp_path: Path) -> None:
-    study = make(tmp_path).run(parallelism=1, display="none")
+    study = make(tmp_path, scheduler=ASHA(max_resource=9)).run(parallelism=1, display="none")
     assert study.trials[1].resource < 9
     found = study.evaluate(study.trials[1].params, 9)
     assert (found, found.resource) == ({"loss": loss(0.2, 9)}, 9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from asyncsearch import Study, WorkerOptions
-from asyncsearch.events import Reported, WorkerLost
-from asyncsearch.ids import WorkerId
+from asyncsearch.actions import CreateTrial
+from asyncsearch.events import CheckpointCommitted, Reported, WorkerLost
+from asyncsearch.ids import CheckpointRef, WorkerId
 from asyncsearch.journal.opening import read_records
 from asyncsearch.launch.base_launcher import ConfigFor, OnWorkerEnded
 from asyncsearch.launch.processes import ProcessLauncher
@@ -62,6 +63,10 @@ def test_a_killed_agent_is_replaced_and_its_runner_does_not_outlive_it(
     study = make_study(make_trainable(gate), tmp_path / "study")
     running = Running(study, display="plain")
     runner, agent = gate.pids()
+    # A checkpoint is stored while the trial goes on, and is lost with its agent until then.
+    actions = [action for record in read_records(study.store) for action in record.actions]
+    kept = CheckpointRef(next(action.node for action in actions if isinstance(action, CreateTrial)), 3)
+    wait_for_event(study, CheckpointCommitted, lambda event: event.checkpoint == kept)
     os.kill(agent, signal.SIGKILL)
     require_whole(running.wait())
     require_gone([runner, agent])
@@ -109,13 +114,14 @@ def test_a_zombie_that_wakes_up_after_its_lease_is_refused(gate: Gate, tmp_path:
     require_each_report_once(study)
 
 
-def wait_for_event(study: Study, kind: type[Any]) -> None:
-    """Read the journal until it holds an event of a kind."""
+def wait_for_event(study: Study, kind: type[Any], is_it: Callable[[Any], bool] = lambda _: True) -> None:
+    """Read the journal until it holds such an event of a kind."""
     import time
 
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        if any(isinstance(record.event, kind) for record in read_records(study.store)):
+        events = [record.event for record in read_records(study.store)]
+        if any(isinstance(event, kind) and is_it(event) for event in events):
             return
         time.sleep(0.01)  # a file cannot be waited for; nothing depends on how long this is
     raise AssertionError(f"no {kind.__name__} within {PATIENCE_S} s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,3 +140,17 @@ def test_a_search_pauses_a_torch_trial_by_a_copy_bit_for_bit(tmp_path: Path) -> 
         driver.end(2)
         assert "copied" in driver.text(0)
         assert driver.reports(0) + driver.reports(2) == alone.reports
+
+
+def test_the_memory_of_a_copy_is_free_once_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_copies, "LEAST_BYTES", 0)
+    alive = list[bool]()
+    writer = StateWriter(lambda message: alive.append(written() is not None))
+    copy = writer.copy_of(begun(trainer_of("torch")).save, lambda: None)
+    assert copy is not None
+    written = weakref.ref(copy.write)
+    writer.hold(copy, tmp_path / "checkpoint", 0, 1)
+    del copy
+    writer.begin()
+    writer.finish()
+    assert alive == [False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -116,6 +117,33 @@ class Augmented(Net):
 
 class LoadedAhead(Augmented):
     data_workers = 2
+
+
+class Samples(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Samples of several parts, of which one is a text."""
+
+    def __len__(self) -> int:
+        return 101
+
+    def __getitem__(self, index: int) -> Any:
+        return {"x": (torch.full((3,), float(index)), index), "name": f"sample {index}", "process": os.getpid()}
+
+
+class ValidatedAhead(Net):
+    data_workers = 2
+
+
+def test_workers_load_validation_data_as_it_is_loaded_here() -> None:
+    found = []
+    for trainer_class in (Net, ValidatedAhead):
+        trainer = Run(trainer_class, Trial([BASE])).trainer
+        batches = [{**batch, "x": [part.tolist() for part in batch["x"]]} for batch in trainer.batches(Samples(), 40)]
+        found.append([(batch["x"], batch["name"]) for batch in batches])
+        loaded_by = {process for batch in batches for process in batch["process"].tolist()}
+        assert (os.getpid() in loaded_by) == (trainer_class is Net)
+        assert len(loaded_by) == max(1, trainer_class.data_workers)
+    assert found[0] == found[1]
+    assert [len(names) for _, names in found[0]] == [40, 40, 21]
 
 
 def steady(base: Values = BASE) -> list[Values]:

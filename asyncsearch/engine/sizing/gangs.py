@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from asyncsearch.actions import CutWork
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.next_trials import is_due_when_stored
 from asyncsearch.engine.pool import Slot, SlotState
 from asyncsearch.engine.sizing.share import count_launchable
 from asyncsearch.engine.state import StudyState
@@ -83,7 +84,9 @@ def resize(state: StudyState, emit: Emit) -> None:
         return
     idle = state.pool.count_idle()
     if idle >= gang.size:
-        _grow(state, gang, gang.autoscale, idle, emit)
+        # A trial whose checkpoint is being stored would find its worker taken, and ask for another change of sizes.
+        kept = gang.size if is_due_when_stored(state) else 0
+        _grow(state, gang, gang.autoscale, idle - kept, emit)
     elif state.plan.ready_batches(1) or state.scheduler.next_promotion() is not None:
         _shrink(state, gang, emit)
 
@@ -116,10 +119,10 @@ def note_volume(state: StudyState, attempt: Attempt, volume: Volume) -> None:
 
 
 def _count_others(state: StudyState, most: int, more: Callable[[], bool]) -> int:
-    """Return how many other trainings could begin now, at most one less than ``most``."""
+    """Return how many other trainings could begin now or in a moment, at most one less than ``most``."""
     while (ready := len(state.plan.ready_batches(most))) < most and more():
         pass
-    return max(0, ready - 1)
+    return min(max(0, ready - 1) + is_due_when_stored(state), max(0, most - 1))
 
 
 def _grow(state: StudyState, gang: Gang, scale: Autoscale, idle: int, emit: Emit) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Set
-from typing import Any
+import threading
+from collections.abc import Iterable, Iterator, Set
+from typing import Any, NamedTuple
 
-_EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(executor (\S+) exited[^)]*\)(?: Reason: (.*))?")
+_EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(executor (\S+) exited[^)]*\)(?: Reason:\s*(.*))?")
 _TRACEBACK_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|Warning)\b.*", re.MULTILINE)
 _JVM_GONE = ("SparkContext was shut down", "Py4JNetworkError", "Answer from Java side is empty", "Connection refused")
 _CANCELLED = ("SPARK_JOB_CANCELLED", "cancelled part of cancelled", "cancelled as part of")
@@ -57,8 +58,17 @@ def last_line_of_traceback(text: str) -> str:
     return found[-1].strip() if found else ""
 
 
+_FOR_MEMORY = ("memory limits", "OOMKilled", "container OOM")
+"""In the reasons that YARN and Kubernetes give for a container that took too much memory."""
+
+
 def _of_executor(reason: str) -> str:
     reason = reason.strip().rstrip(".")
+    if any(sign in reason for sign in _FOR_MEMORY):
+        return (
+            f"its container was killed for memory ({reason}): raise spark.executor.memoryOverhead, which holds workers "
+            "and trials, or run fewer of them an executor by spark.executor.cores"
+        )
     if "137" in reason:
         return f"{reason} (killed; often because memory ran out, see spark.executor.memoryOverhead)"
     return reason
@@ -69,22 +79,25 @@ DECOMMISSION_LOOK_S = 2.0
 DECOMMISSIONED = "its executor was decommissioned"
 
 
-def leaving(context: Any) -> Set[str]:
-    """Return the tags of all jobs with a task on an executor that is being decommissioned; none if Spark cannot tell.
+TAG = "asyncsearch-"
+"""Begin of the tags of all jobs of this package."""
+
+
+def leaving(context: Any, places: TaskPlaces) -> Set[str]:
+    """Return the tags of workers' jobs on an executor that is being decommissioned; none if Spark cannot tell.
 
     One look for all: some calls of the JVM an executor, and some a job only while an executor leaves. A look for each
-    worker over the jobs of all would be W * W calls. The scheduler is asked: the status store learns of tasks late, by
-    heartbeats.
+    worker over the jobs of all would be W * W calls.
 
     Args:
         context: the ``SparkContext``, asked over the calling thread's connection.
+        places: where the tasks are.
     """
     with contextlib.suppress(
         Exception
     ):  # an internal name of Spark has changed, a job has just ended, or Spark is gone
-        scala = context._jsc.sc()
-        if executors := _leaving_executors(scala):
-            return _tags_on(context, executors)
+        if executors := _leaving_executors(context._jsc.sc()):
+            return {tag for tags, executor in places.look() if executor in executors for tag in tags}
     return frozenset()
 
 
@@ -94,30 +107,52 @@ def _leaving_executors(scala: Any) -> Set[str]:
     return {name for name in names if scheduler.getExecutorDecommissionState(name).isDefined()}
 
 
-def _tags_on(context: Any, executors: Set[str]) -> Set[str]:
-    found: set[str] = set()
-    for tags, tasks in active_tasks(context):
-        if not executors.isdisjoint(_executors_of(tasks)):
-            found |= tags
-    return found
+class _JobFacts(NamedTuple):
+    """The facts about a job that never change."""
+
+    tags: Set[str]
+    """Empty for jobs of others, which may have thousands of tasks and are not looked into."""
+    stages: Set[str] = frozenset()
 
 
-def active_tasks(context: Any) -> Iterator[tuple[Set[str], Any]]:
-    """Yield, for each stage of each active job with tags, these tags and the scheduler's ``TaskSetManager``.
+class TaskPlaces:
+    """The executors of workers' tasks, asked for until each is known: a job of a worker has one task, which stays.
 
-    Args:
-        context: the ``SparkContext``, asked over the calling thread's connection.
+    The scheduler is asked: the status store learns of tasks late, by heartbeats. Any thread may call it.
     """
-    scala = context._jsc.sc()
-    jobs, scheduler = scala.statusStore(), scala.taskScheduler()
-    for number in context.statusTracker().getActiveJobsIds():
-        job = jobs.job(number)
-        if not (tags := _words(job.jobTags())):
-            continue
-        for stage in _words(job.stageIds()):
-            tasks = scheduler.taskSetManagerForAttempt(int(stage), 0)
-            if tasks.isDefined():
-                yield tags, tasks.get()
+
+    def __init__(self, context: Any) -> None:
+        """Begin; ``context`` is the ``SparkContext``, asked over the calling thread's connection."""
+        self._context = context
+        self._guard = threading.Lock()
+        self._jobs: dict[int, _JobFacts] = {}
+        self._executors: dict[int, str] = {}
+
+    def look(self) -> list[tuple[Set[str], str]]:
+        """Return, for each active job of a worker whose task runs, the job's tags and the task's executor."""
+        with self._guard:
+            active = list(self._context.statusTracker().getActiveJobsIds())
+            self._jobs = {number: facts for number, facts in self._jobs.items() if number in active}
+            self._executors = {number: name for number, name in self._executors.items() if number in active}
+            scala = self._context._jsc.sc()
+            self._learn([number for number in active if number not in self._executors], scala)
+            return [(self._jobs[number].tags, self._executors[number]) for number in self._executors]
+
+    def _learn(self, jobs: Iterable[int], scala: Any) -> None:
+        scheduler = scala.taskScheduler()
+        for number in jobs:
+            if number not in self._jobs:
+                self._jobs[number] = _facts_of(scala.statusStore().job(number))
+            for stage in self._jobs[number].stages:
+                tasks = scheduler.taskSetManagerForAttempt(int(stage), 0)
+                found = next(_executors_of(tasks.get()), None) if tasks.isDefined() else None
+                if found is not None:
+                    self._executors[number] = found
+
+
+def _facts_of(job: Any) -> _JobFacts:
+    tags = {tag for tag in _words(job.jobTags()) if tag.startswith(TAG)}
+    return _JobFacts(tags, _words(job.stageIds())) if tags else _JobFacts(tags)
 
 
 def _executors_of(tasks: Any) -> Iterator[str]:

@@ -6,7 +6,7 @@ import logging
 import os
 import queue
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from asyncsearch.errors import ClusterError, NotEnoughSlotsError, UnsupportedSparkError, UsageError
@@ -52,9 +52,8 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
         workers = tasks = slots.elastic(spark, parallelism)
     else:
         workers, tasks = slots.fixed(spark, parallelism)
-    if not (spark.is_examined or spark.runs_this_python):
-        _ask_executors(spark, tasks, start_timeout_s)
-        spark.examined()
+    if not spark.runs_this_python:
+        _check_new_executors(spark, tasks, start_timeout_s)
     host, bind = addresses(spark.conf, spark.is_local)
     return Preflight(
         parallelism=workers,
@@ -110,18 +109,80 @@ def warnings_of_settings(spark: Spark, mode: TaskMode) -> list[str]:
             "spark.executor.pyspark.memory limits the address space of trials, and CUDA asks for more of it than there "
             "is memory: remove it, and raise spark.executor.memoryOverhead instead."
         )
-    return found
+    overhead = memory_warning(spark.conf, str(spark.context.master), spark.cpus_per_task)
+    return [*found, overhead] if overhead else found
 
 
-def _ask_executors(spark: Spark, tasks: int, timeout_s: float) -> None:
-    """Run the probe on all slots, which covers all executors and starts their Python processes."""
+PROCESSES_MB = 75
+"""Memory of one worker's processes before the user's code: agent, template and runner."""
+_LIMITING = ("yarn", "k8s:")
+"""Clusters that kill a container which takes more memory than it has asked for."""
+_UNITS_MB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2}
+
+
+def memory_warning(conf: Callable[[str, str], str], master: str, cpus_per_task: int) -> str:
+    """Return a warning if the workers of an executor do not fit beside its Java process; else an empty text.
+
+    Args:
+        conf: returns a setting of the application, given its default.
+    """
+    if not master.startswith(_LIMITING):
+        return ""
+    cores = conf("spark.executor.cores", "1").strip()
+    workers = max(1, (int(cores) if cores.isdecimal() else 1) // cpus_per_task)
+    needed, given = workers * PROCESSES_MB, _overhead_mb(conf)
+    if given is None or needed <= given:
+        return ""
+    return (
+        f"An executor runs {workers} workers, whose processes take {needed} MB before the first trial, and has "
+        f"{given:.0f} MB for them beside Java: the cluster kills it when it takes more. Set "
+        f"spark.executor.memoryOverhead={needed}m plus what the trials of {workers} workers take, or fewer "
+        "spark.executor.cores."
+    )
+
+
+def _overhead_mb(conf: Callable[[str, str], str]) -> float | None:
+    """Return the memory of a container beside Java's heap; None if a setting cannot be read."""
+    try:
+        limit_mb = _megabytes(conf("spark.executor.pyspark.memory", "0"))
+        if named := conf("spark.executor.memoryOverhead", ""):
+            return _megabytes(named) + limit_mb
+        factor = float(conf("spark.executor.memoryOverheadFactor", "0.1"))
+        least_mb = _megabytes(conf("spark.executor.minMemoryOverhead", "384m"))
+        return max(least_mb, factor * _megabytes(conf("spark.executor.memory", "1g"))) + limit_mb
+    except ValueError:
+        return None
+
+
+def _megabytes(text: str) -> float:
+    """Read a size of Spark, which counts in MiB where there is no unit."""
+    text = text.strip().lower().removesuffix("b")
+    unit = text[-1:] if text[-1:] in _UNITS_MB else ""
+    return float(text.removesuffix(unit)) * _UNITS_MB[unit or "m"]
+
+
+def _check_new_executors(spark: Spark, slots: int, timeout_s: float) -> None:
+    """Ask each executor that no earlier check has seen, by one task; all slots if Spark cannot name its executors."""
+    found = spark.executors()
+    new = [one for one in found or () if one.name not in spark.examined]
+    if found and not new:
+        return
+    # Without an executor one task brings the first, where the cluster allocates them as tasks come.
+    tasks = slots if found is None else max(1, len(new))
+    answers = _ask_executors(spark, tasks, [one.place for one in new], timeout_s)
+    if len({(one.host, one.parent) for one in answers}) == len(new):  # else some were busy, and others ran their tasks
+        spark.examined.update(one.name for one in new)
+
+
+def _ask_executors(spark: Spark, tasks: int, places: Sequence[str], timeout_s: float) -> Sequence[ExecutorFacts]:
+    """Run the probe, and return the answers of executors that are fit for workers."""
     tag = new_tag("check")
     done: queue.SimpleQueue[list[Answer] | Exception] = queue.SimpleQueue()
 
     def run() -> None:
         words = "asyncsearch: check of the executors"
         try:
-            done.put(spark.run(probe(PACKAGES), tasks, tags=(tag,), description=words, is_barrier=False))
+            done.put(spark.run(probe(PACKAGES), tasks, tags=(tag,), description=words, is_barrier=False, places=places))
         except Exception as error:
             done.put(error)
 
@@ -135,7 +196,9 @@ def _ask_executors(spark: Spark, tasks: int, timeout_s: float) -> None:
         raise as_packages_error(result, spark.is_local) or ClusterError(
             f"The check of the executors failed: {reason_of(result)}. Look at the executors' logs."
         ) from result
-    require_same([ExecutorFacts(*answer) for answer in result], spark.is_local)
+    answers = [ExecutorFacts(*answer) for answer in result]
+    require_same(answers, spark.is_local)
+    return answers
 
 
 def _await(done: queue.SimpleQueue[T], timeout_s: float) -> T:

@@ -71,7 +71,7 @@ PACKAGES = {
 }
 """Module that a worker imports -> package that installs it."""
 
-Answer = tuple[str, str, str, tuple[str, ...]]
+Answer = tuple[str, str, str, tuple[str, ...], int]
 """The fields of ``ExecutorFacts``, as an executor without asyncsearch can send them."""
 
 _SHIP = (
@@ -95,6 +95,8 @@ class ExecutorFacts(msgspec.Struct, frozen=True):
     """Version of asyncsearch; empty if it cannot be imported."""
     missing: tuple[str, ...]
     """Missing packages, by the names that install them."""
+    parent: int = 0
+    """The process that started its own: one for each executor of a machine."""
 
 
 def probe(packages: dict[str, str]) -> Callable[[Iterable[Any]], list[Answer]]:
@@ -103,6 +105,7 @@ def probe(packages: dict[str, str]) -> Callable[[Iterable[Any]], list[Answer]]:
     def look(rows: Iterable[Any]) -> list[Answer]:
         import importlib
         import importlib.util
+        import os
         import socket
         import sys
 
@@ -122,7 +125,7 @@ def probe(packages: dict[str, str]) -> Callable[[Iterable[Any]], list[Answer]]:
         except ImportError:
             version = ""
             missing.insert(0, "asyncsearch")
-        return [(socket.gethostname(), sys.executable, version, tuple(missing))]
+        return [(socket.gethostname(), sys.executable, version, tuple(missing), os.getppid())]
 
     return look
 

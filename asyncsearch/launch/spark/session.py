@@ -19,7 +19,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 from asyncsearch.errors import UnsupportedSparkError
-from asyncsearch.launch.spark import job_ends
+from asyncsearch.launch.spark import job_ends, placement
 from asyncsearch.launch.spark.probe import has_this_environment
 
 T = TypeVar("T")
@@ -30,6 +30,7 @@ WAIT_LOGGED_AFTER_S = 10.0
 _QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 """Settings of sessions made here: jobs as long as a search would fill the screen with progress bars."""
 
+_GROUP_KEY = "spark.jobGroup.id"
 _PYTHON_KEY = "spark.pyspark.python"
 _CONNECT = (
     "This is a Spark Connect session, and asyncsearch needs a classic one: its workers are tasks of an RDD, and they "
@@ -41,7 +42,7 @@ _CONNECT = (
 
 def new_tag(study: str) -> str:
     """Return a tag for the jobs of one run; Spark does not allow commas in it."""
-    return f"asyncsearch-{study.replace(',', '_')}-{secrets.token_hex(4)}"
+    return f"{job_ends.TAG}{study.replace(',', '_')}-{secrets.token_hex(4)}"
 
 
 class Spark:
@@ -52,6 +53,8 @@ class Spark:
         self.context = context
         self._made = made
         self._properties: Any = None
+        self._places = job_ends.TaskPlaces(context)
+        self._emptiest = placement.Emptiest(self._busy)
 
     def conf(self, key: str, default: str = "") -> str:
         """Return a setting of the application."""
@@ -77,14 +80,17 @@ class Spark:
         """Whether the session was made for a run, and is stopped after it."""
         return self._made is not None
 
-    @property
-    def is_examined(self) -> bool:
-        """Whether the executors were fit for workers, and are still the same: a local session has one."""
-        return self.is_local and self.context in _KNOWN.examined
+    def executors(self) -> Sequence[placement.Executor] | None:
+        """Return the executors that are there; None if Spark cannot tell."""
+        try:
+            return placement.executors(self.context)
+        except Exception:  # an internal name of Spark has changed, or Spark is gone
+            return None
 
-    def examined(self) -> None:
-        """Note that workers can run here."""
-        _KNOWN.examined.add(self.context)
+    @property
+    def examined(self) -> set[str]:
+        """The names of the executors that were found fit for workers in this session."""
+        return _KNOWN.examined.setdefault(self.context, set())
 
     @property
     def has_served(self) -> bool:
@@ -132,39 +138,67 @@ class Spark:
         tags: Sequence[str],
         description: str,
         is_barrier: bool,
+        places: Sequence[str] = (),
         prepared: Callable[[], object] = lambda: None,
     ) -> list[T]:
         """Run a stage and return its tasks' results. Call it in a thread made by ``thread``: tags belong to threads.
 
         Args:
+            places: for each task the one that it prefers, of ``Executor.place``; empty for any.
             prepared: called once the task is pickled, when Spark needs little more of this process's time.
         """
         for tag in tags:
             self.context.addJobTag(tag)
-        self.context.setJobDescription(description)
-        rows = self.context.parallelize(range(tasks), tasks)
+        self._name(description, tags[-1])
+        rows = self._rows(tasks, places)
         job = (rows.barrier() if is_barrier else rows).mapPartitions(task)
         job.id()  # pickles the task, and makes the job's objects in the JVM
         prepared()
-        found: list[T] = job.collect()
-        return found
+        return _collected(job)
+
+    def _name(self, description: str, group: str) -> None:
+        """Name this thread's jobs and their stages; they stay in a job group of the user's, who may end them by it."""
+        self.context.setJobDescription(description)
+        self.context.setLocalProperty("callSite.short", description)
+        if self.context.getLocalProperty(_GROUP_KEY) is None:
+            self.context.setLocalProperty(_GROUP_KEY, group)
+
+    def _rows(self, tasks: int, places: Sequence[str]) -> Any:
+        if all(places) and len(places) == tasks:
+            with contextlib.suppress(Exception):  # an internal name of Spark has changed: any place will do
+                return placement.placed(self.context, places)
+        return self.context.parallelize(range(tasks), tasks)
+
+    def emptiest(self) -> str:
+        """Return the place for the next worker; empty if any will do."""
+        if self.is_one_process:
+            return ""
+        with contextlib.suppress(Exception):  # an internal name of Spark has changed, or Spark is gone
+            return self._emptiest.choose()
+        return ""
+
+    def _busy(self) -> list[tuple[placement.Executor, int]]:
+        running = placement.running_tasks(self.context)
+        return [(one, running.get(one.name, 0)) for one in placement.executors(self.context)]
+
+    def broadcast(self, data: bytes) -> Any:
+        """Give bytes to all executors that will ask for them, until ``destroy`` of the result."""
+        return self.context.broadcast(data)
 
     def cancel(self, tag: str) -> None:
         """Cancel the jobs with a tag. The Python workers live up to five seconds longer."""
         self.context.cancelJobsWithTag(tag)
 
     def running(self) -> Set[str] | None:
-        """Return the tags of all jobs of which a task has found a slot, by one look; None if Spark cannot tell."""
+        """Return the tags of workers' jobs whose task has found a slot, by one look; None if Spark cannot tell."""
         try:
-            return {
-                tag for tags, tasks in job_ends.active_tasks(self.context) if tasks.runningTasks() > 0 for tag in tags
-            }
+            return {tag for tags, _ in self._places.look() for tag in tags}
         except Exception:  # an internal name of Spark has changed, a job has just ended, or Spark is gone
             return None
 
     def leaving(self) -> Set[str]:
-        """Return the tags of all jobs with a task on an executor that is being decommissioned, by one look."""
-        return job_ends.leaving(self.context)
+        """Return the tags of all workers' jobs on an executor that is being decommissioned, by one look."""
+        return job_ends.leaving(self.context, self._places)
 
     def inherit(self) -> None:
         """Give threads from ``thread`` the calling thread's present job properties: pool, job group, tags."""
@@ -194,6 +228,22 @@ class Spark:
                 made.session.stop()
 
 
+def _collected(job: Any) -> list[Any]:
+    """Return what ``collect`` returns, under the name that the job has.
+
+    ``collect`` would name it after a line of this file, and all others of the process after none as long as it lasts.
+    """
+    from pyspark import RDD
+
+    load = getattr(sys.modules[RDD.__module__], "_load_from_socket", None)
+    if load is None:  # an internal name of Spark has changed
+        return list(job.collect())
+    found = load(job.ctx._jvm.PythonRDD.collectAndServe(job._jrdd.rdd()), job._jrdd_deserializer)
+    # Spark 4 returns what closes its socket; Spark 3 closes it at the last result.
+    with found if hasattr(found, "__exit__") else contextlib.nullcontext(found) as results:
+        return list(results)
+
+
 class Made:
     """A session made here. Launchers of concurrent studies share it."""
 
@@ -210,8 +260,8 @@ class _KnownContexts:
         """Held while a session is made, and while its users are counted."""
         self.made: dict[Any, Made] = {}
         """Sessions made here and not stopped."""
-        self.examined: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Those whose executors were fit for workers."""
+        self.examined: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+        """The executors of each that were fit for workers."""
         self.served: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those in which workers were launched."""
 

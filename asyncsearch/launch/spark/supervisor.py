@@ -18,6 +18,7 @@ from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, OnWorkerEnded
 from asyncsearch.launch.machine import patiently
 from asyncsearch.launch.spark import job_ends
+from asyncsearch.launch.spark.broadcast import SharedPart
 from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
 from asyncsearch.launch.spark.slots import REPLACED_AFTER_S, SlotWatch
 from asyncsearch.launch.spark.task import CANCEL_AGAIN_S, CANCELLED_WITHIN_S, NO_CONFIG, SpareTask, TaskMode, task
@@ -78,6 +79,7 @@ class Supervisor:
         self.has_submitted = threading.Event()
         """Set once the first job was given to Spark, or could not be."""
         self._jobs: dict[LaunchKey, _Job] = {}
+        self._shared = SharedPart(spark)
         self._slots = SlotWatch(spark.running, start_timeout_s, brings_executors=spark.has_dynamic_allocation)
         self._stop_at: float | None = None
         """When to cancel the jobs that still run; None if not stopping."""
@@ -126,6 +128,7 @@ class Supervisor:
                         "Spark could not be asked about a worker: %s.", job_ends.reason_of(error), exc_info=is_bug
                     )
         finally:
+            self._shared.destroy()
             self._stopped.set()
 
     def _is_over(self) -> bool:
@@ -221,11 +224,12 @@ class Supervisor:
             if reason != NO_CONFIG:
                 return reason
         return self._spark.run(
-            task(self._agent, config, self._mode),
+            task(self._agent, self._shared.without(config), self._mode),
             1,
             tags=(self._tag, job.tag),
             description=f"asyncsearch: {self._study} {job.name}",
             is_barrier=self._mode is TaskMode.INDEPENDENT,
+            places=[self._spark.emptiest()],
             prepared=self.has_submitted.set,
         )[0]
 

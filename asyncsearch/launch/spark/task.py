@@ -26,6 +26,7 @@ import msgspec
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import is_bug
 from asyncsearch.launch.base_launcher import AgentFunction, import_agent
+from asyncsearch.launch.spark.broadcast import SentConfig
 from asyncsearch.launch.spark.session import Spark
 from asyncsearch.launch.value_pickler import dumps
 
@@ -46,12 +47,14 @@ NO_CONFIG = ""
 SparkTask = Callable[[Iterable[int]], list[str]]
 
 
-def task(agent: AgentFunction, config: WorkerConfig | PipeAddress, mode: TaskMode) -> SparkTask:
+def task(agent: AgentFunction, config: WorkerConfig | SentConfig | PipeAddress, mode: TaskMode) -> SparkTask:
     """Return the function that Spark pickles, which holds little except the configuration, or where it comes from."""
     return functools.partial(_run, agent, config, mode.value)
 
 
-def _run(agent: AgentFunction, source: WorkerConfig | PipeAddress, mode: str, rows: Iterable[int]) -> list[str]:
+def _run(
+    agent: AgentFunction, source: WorkerConfig | SentConfig | PipeAddress, mode: str, rows: Iterable[int]
+) -> list[str]:
     """Run the agent and return the reason for its end, or ``NO_CONFIG``.
 
     An exception becomes a result, because Spark would rerun a plain stage's failed task.
@@ -69,7 +72,7 @@ def _run(agent: AgentFunction, source: WorkerConfig | PipeAddress, mode: str, ro
     if mode == TaskMode.PLAIN.value and context.attemptNumber() > 0:
         return [RUN_AGAIN]
     fork_template(main_in_fork)
-    config = source if isinstance(source, WorkerConfig) else _awaited(source)
+    config = _config_of(source)
     if config is None:
         return [NO_CONFIG]
     gpus = context.resources().get("gpu")
@@ -81,6 +84,12 @@ def _run(agent: AgentFunction, source: WorkerConfig | PipeAddress, mode: str, ro
     except Exception as error:
         last = "".join(traceback.format_exception_only(error)).strip()
         return [f"its task failed: {last}\n{traceback.format_exc() if is_bug(error) else ''}".strip()]
+
+
+def _config_of(source: WorkerConfig | SentConfig | PipeAddress) -> WorkerConfig | None:
+    if isinstance(source, WorkerConfig):
+        return source
+    return source.received() if isinstance(source, SentConfig) else _awaited(source)
 
 
 def _awaited(address: PipeAddress) -> WorkerConfig | None:

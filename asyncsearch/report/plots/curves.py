@@ -14,9 +14,9 @@ import msgspec
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
-from asyncsearch.nonfinite import finite
 from asyncsearch.report.dataframe import dataframe
 from asyncsearch.trial import Trial
+from asyncsearch.values import finite
 
 if TYPE_CHECKING:
     import pandas

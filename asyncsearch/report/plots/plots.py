@@ -12,7 +12,6 @@ from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import reports
-from asyncsearch.nonfinite import finite
 from asyncsearch.report.formatting import many, number
 from asyncsearch.report.plots.charts import BLUE, ORANGE, Plot, load_altair, titled
 from asyncsearch.report.plots.curves import (
@@ -30,6 +29,7 @@ from asyncsearch.sentences import in_sentences
 from asyncsearch.sequences.svg import INK, PAPER, plain
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Trial
+from asyncsearch.values import finite
 
 _MOST_CURVES, _MOST_POINTS = 400, 20_000
 _WIDTH, _HEIGHT = 360, 260

@@ -23,9 +23,9 @@ from asyncsearch.events import Imported, Learned, LeaseEvent
 from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
-from asyncsearch.nonfinite import finite
 from asyncsearch.report.tree.view import MOST_NAMED, Interval, Kind, TreeNode, TreeView, TrialPath
 from asyncsearch.trial import UNBOUNDED, TrialState, horizon_of
+from asyncsearch.values import finite
 from asyncsearch.work import Stage
 
 

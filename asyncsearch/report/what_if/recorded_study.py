@@ -14,12 +14,12 @@ from asyncsearch.events import CheckpointCommitted, Reported, Spent, TrainingEnd
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection, branched, reports
-from asyncsearch.nonfinite import finite
 from asyncsearch.report.what_if.recorded_units import Speedups, recorded_units
 from asyncsearch.simulate.options import Delays
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
 from asyncsearch.sizing.packing import Grouping, group_of
 from asyncsearch.trial import TrialState
+from asyncsearch.values import finite
 
 _LEAST_S = 1e-9
 """Seconds from a trial's last report to its failure, at least; 0 means that it failed at its target."""

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UnsetType
 
 from asyncsearch.actions import Assign
-from asyncsearch.events import PackMeasured, PackSeconds, PacksTimed, Reported, Spent
+from asyncsearch.events import PackMeasured, PackSeconds, PacksTimed, Reported, Spent, TrainingEnded
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
@@ -48,7 +48,7 @@ class _Round(msgspec.Struct):
     ended_s: float = 0.0
     has_setup: bool = False
     """Whether what is set up before its units is part of its time."""
-    measured_ms: int | None = None
+    measured_ms: float | None = None
     """Milliseconds of training and evaluation in it, as its worker has measured. None if it has not."""
     lanes: dict[int, _Lane] = {}
 
@@ -85,8 +85,10 @@ class _Lease(msgspec.Struct):
     together: int | None = None
     """How many lanes train together at most, as its first unit has shown; None means all."""
     rounds: list[_Round] = []
-    since_ms: int = 0
-    """Milliseconds that were measured before the present round."""
+    known: int = 0
+    """How many rounds, from the first on, are part of the time that was measured before."""
+    known_ms: int = 0
+    """That time."""
 
     def measure(self, seconds: Sequence[PackSeconds]) -> None:
         """Take in what its first unit has shown."""
@@ -95,20 +97,32 @@ class _Lease(msgspec.Struct):
 
     def report(self, lane: int, seen: _Lane, assigned_s: float, now: float, spent: Spent | UnsetType) -> None:
         """Add a report to the round to which it belongs, which may be a new one."""
-        measured_ms = None if isinstance(spent, UnsetType) else spent.training + spent.evaluating
-        before = len(self.rounds)
         if not self.rounds:
             self.rounds.append(_Round(self.began_s, has_setup=True))
         elif lane in self.rounds[-1].lanes or self._joined_since(seen, assigned_s):
             ended_s = self.rounds[-1].ended_s
             has_setup = seen.is_first and assigned_s >= ended_s  # all others had ended
+            if self.rounds[-1].measured_ms is not None:
+                self.known_ms += round(sum(one.measured_ms or 0.0 for one in self.rounds[self.known :]))
+                self.known = len(self.rounds)
             self.rounds.append(_Round(max(ended_s, assigned_s) if has_setup else ended_s, has_setup=has_setup))
         self.rounds[-1].lanes[lane] = seen
         self.rounds[-1].ended_s = now
-        if len(self.rounds) > max(1, before) and self.rounds[-2].measured_ms is not None:
-            self.since_ms += self.rounds[-2].measured_ms
-        if measured_ms is not None and measured_ms >= self.since_ms:
-            self.rounds[-1].measured_ms = measured_ms - self.since_ms
+        self.tell(spent)
+
+    def tell(self, spent: Spent | UnsetType) -> None:
+        """Give each round since those that were told its part: reports that come fast do not all tell their time."""
+        if isinstance(spent, UnsetType) or (passed_ms := spent.training + spent.evaluating - self.known_ms) < 0:
+            return
+        rounds = self.rounds[self.known :]
+        units = sum(one.units for one in rounds)
+        for one in rounds:
+            one.measured_ms = passed_ms * one.units / units
+
+    def end(self, spent: Spent | UnsetType) -> None:
+        """Take in what the end of a lane tells, if its last report told nothing."""
+        if self.rounds and self.rounds[-1].measured_ms is None:
+            self.tell(spent)
 
     def _joined_since(self, seen: _Lane, assigned_s: float) -> bool:
         """Return whether a lane that has not reported yet came when the last round had begun."""
@@ -213,6 +227,8 @@ def _leases(records: Iterable[Record], group: Grouping) -> tuple[list[_Lease], d
             progress = projection.leases.get(event.lease.number + event.lane)
             if progress is not None:
                 _note_report(event, record.t, progress, leases, group(progress.stages[0].params))
+        elif isinstance(event, TrainingEnded) and event.lease.number in leases:
+            leases[event.lease.number].end(event.spent)
         elif isinstance(event, PacksTimed):
             packs[event.group].note(event.seconds)
         elif isinstance(event, PackMeasured) and event.seconds:

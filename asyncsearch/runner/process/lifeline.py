@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 
@@ -100,16 +100,18 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
 
 
-def reap_ended(besides: Container[int]) -> None:
-    """Reap the children that have ended, except some: otherwise each keeps its process id."""
+def reap_ended(besides: Container[int]) -> set[int]:
+    """Reap the children that have ended, except some, and return them: otherwise each keeps its process id."""
+    ended = set[int]()
     for pid in (pid for pid in _children() if pid not in besides):
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+            ended.add(os.waitpid(pid, os.WNOHANG)[0])
+    return ended
 
 
-def kill_children() -> None:
-    """Kill all children, then the orphans that come from them, until there are none."""
-    hanging = set[int]()
+def kill_children(besides: Iterable[int] = ()) -> None:
+    """Kill all children, except some, then the orphans that come from them, until there are none."""
+    hanging = set(besides)
     for _ in range(_ROUNDS):
         pids = [pid for pid in _children() if pid not in hanging]
         for pid in pids:

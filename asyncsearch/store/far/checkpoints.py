@@ -14,11 +14,12 @@ import os
 import tempfile
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from asyncsearch.errors import StoreError
-from asyncsearch.files.contents import Content
+from asyncsearch.files.contents import Content, stamps_of
 from asyncsearch.files.plain import is_folder
 from asyncsearch.files.trees import remove_tree
 from asyncsearch.ids import CheckpointRef, NodeKey
@@ -39,6 +40,12 @@ from asyncsearch.store.staged_files import listed_readable, require_apart, requi
 _log = logging.getLogger(__name__)
 _STAGE = "stage"
 _NOT_COMMITTED = "it has no manifest"
+_WHOLE_BYTES = 32 << 10
+"""The longest manifest that is sent in one packet, so that it is there as a whole or not at all, whoever is killed."""
+_SWEEPS = 8
+"""Nodes that are looked at at a time: ten thousand one after the other take a minute."""
+_NUMBERED = "a"
+"""The token of versions that have the number of their attempt."""
 
 
 class FarCheckpoints(FarFolder):
@@ -58,7 +65,35 @@ class FarCheckpoints(FarFolder):
         packed_with: PackedWith | None = None,
         shards: Shards | None = None,
     ) -> int:
-        node = layout.node_folder(checkpoint)
+        older = self._versions(checkpoint)
+        version = _own_version(checkpoint, older, shards)
+        size_bytes = self._commit(checkpoint, version, staged, packed_with, shards)
+        for other in older:
+            if other != version:  # an attempt whose answer was lost may have committed this one
+                self._remove_version(checkpoint, other)
+        return size_bytes
+
+    def commit_of(
+        self,
+        attempt: int,
+        checkpoint: CheckpointRef,
+        staged: Path,
+        packed_with: PackedWith | None = None,
+        shards: Shards | None = None,
+    ) -> int:
+        if shards is not None:
+            return self.commit(checkpoint, staged, packed_with, shards)
+        return self._commit(checkpoint, _version_of(attempt, checkpoint), staged, packed_with, None)
+
+    def _commit(
+        self,
+        checkpoint: CheckpointRef,
+        version: layout.Version,
+        staged: Path,
+        packed_with: PackedWith | None,
+        shards: Shards | None,
+    ) -> int:
+        """Make a staged folder a version of a checkpoint."""
         if not _is_staged(staged):
             raise StoreError(
                 f"Cannot commit checkpoint {checkpoint} from {str(staged)!r}: it is not, or no longer, a folder that"
@@ -67,17 +102,16 @@ class FarCheckpoints(FarFolder):
         with explained(f"read the staged checkpoint {checkpoint}", staged):
             names, folders = listed_readable(staged)
         require_apart(shards, names, folders, checkpoint)
-        older = self._versions(checkpoint)
-        version = _own_version(checkpoint, older, shards)
-        folder = f"{node}/{version}"
+        folder = f"{layout.node_folder(checkpoint)}/{version}"
+        seen = stamps_of(staged)
         contents = self._sent(names, staged, f"{folder}/{layout.FILES}")
         files = [StoredFile(name, *content) for name, content in zip(names, contents, strict=True)]
         if shards is not None:
             files = list(({file.name: file for file in files} | shards.by_name).values())
         manifest = Manifest(files, folders)
-        arrived = self._remote.find(f"{folder}/{layout.FILES}").items()
-        sent = {(file.name, file.size_bytes) for file in manifest.files}
-        if not sent <= {(name, info.size_bytes) for name, info in arrived}:  # what is more is no part of it
+        if stamps_of(staged) != seen:
+            require_unchanged(staged, names, contents)
+        if not self._have_arrived(manifest, f"{folder}/{layout.FILES}", shards):
             require_unchanged(staged, names, contents)
             raise StoreError(
                 f"Cannot commit checkpoint {checkpoint} to {self._remote.shown!r}: files are missing, or have other"
@@ -85,12 +119,19 @@ class FarCheckpoints(FarFolder):
                 " again."
             )
         # The commit: what fails before it leaves garbage, never half a checkpoint.
-        self._remote.write(f"{folder}/{layout.MANIFEST}", manifest.encode(checkpoint, packed_with, shards))
-        for other in older:
-            if other != version:  # an attempt whose answer was lost may have committed this one
-                self._remove_version(checkpoint, other)
+        encoded = manifest.encode(checkpoint, packed_with, shards)
+        write = self._remote.write_in_place if len(encoded) <= _WHOLE_BYTES else self._remote.write
+        write(f"{folder}/{layout.MANIFEST}", encoded)
         self.discard(staged)
         return manifest.size_bytes
+
+    def _have_arrived(self, manifest: Manifest, folder: str, shards: Shards | None) -> bool:
+        """Return whether all files of a manifest are there, with their sizes. What is more is no part of it."""
+        if shards is None and self._remote.confirms_writes:
+            return True
+        arrived = self._remote.find(folder).items()
+        sent = {(file.name, file.size_bytes) for file in manifest.files}
+        return sent <= {(name, info.size_bytes) for name, info in arrived}
 
     def shard_place(self, checkpoint: CheckpointRef, staged: Path) -> str:
         return str(_next_version(checkpoint, self._versions(checkpoint)))
@@ -122,6 +163,9 @@ class FarCheckpoints(FarFolder):
         for version in self._versions(checkpoint):  # the highest is removed last: an older one must not reappear
             self._remove_version(checkpoint, version)
 
+    def delete_of(self, attempt: int, checkpoint: CheckpointRef) -> None:
+        self._remove_version(checkpoint, _version_of(attempt, checkpoint))
+
     def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
         found: set[CheckpointRef] = set()
         for name, versions in self._committed("checkpoints" if node is None else f"checkpoints/{node}").items():
@@ -141,6 +185,35 @@ class FarCheckpoints(FarFolder):
                 rivals = [other for other in versions if other.resource == version.resource]
                 if version not in rivals or version != rivals[-1]:
                     self._sweep_away(f"checkpoints/{node}/{version}")
+
+    def sweep_except(self, needed: Container[CheckpointRef]) -> None:
+        """Do what ``sweep`` does, and delete the checkpoints that are not needed: by one call for each node."""
+        for name in filter(layout.is_temporary, self._remote.list("tmp")):
+            self._sweep_away(f"tmp/{name}")
+        nodes = filter(layout.is_node, self._remote.list("checkpoints"))
+        with ThreadPoolExecutor(_SWEEPS, "asyncsearch-sweep") as pool:
+            list(pool.map(lambda node: self._sweep_node(node, needed), nodes))
+
+    def _sweep_node(self, node: str, needed: Container[CheckpointRef]) -> None:
+        names = self._remote.list(f"checkpoints/{node}")
+        versions = layout.parse_versions(names)
+        kept = {one.resource for one in versions if CheckpointRef(NodeKey(node), one.resource) in needed}
+        if not kept and len(versions) == len(names):
+            self._sweep_away(f"checkpoints/{node}")
+            return
+        for resource in {one.resource for one in versions}:
+            rivals: Sequence[layout.Version] = [one for one in versions if one.resource == resource]
+            if resource in kept:
+                rivals = self._all_but_newest(node, rivals)
+            for version in rivals:
+                self._sweep_away(f"checkpoints/{node}/{version}")
+
+    def _all_but_newest(self, node: str, rivals: Sequence[layout.Version]) -> Sequence[layout.Version]:
+        """Return the versions of a checkpoint without the newest that is committed; the only one is not looked at."""
+        if len(rivals) < 2:
+            return ()
+        committed = [one for one in rivals if self._remote.is_written(f"checkpoints/{node}/{one}/{layout.MANIFEST}")]
+        return [one for one in rivals if one not in committed[-1:]] if committed else ()
 
     def _sweep_away(self, name: str) -> None:
         """Remove a leftover; one that cannot be removed stays, and what comes behind it is swept all the same."""
@@ -168,7 +241,9 @@ class FarCheckpoints(FarFolder):
     def _committed(self, folder: str) -> dict[str, Sequence[layout.Version]]:
         """Return the committed versions below a folder by node, each in order."""
         found = defaultdict(list)
-        for name in self._remote.find(folder):
+        for name, info in self._remote.find(folder).items():
+            if not info.size_bytes and self._remote.shows_unfinished:
+                continue
             node, version, *rest = f"{folder}/{name}".split("/")[1:]
             if rest == [layout.MANIFEST] and layout.is_node(node):
                 found[node].append(version)
@@ -178,7 +253,7 @@ class FarCheckpoints(FarFolder):
         """Return the committed versions of a checkpoint, in order."""
         node = layout.node_folder(checkpoint)
         attempts = self._attempts(checkpoint)
-        return [version for version in attempts if self._remote.is_file(f"{node}/{version}/{layout.MANIFEST}")]
+        return [version for version in attempts if self._remote.is_written(f"{node}/{version}/{layout.MANIFEST}")]
 
     def _attempts(self, checkpoint: CheckpointRef) -> Sequence[layout.Version]:
         """Return the versions of a checkpoint, in order, whether or not they have been committed.
@@ -220,7 +295,7 @@ class FarCheckpoints(FarFolder):
     def _download_version(self, checkpoint: CheckpointRef, folder: str, local: Path) -> str | None:
         """Download a version; return how it differs from what was committed (None: not at all), or _NOT_COMMITTED."""
         data = self._remote.read(f"{folder}/{layout.MANIFEST}")
-        if data is None:
+        if data is None or (not data and self._remote.shows_unfinished):
             return _NOT_COMMITTED
         try:
             manifest = Manifest.decode(data)
@@ -249,6 +324,11 @@ def _own_version(checkpoint: CheckpointRef, older: Sequence[layout.Version], sha
 def _next_version(checkpoint: CheckpointRef, older: Sequence[layout.Version]) -> layout.Version:
     number = max((version.number for version in older), default=0) + 1
     return layout.Version(checkpoint.resource, number, uuid.uuid4().hex)
+
+
+def _version_of(attempt: int, checkpoint: CheckpointRef) -> layout.Version:
+    """Return the version that an attempt writes, and no other one; a later attempt has a higher one."""
+    return layout.Version(checkpoint.resource, attempt + 1, _NUMBERED)
 
 
 def _is_staged(folder: Path) -> bool:

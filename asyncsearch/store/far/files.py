@@ -25,13 +25,27 @@ class FarFiles(Protocol):
     url: str
 
     @property
+    def shows_unfinished(self) -> bool:
+        """Whether a file that is being written is there already, and empty until it is whole."""
+
+    @property
+    def confirms_writes(self) -> bool:
+        """Whether a file that was written without an error is whole, so that it need not be looked at again."""
+
+    @property
+    def removes_at_once(self) -> bool:
+        """Whether ``remove_tree`` removes all of a folder or nothing, in one call."""
+
+    @property
     def shown(self) -> str: ...
     @property
     def is_exclusive(self) -> bool: ...
     def is_file(self, name: str) -> bool: ...
+    def is_written(self, name: str) -> bool: ...
     def is_folder(self, name: str) -> bool: ...
     def read(self, name: str) -> bytes | None: ...
     def write(self, name: str, data: bytes) -> None: ...
+    def write_in_place(self, name: str, data: bytes) -> None: ...
     def create(self, name: str, data: bytes) -> bool: ...
     def blocks(self, name: str) -> Iterator[bytes]: ...
     def read_part(self, name: str, start: int, end: int | None) -> bytes | None: ...
@@ -143,8 +157,13 @@ class FarFolder(Store):
 
     def remove_tree(self, folder: str) -> None:
         layout.check_name(folder, ())
+        if self._remote.removes_at_once:
+            self._remote.remove_tree(folder)
+            return
         if folder.startswith("checkpoints/"):
             self._remote.remove(f"{folder}/{layout.MANIFEST}")  # first: a folder with a manifest must be complete
+            self._remote.remove_tree(folder)
+            return
         self._remote.remove_tree(folder)
         self._remote.remove(folder)
 

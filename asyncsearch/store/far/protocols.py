@@ -21,6 +21,9 @@ _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modification_tim
 
 WITH_PIPES = {"file", "local", "sftp", "ssh", "smb"}
 
+READ_ONLY = {"http", "https", "github", "git", "data", "reference", "libarchive", "tar"}
+"""Protocols by which fsspec only reads."""
+
 _SPECIAL = (("%", "%25"), ("?", "%3F"), ("#", "%23"), (";", "%3B"))
 """Characters at which URLs are cut off, and their codes; that of the codes themselves is first."""
 

@@ -75,6 +75,14 @@ class Remote:
         self.lacks_keys = False
         """Whether a study that was kept held no keys for it; see ``FsspecStore.without_keys``."""
 
+    shows_unfinished = False
+    removes_at_once = False
+
+    @property
+    def confirms_writes(self) -> bool:
+        """Whether this is an object store, which takes an object of the length that is sent or none."""
+        return not self._is_tree and self.url.partition("://")[0].lower() in OF_OBJECTS
+
     @property
     def shown(self) -> str:
         """The URL for messages, without a password."""
@@ -147,6 +155,10 @@ class Remote:
         with self.explained("look", name):
             return bool(self._fs.isfile(self._path(name)))
 
+    def is_written(self, name: str) -> bool:
+        """Return whether there is a file of this name; it is whole."""
+        return self.is_file(name)
+
     def is_folder(self, name: str) -> bool:
         """Return whether there is a folder of this name."""
         with self.explained("look", name):
@@ -207,6 +219,10 @@ class Remote:
         self.put(temporary, data)
         with self.explained("write", name):
             self._with_folder(self._path(name), lambda: self._rename(self._path(temporary), self._path(name)))
+
+    def write_in_place(self, name: str, data: bytes) -> None:
+        """Write a file atomically, as ``write`` does."""
+        self.write(name, data)
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file that does not exist yet; return False if it does."""

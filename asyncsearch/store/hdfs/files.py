@@ -117,6 +117,10 @@ class HdfsFiles(HadoopFiles):
         with self.explained("upload", name), open_to_read(local) as source:
             return self._created(self.path(name), overwrite=True).copy_and_close(source)
 
+    def write_in_place(self, name: str, data: bytes) -> None:
+        with self.explained("write", name):
+            self._created(self.path(name), overwrite=True).write_and_close(data)
+
     def find(self, folder: str) -> dict[str, FileInfo]:
         """Return the files below a folder, at any depth, by their names inside it."""
         path = self.path(folder)

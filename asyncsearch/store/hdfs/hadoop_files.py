@@ -131,6 +131,9 @@ class HadoopFiles(abc.ABC):
     """The files below a URL. It holds no connection. A client's calls raise FileNotFoundError and FileExistsError."""
 
     is_exclusive = True
+    shows_unfinished = True
+    confirms_writes = True
+    removes_at_once = True
 
     def __init__(self, url: str) -> None:
         self._place = parse(url)
@@ -191,6 +194,11 @@ class HadoopFiles(abc.ABC):
         found = self._looked_at(name)
         return found is not None and not found.is_folder
 
+    def is_written(self, name: str) -> bool:
+        """Return whether there is a file of this name that is whole, and not empty."""
+        found = self._looked_at(name)
+        return found is not None and not found.is_folder and found.size_bytes > 0
+
     def is_folder(self, name: str) -> bool:
         """Return whether there is a folder of this name."""
         found = self._looked_at(name)
@@ -221,6 +229,10 @@ class HadoopFiles(abc.ABC):
         """Write a file atomically: a reader sees the old content or the new."""
         with self.explained("write", name):
             self._move(self._temporary(data), name, overwrite=True)
+
+    @abc.abstractmethod
+    def write_in_place(self, name: str, data: bytes) -> None:
+        """Write a file under its own name: it is empty until it is whole, and then has all of it if that is small."""
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file that does not exist yet; return False if it does. Only one of several writers succeeds.

@@ -27,6 +27,8 @@ ANSWER_S = 30.0
 SYNC_S = 10.0
 """For an append that is synced: after the death of a server hdfs-native may wait for ever, and the journal can go on
 in a new file."""
+GIVE_UP_S = 1.0
+"""For closing a file whose write has failed."""
 EXIT_S = 10.0
 """For the calls that still run when the process ends: a thread that came back from hdfs-native while the interpreter is
 taken down would abort the process."""
@@ -138,7 +140,8 @@ if hasattr(os, "register_at_fork"):
 
 
 _log = logging.getLogger(__name__)
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
+_FIRST_PAUSE_S, _LONGER, _LONGEST_PAUSE_S = 0.01, 4, 0.5
+"""Between looks at a file that is being closed: each is a call of the NameNode, and most files are by the second."""
 
 
 class OpenFile:
@@ -195,9 +198,13 @@ class OpenFile:
         close_at_once(self._close_writer, lambda: self._size_bytes > 0 and self._finish(self._size_bytes))
 
     def give_up(self) -> None:
-        """Close what can be closed of it; the content is unknown."""
+        """Close what can be closed of it at once, and the rest in a thread; the content is unknown.
+
+        A NameNode that no DataNode has told of the last block is asked by hdfs-native for 15 s, in which nobody learns
+        that the write has failed.
+        """
         with contextlib.suppress(Exception):
-            call(self._close_writer)
+            begin(self._close_writer).result_within(GIVE_UP_S)
 
     def _close_writer(self) -> None:
         try:
@@ -230,7 +237,7 @@ def close_at_once(writer_close: Callable[[], None], finish: Callable[[], bool]) 
                 return
         except Exception as error:  # whether it is closed is then for the first call to say
             _log.debug("Cannot finish a file: %s", error)
-        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        pause_s = min(_LONGER * pause_s, _LONGEST_PAUSE_S)
     closing.result_within(0.0)
 
 

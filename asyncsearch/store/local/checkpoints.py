@@ -16,11 +16,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from asyncsearch.errors import CheckpointError, NotAFileError, StoreError
+from asyncsearch.files.contents import UnchangedFolders, stamps_of
 from asyncsearch.files.plain import is_folder, read_file
 from asyncsearch.files.trees import remove_tree
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout, scratch
-from asyncsearch.store.disk import discard, explained, make_folders, sweep_away, sync_folder, write_new
+from asyncsearch.store.disk import discard, explained, make_folders, sweep_away, sync_folder, sync_tree, write_new
 from asyncsearch.store.local.files import DiskFiles, names_in
 from asyncsearch.store.manifest import (
     Manifest,
@@ -70,14 +71,18 @@ class DiskCheckpoints(DiskFiles):
                     " lost when a new driver opens the study; stage and write it again."
                 )
             _require_folder(staged)
-            manifest = survey(staged, os.fsync, sync_folder, {} if shards is None else shards.by_name)
+            seen = stamps_of(staged)  # before it is hashed: what is written into it later is noticed
+            manifest = survey(staged, {} if shards is None else shards.by_name)
             require_shards(shards, manifest, checkpoint)
             described = whole / layout.MANIFEST
             remove_tree(described)  # an earlier attempt to commit this folder may have left it, or the worker
-            write_new(described, manifest.encode(checkpoint, packed_with, shards))
-            # Before the rename: after a power cut, a name that survives must lead to a manifest that does.
-            sync_folder(whole)
+            write_new(described, manifest.encode(checkpoint, packed_with, shards), is_durable=False)
+            is_first = _made(node)
+            # Before the rename: after a power cut, a name that survives must lead to files and a manifest that do.
+            _sync(whole, manifest, [node.parent] if is_first else [])
             number = self._publish(whole, node, checkpoint.resource)
+            if shards is None:  # else others have hashed some of the files, at another time
+                _known.note(node / str(layout.Version(checkpoint.resource, number)) / layout.FILES, seen)
             for version in self._versions(checkpoint):
                 # The version before stays: a worker that has just listed it may be reading it.
                 if version.number < number - 1:
@@ -93,7 +98,7 @@ class DiskCheckpoints(DiskFiles):
             if not self._is_staged(staged) or not is_folder(target):
                 raise gone(checkpoint, target)
             _require_folder(staged)
-            shard = survey(staged, os.fsync, sync_folder)
+            shard = survey(staged)
             _open_up(target)
             for name in shard.folders:
                 if os.path.lexists(target / name) and not is_folder(target / name):
@@ -104,8 +109,7 @@ class DiskCheckpoints(DiskFiles):
                 if os.path.lexists(target / file.name):
                     raise written_twice(checkpoint, file.name)
                 os.rename(staged / file.name, target / file.name)
-            for name in (*reversed(shard.folders), ""):
-                sync_folder(target / name)
+            sync_tree(target, [file.name for file in shard.files], shard.folders, shard.size_bytes)
         self.discard(staged)
         return shard.files
 
@@ -119,6 +123,8 @@ class DiskCheckpoints(DiskFiles):
     def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
         """Provide the files of a checkpoint, which were compared with its manifest: its own folder.
 
+        They are not read for it where this process has committed or compared them, and they are unchanged since.
+
         Where there is more in it than the manifest names, which is no part of the checkpoint, a copy without that.
         """
         with explained(f"find checkpoint {checkpoint}", self._root):
@@ -128,7 +134,10 @@ class DiskCheckpoints(DiskFiles):
             with explained(f"read checkpoint {checkpoint}", folder):
                 if not is_folder(files):
                     raise damaged(checkpoint, folder, f"the folder {layout.FILES!r} is missing")
-                check(manifest, files, checkpoint)
+                is_known, seen = _known.is_unchanged(files), stamps_of(files)
+                check(manifest, files, checkpoint, are_files_known=is_known)
+                if not is_known:
+                    _known.note(files, seen)
                 if holds_more(manifest, files):
                     _log.warning("%s holds more than was committed; the rest is left out.", files)
                     place = stack.enter_context(scratch.temporary_folder("fetch"))
@@ -196,6 +205,27 @@ class DiskCheckpoints(DiskFiles):
                     raise  # otherwise a delete has just removed the node's empty folder
         sync_folder(node)
         return taken + 1
+
+
+_known = UnchangedFolders()
+"""Of this process: what it committed or compared is not read for each entry, 1.25 s a GB in which a worker waits."""
+
+
+def _made(node: Path) -> bool:
+    """Make the folder of a node if there is none, its name not yet durable; return whether there was none."""
+    if node.is_dir():
+        return False
+    make_folders(node.parent)
+    with contextlib.suppress(FileExistsError):  # another worker was faster
+        node.mkdir()
+    return True
+
+
+def _sync(whole: Path, manifest: Manifest, parents: Sequence[Path]) -> None:
+    """Make a staged checkpoint durable, apart from its own name, and the names in some other folders."""
+    files = [f"{layout.FILES}/{file.name}" for file in manifest.files]
+    folders = [layout.FILES, *(f"{layout.FILES}/{name}" for name in manifest.folders)]
+    sync_tree(whole, [layout.MANIFEST, *files], folders, manifest.size_bytes, parents)
 
 
 def _require_folder(staged: Path) -> None:

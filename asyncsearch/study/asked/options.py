@@ -68,8 +68,13 @@ class WorkerOptions(metaclass=CheckedCalls):
 
     fresh_process: bool = False
     """Run each trial in a process of its own, instead of keeping one warm."""
-    recycle_after: int = 200
-    """Attempts after which a warm process is replaced."""
+    recycle_after: int | None = None
+    """Attempts after which a warm process is replaced. None: when its memory has grown by 1 GiB, or by a quarter of
+    what was free."""
+    preload: bool = True
+    """Import, once a worker's first trial has trained, what it has imported from installed packages in a process of its
+    own, from which later processes of the worker begin at once. It holds that memory once more for each worker (some
+    450 MB with torch), and is not made where less than ten times of it is free."""
     stop_grace: float | timedelta = 5.0
     """Time that a stopped trial has to unwind before its process gets SIGTERM, then SIGKILL."""
     lease_timeout: float | timedelta = 30.0
@@ -104,7 +109,8 @@ class WorkerOptions(metaclass=CheckedCalls):
         grace_s = seconds_of("stop_grace", self.stop_grace)
         return {
             "fresh_process": yes_or_no("fresh_process", self.fresh_process),
-            "recycle_after": positive("recycle_after", self.recycle_after),
+            "recycle_after": None if self.recycle_after is None else positive("recycle_after", self.recycle_after),
+            "preloads": yes_or_no("preload", self.preload),
             "stop_grace_s": grace_s,
             "kill_grace_s": grace_s,
         }

@@ -24,12 +24,12 @@ from asyncsearch.old_pickles import loads
 from asyncsearch.report.formatting import moment
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
-from asyncsearch.sequences.function_code import parts_digests
 from asyncsearch.sizing.gangs import Gang
 from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.passwords import without_password
+from asyncsearch.values.function_code import parts_digests
 
 _log = logging.getLogger(__name__)
 _SHOWN = 3

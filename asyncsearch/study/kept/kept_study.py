@@ -38,7 +38,7 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.store.opening import require_own_folder
 from asyncsearch.study.kept.definition import Code, StudyDefinition, pickled, require_same
 from asyncsearch.study.kept.warm_start import WarmStart, begin_searcher, keep
-from asyncsearch.study.trial_dirs import sweep
+from asyncsearch.study.trial_dirs import sweep_at_start
 from asyncsearch.trial import TrialState
 
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -191,7 +191,7 @@ class KeptStudy(msgspec.Struct, kw_only=True):
         state = self.fresh_state()
         found = replay(self.store, state)
         display.warn((*found.notes, *found.doubts, *(_failed_before(state) if changes else ())))
-        sweep(self.store, state, self.definition.keep_dirs)
+        sweep_at_start(self.store, state, self.definition.keep_dirs, found.last)
         self.resume = True
         return state, found.last
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,19 @@ def batch_of(data: Any, indices: Indices, collate: Callable[[list[Any]], Any]) -
     fetch = getattr(data, "__getitems__", None)
     chosen = indices.tolist()
     return collate(fetch(chosen) if fetch is not None else [data[index] for index in chosen])
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Return the batch whose parts these are, as torch's ``default_collate`` makes it of all their samples."""
+    first = parts[0]
+    if isinstance(first, torch.Tensor):
+        return torch.cat(tuple(parts))
+    if isinstance(first, Mapping):
+        return {name: joined([part[name] for part in parts]) for name in first}
+    if isinstance(first[0], str | bytes):  # one for each sample, and no part of a sample
+        return [one for part in parts for one in part]
+    fields = [joined(field) for field in zip(*parts, strict=True)]
+    return type(first)(*fields) if hasattr(first, "_fields") else type(first)(fields)
 
 
 def moved(batch: Any, device: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from asyncsearch.trainable.gang import TrialGang
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer, checked_norm
 from asyncsearch.trainers.ranks import share_of
 from asyncsearch.trainers.sample_order import Indices
-from asyncsearch.trainers.torch.batches import batch_of, length_of, moved
+from asyncsearch.trainers.torch.batches import batch_of, joined, length_of, moved
 from asyncsearch.trainers.torch.gangs.strategies import strategy_for, strategy_refusal
 from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
 from asyncsearch.trainers.torch.state_copy import copied
@@ -43,7 +44,7 @@ class TorchTrainer(FrameworkTrainer):
     threads: int | None = 1
     """Threads of torch on the CPU: their number changes results. None for torch's default."""
     data_workers: int = 0
-    """Processes that load data ahead, for a ``Dataset``."""
+    """Processes that load data ahead, for a ``Dataset``: in training, and in validation."""
     clip_grad_norm: float | None = None
     """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None for no limit."""
 
@@ -142,12 +143,25 @@ class TorchTrainer(FrameworkTrainer):
         largest = -(-count // ranks)
         rounds = -(-largest // EVALUATION_BATCH) if self._strategy.is_in_step else 0
         for _ in range(found, rounds):
-            yield next(self.batches(data)), False
+            yield self._moved(self._batch(data, np.arange(min(EVALUATION_BATCH, count)))), False
 
     def _batches(self, data: Any, size: int, first: int, stop: int) -> Iterator[Any]:
         """Yield batches of the samples from one to another."""
-        for start in range(first, stop, size):
-            yield self._moved(self._batch(data, np.arange(start, min(start + size, stop))))
+        starts = range(first, stop, size)
+        if not self._is_loaded_ahead(data) or not self.has_default("collate"):
+            found = ((start, np.arange(start, min(start + size, stop))) for start in starts)
+            yield from (self._moved(batch) for _, batch in self._loaded(data, found))
+            return
+        # A batch in parts: else one process would fetch the whole of a validation of one batch.
+        part = -(-size // self.data_workers)
+        places = [
+            np.arange(at, min(at + part, start + size, stop))
+            for start in starts
+            for at in range(start, min(start + size, stop), part)
+        ]
+        parts = self._loaded(data, ((int(indices[0]), indices) for indices in places))
+        for _, group in itertools.groupby(parts, key=lambda one: (one[0] - first) // size):
+            yield self._moved(joined([batch for _, batch in group]))
 
     def collate(self, samples: list[Any]) -> Any:
         """Make a batch of samples of a ``Dataset``; by default as torch's ``DataLoader`` does."""
@@ -306,13 +320,20 @@ class TorchTrainer(FrameworkTrainer):
         return self.metrics(self.net, self._validation_data)
 
     def _fetched(self, found: Iterator[tuple[int, Indices]], number: int) -> Iterator[tuple[int, Any]]:
-        if not self.data_workers or not isinstance(self._train_data, Dataset):
+        return self._loaded(self._train_data, found)
+
+    def _is_loaded_ahead(self, data: Any) -> bool:
+        return self.data_workers > 0 and isinstance(data, Dataset)
+
+    def _loaded(self, data: Any, found: Iterator[tuple[int, Indices]]) -> Iterator[tuple[int, Any]]:
+        """Turn indices into batches, ahead and in other processes if there are to be any."""
+        if not self._is_loaded_ahead(data):
             for at, indices in found:
-                yield at, self._batch(self._train_data, indices)
+                yield at, self._batch(data, indices)
             return
         places = list(found)
         loader = DataLoader(
-            self._train_data,
+            data,
             batch_sampler=[indices.tolist() for _, indices in places],
             num_workers=self.data_workers,
             collate_fn=self.collate,

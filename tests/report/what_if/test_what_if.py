@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import UsageError
+from asyncsearch.events import Reported
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.projection import branched
 from asyncsearch.report.what_if.recorded_study import recorded
@@ -52,6 +55,19 @@ def test_on_as_many_workers_it_takes_as_long_as_it_took(tmp_path: Path) -> None:
     assert found.cases[0].wall_s == pytest.approx(wall_s, rel=2e-3)
     assert found.cases[0].guessed == 0
     assert found.cases[0].best == min(trial.best for trial in made.state.trials if trial.best is not None)
+
+
+def test_units_of_which_not_each_tells_its_time_cost_the_same() -> None:
+    records = records_of(quiet(workload=Curves(seed=1)))
+    reports = itertools.count()
+    some = [
+        record
+        if not isinstance(record.event, Reported) or next(reports) % 2
+        else msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, spent=msgspec.UNSET))
+        for record in records
+    ]
+    assert next(reports) > 30
+    assert recorded(some, "loss").mean_s == pytest.approx(recorded(records, "loss").mean_s, rel=0.02)
 
 
 def test_units_of_less_than_a_millisecond_have_a_cost() -> None:

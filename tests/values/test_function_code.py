@@ -14,7 +14,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from asyncsearch.sequences.function_code import code_digest, parts_digests
+from asyncsearch.values.function_code import code_digest, parts_digests
 
 MODULE = """
 import functools, math
@@ -99,7 +99,7 @@ def test_captured_values_count(old: str, new: str) -> None:
 def test_another_process_and_a_pickled_copy_have_the_same_digest() -> None:
     mine = digest_of(MODULE)
     code = f"""
-from asyncsearch.sequences.function_code import code_digest
+from asyncsearch.values.function_code import code_digest
 namespace = {{"__name__": "user_code"}}
 exec({MODULE!r}, namespace)
 print(code_digest(namespace["rate"]))

@@ -1,4 +1,7 @@
-"""Conversion of numbers that JSON lacks to their names, and back."""
+"""Values: numbers that JSON lacks and their names; and what users write, made plain, compared and told apart.
+
+json_values.py    constants are JSON values        function_code.py    what a function does, as a digest
+"""
 
 from __future__ import annotations
 

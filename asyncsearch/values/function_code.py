@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from asyncsearch.sequences.json_values import is_numpy_array, is_numpy_scalar
+from asyncsearch.values.json_values import is_numpy_array, is_numpy_scalar
 
 _HAS_DOCSTRING = 0x4000000
 _KIND = 0xFFFF

@@ -1,0 +1,146 @@
+"""Parts of ``bench_dynamics``: calls that are counted, and waits for a disk."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import _dynamics_clusters
+from _bench import Figure
+
+from asyncsearch import ASHA, SHA, Study, uniform
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.store import LocalStore, Store, disk
+from asyncsearch.store.hdfs.addresses import Address
+from asyncsearch.store.hdfs.store import HdfsStore
+from asyncsearch.store.local import checkpoints as local_checkpoints
+from asyncsearch.trainable import TrialContext
+from asyncsearch.trial import TrialState
+from tests.driver.virtual_logs import VirtualLogs
+from tests.store.counted_files import NameNode
+from tests.store.log_worlds import CALL_S
+
+TRIALS, SECONDS = 200, 300
+HASHED_BYTES, RESUMED = 256 << 20, 1000
+
+
+def logs() -> list[Figure]:
+    """Return the calls that the logs of printing trials take."""
+    bench = VirtualLogs("hidden")
+    for second in range(SECONDS):
+        for trial in range(TRIALS):
+            bench.prints(trial, f"epoch {second} loss 0.1234")
+        bench.loop.run_until(second + 1.0)
+    end_s = bench.end()
+    return [
+        Figure("log_calls_s", bench.world.calls / SECONDS, "calls/s", TRIALS),
+        Figure("log_rounds_queued", bench.thread.most_queued, "rounds", 0.0),
+        Figure("log_end_s", end_s, "s", TRIALS * CALL_S),
+    ]
+
+
+def committed(store: Store, attempt: int, size_bytes: int = 7) -> CheckpointRef:
+    """Commit a checkpoint of one file, of a trial of its own."""
+    checkpoint = CheckpointRef(NodeKey(f"n{attempt}"), 1)
+    staged = store.stage(checkpoint)
+    (staged / "checkpoint").write_bytes(os.urandom(1 << 20) * (size_bytes >> 20) or b"weights")
+    store.commit_of(attempt, checkpoint, staged)
+    return checkpoint
+
+
+def entered_s(store: Store, checkpoint: CheckpointRef) -> float:
+    """Return the seconds until a training can load a checkpoint."""
+    began = time.perf_counter()
+    with store.fetch(checkpoint):
+        return time.perf_counter() - began
+
+
+def hashes() -> list[Figure]:
+    """Return what an entry waits for the comparison of its checkpoint."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = LocalStore(folder)
+        store.prepare()
+        checkpoint = committed(store, 1, HASHED_BYTES)
+        own_s = entered_s(store, checkpoint)
+        local_checkpoints._known = type(local_checkpoints._known)()
+        return [
+            Figure("hash_s_per_gb", own_s * 1e9 / HASHED_BYTES, "s", entered_s(store, checkpoint) * 1e9 / HASHED_BYTES)
+        ]
+
+
+def syncs() -> list[Figure]:
+    """Return the syncs that a checkpoint takes on this disk, and without a sync of a whole disk."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        store = LocalStore(folder)
+        store.prepare()
+        counts: list[int] = []
+        for whole in (disk.is_synced_whole, lambda *_: False):
+            with (
+                mock.patch.object(disk, "is_synced_whole", whole),
+                mock.patch.object(disk, "sync_disk", wraps=disk.sync_disk) as synced,
+                mock.patch.object(os, "fsync", wraps=os.fsync) as fsync,
+            ):
+                committed(store, len(counts))
+                counts.append(synced.call_count + fsync.call_count)
+        return [Figure("syncs_per_checkpoint", counts[0], "syncs", counts[1])]
+
+
+def hdfs_calls() -> list[Figure]:
+    """Return the calls of a NameNode that learns of each block in time."""
+    node = NameNode()
+    with mock.patch("asyncsearch.store.hdfs.files.client_of", return_value=node):
+        store = HdfsStore("hdfs://counted:8020/studies/a", Address("hdfs://counted:8020", ()))
+        store.delete_of(1, committed(store, 1))
+        by_attempt = node.calls.total()
+        node.calls.clear()
+        staged = store.stage(checkpoint := CheckpointRef(NodeKey("b"), 1))
+        (staged / "checkpoint").write_bytes(b"weights")
+        store.commit(checkpoint, staged)
+        store.delete(checkpoint)
+        found = [Figure("hdfs_calls_per_checkpoint", by_attempt, "calls", node.calls.total())]
+        needed = {committed(store, number) for number in range(RESUMED)}
+        node.calls.clear()
+        store.sweep_except(needed)
+        by_node = node.calls.total()
+        node.calls.clear()
+        store.sweep()
+        store.checkpoints()
+        return [*found, Figure("resume_calls_per_trial", by_node / RESUMED, "calls", node.calls.total() / RESUMED)]
+
+
+def held() -> list[Figure]:
+    """Return the checkpoints at the end of a run, for each one that is to be kept."""
+    found = []
+    for name, scheduler in {"sha": SHA(max_resource=9), "asha": ASHA(max_resource=9)}.items():
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder) / "study"
+            study = Study(
+                saving, space={"x": uniform(0, 1)}, metric="loss", mode="min", scheduler=scheduler, store=place,
+                backend="inline",
+            )  # fmt: skip
+            study.run(27, display="none")
+            waiting = sum(trial.state is TrialState.PAUSED for trial in study.trials)
+            found.append(Figure(f"held_over_needed_{name}", len(LocalStore(str(place)).checkpoints()), "", 1 + waiting))
+    return found
+
+
+def saving(trial: TrialContext) -> None:
+    """Train nothing, and save it."""
+    for unit in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+        trial.report(loss=trial.params["x"] + 1 / unit)
+
+
+PARTS: dict[str, Callable[[], list[Figure]]] = {
+    "logs": logs,
+    "hash": hashes,
+    "syncs": syncs,
+    "hdfs": hdfs_calls,
+    "held": held,
+    "closure": _dynamics_clusters.closure,
+    "checks": _dynamics_clusters.checks,
+    "looks": _dynamics_clusters.looks,
+}

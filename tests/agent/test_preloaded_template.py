@@ -1,0 +1,304 @@
+"""A template that has imported what a runner had: its runners find that, and nothing that a fork breaks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from asyncsearch.agent import runner_supervisor, runner_template
+from asyncsearch.agent.runner_process import DescriptorSelector
+from asyncsearch.agent.runner_supervisor import PreloadedTemplate
+from asyncsearch.agent.runner_template import ForkedRunner, Template
+from asyncsearch.runner.channel import agent_end
+from asyncsearch.runner.process.preloading import Preload, installed_modules
+from asyncsearch.runner.protocol import Ended, ImportedModules, LaneReported, Load, Train
+from asyncsearch.trainable import TrialContext
+from tests.agent.driver import make_stage
+from tests.shares import takes_long
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks runners")
+
+PACKAGES = {
+    "plain_one": "",
+    "noted_one": "import os, threading\nnote = os.environ.get('NOTE', '')\nnice = os.getpriority(0, 0)",
+    "threaded_one": "import threading\nthreading.Thread(target=threading.Event().wait, name='mine').start()",
+    "outer_one": "import threaded_one",
+    "open_one": "import os\nheld = os.open('/dev/null', os.O_RDONLY)",
+    "failing_one": "raise SystemExit('not today')",
+    "dying_one": "import os\nos._exit(3)",
+    "endless_one": "import threading\nthreading.Event().wait()",
+    "last_one": "",
+}
+"""Name -> code of a package that is installed."""
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> dict[str, str]:
+    """Install packages in a folder, and return the environment in which they are found."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    for name, code in PACKAGES.items():
+        (folder / f"{name}.py").write_text(code)
+    tests = str(Path(__file__).parents[2])
+    return {"PYTHONPATH": os.pathsep.join([str(folder), tests, *filter(None, sys.path)]), "OPENBLAS_NUM_THREADS": "2"}
+
+
+class Prepared:
+    """A worker's templates, the second one with modules."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.watch, self.environment = DescriptorSelector(), environment
+        self.preloaded = PreloadedTemplate(self.watch)
+
+    def imports(self, *names: str, **variables: str) -> Prepared:
+        """Wait until they are imported."""
+        self.preloaded.prepare(Preload({**self.environment, **variables}, names))
+        while self.preloaded.is_awaited:
+            self.watch.wait(60.0)
+        return self
+
+    def look(self, trial: Callable[[TrialContext], Mapping[str, Any]]) -> dict[str, float]:
+        """Return what a trial reports from the process that begins now."""
+        runner = self.preloaded.start()
+        assert runner is not None, self.preloaded.left_out
+        try:
+            return reported(runner, trial)[0].metrics
+        finally:
+            end(runner)
+
+
+@pytest.fixture
+def worker(installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepared]:
+    first = Template.program({**os.environ, **installed})
+    monkeypatch.setattr(runner_template, "_STARTED", [first])
+    made = Prepared(installed)
+    yield made
+    made.preloaded.close()
+    made.watch.close()
+    first.close()
+
+
+def reported(runner: ForkedRunner, trial: Any, **load: Any) -> tuple[LaneReported, list[ImportedModules]]:
+    """Let a runner train, and return its report with what it has imported, if it is to say that."""
+    channel = agent_end(runner.channel)
+    channel.post(Load(cloudpickle.dumps(trial), "accuracy", b"\0marker\n", **load))
+    channel.post(Train((make_stage(0, stop=1, max_resource=1),)))
+    found: list[Any] = []
+    while (message := channel.receive()) is not None:
+        found.append(message)
+        if isinstance(message, Ended):
+            runner.channel.shutdown(socket.SHUT_WR)
+    reports = [one for one in found if isinstance(one, LaneReported)]
+    assert reports, found
+    return reports[0], [one for one in found if isinstance(one, ImportedModules)]
+
+
+def end(runner: ForkedRunner) -> None:
+    """End a runner as its agent's handle does."""
+    os.killpg(runner.pid, signal.SIGKILL)
+    runner.await_end()
+    runner.wait()
+    runner.channel.close()
+    runner.stdout.close()
+    runner.stderr.close()
+    os.close(runner.lifeline)
+
+
+def finds(*names: str) -> Callable[[TrialContext], dict[str, float]]:
+    """Make a trial that reports which modules its process has when it begins."""
+
+    def train(trial: TrialContext) -> dict[str, float]:
+        import sys
+
+        return {"accuracy": 1.0, **{name: float(name in sys.modules) for name in names}}
+
+    return train
+
+
+def test_runner_finds_what_was_imported_before_it_was_forked(worker: Prepared) -> None:
+    found = worker.imports("plain_one", "noted_one").look(finds("plain_one", "noted_one", "last_one"))
+    assert (found["plain_one"], found["noted_one"], found["last_one"]) == (1.0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("names", "left_out"),
+    [
+        (("plain_one", "threaded_one", "last_one"), {"threaded_one": "it starts the thread 'mine'"}),
+        (
+            ("outer_one", "threaded_one", "last_one"),
+            dict.fromkeys(("outer_one", "threaded_one"), "it starts the thread 'mine'"),
+        ),
+        (("open_one", "last_one"), {"open_one": "it keeps /dev/null open"}),
+        (("failing_one", "no_such_one", "last_one"), {}),
+    ],
+)
+def test_module_that_no_fork_survives_is_left_out_alone(
+    worker: Prepared, names: tuple[str, ...], left_out: dict[str, str]
+) -> None:
+    found = worker.imports(*names).look(finds(*names))
+    assert worker.preloaded.left_out == left_out
+    assert [name for name in names if found[name]] == [
+        name for name in names if name not in left_out and name not in ("failing_one", "no_such_one")
+    ]
+
+
+def test_import_that_ends_its_process_costs_no_runner(worker: Prepared) -> None:
+    worker.imports("plain_one", "dying_one")
+    assert worker.preloaded.start() is None
+    runner = runner_template.fork_runner({})
+    assert runner is not None
+    assert reported(runner, finds("plain_one"))[0].metrics["plain_one"] == 0.0
+    end(runner)
+
+
+def test_end_waits_for_no_import(worker: Prepared) -> None:
+    worker.preloaded.prepare(Preload(worker.environment, ("endless_one",)))
+    worker.preloaded.close()
+    assert worker.preloaded.start() is None
+
+
+def test_endless_refusals_end(worker: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_supervisor, "_MOST_LEFT_OUT", 1)
+    worker.imports("outer_one", "threaded_one", "open_one")
+    assert worker.preloaded.start() is None
+
+
+def look_at_process(trial: TrialContext) -> dict[str, float]:
+    """Report what the process is like."""
+    import os
+    import sys
+
+    import noted_one  # type: ignore[import-not-found]
+    import numpy as np
+
+    return {
+        "accuracy": 1.0,
+        "noted": float(noted_one.note == "as in the runner"),
+        "import_nice": noted_one.nice,
+        "nice": float(os.getpriority(os.PRIO_PROCESS, 0)),
+        "threads": float(len(os.listdir("/proc/self/task"))),
+        "drawn": float(np.random.random()),  # noqa: NPY002
+        "products": float((np.ones((300, 300)) @ np.ones((300, 300)))[0, 0]),
+        "names_in_main": float(len([name for name in vars(sys.modules["__main__"]) if not name.startswith("__")])),
+    }
+
+
+def test_forked_runners_are_as_if_they_had_imported_it_themselves(worker: Prepared) -> None:
+    worker.imports("noted_one", "numpy", "numpy.random", NOTE="as in the runner")
+    assert worker.preloaded.left_out == {}, "the threads of OpenBLAS end before a fork"
+    one, other = worker.look(look_at_process), worker.look(look_at_process)
+    assert one["noted"] == 1.0
+    assert one["drawn"] != other["drawn"]
+    assert one["products"] == 300.0
+    assert one["names_in_main"] == 0.0
+    assert (one["import_nice"], one["nice"]) == (19.0, float(os.getpriority(os.PRIO_PROCESS, 0)))
+
+
+def test_first_template_keeps_the_second_when_its_runners_end(worker: Prepared) -> None:
+    runner = runner_template.fork_runner({})
+    worker.imports("plain_one")
+    assert runner is not None
+    end(runner)
+    assert worker.look(finds("plain_one"))["plain_one"] == 1.0
+
+
+def test_second_template_that_is_killed_is_done_without(worker: Prepared) -> None:
+    worker.imports("plain_one")
+    template = worker.preloaded._template
+    assert template is not None
+    template.kill()
+    assert worker.preloaded.start() is None
+    runner = runner_template.fork_runner({})
+    assert runner is not None
+    end(runner)
+
+
+def imports_some(trial: TrialContext) -> dict[str, float]:
+    import os
+
+    os.environ["NOTE"] = "set by the trial"
+    import own_one  # type: ignore[import-not-found]  # noqa: F401
+    import plain_one  # type: ignore[import-not-found]  # noqa: F401
+
+    return {"accuracy": 1.0}
+
+
+def test_runner_names_the_installed_modules_and_the_variables(worker: Prepared, tmp_path: Path) -> None:
+    (tmp_path / "own_one.py").write_text("")
+    runner = runner_template.fork_runner({})
+    assert runner is not None
+    environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), worker.environment["PYTHONPATH"]])}
+    _, found = reported(runner, imports_some, names_imports=True, environment=environment)
+    end(runner)
+    if not found:
+        pytest.skip("this machine has too little memory for it")
+    [imported] = found
+    assert "plain_one" in imported.modules
+    assert {"own_one", "tests", "__main__"}.isdisjoint(imported.modules)
+    assert imported.environment == {"NOTE": "set by the trial"}
+
+
+def trains_torch(trial: TrialContext) -> dict[str, float]:
+    """Train in torch, which this process had before or has not."""
+    import sys
+
+    had = "torch._dynamo" in sys.modules
+    import torch
+
+    torch.manual_seed(7)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(net.parameters())
+    for _ in range(3):
+        optimizer.zero_grad()
+        net(torch.rand(16, 8)).square().mean().backward()
+        optimizer.step()
+    return {
+        "accuracy": float(sum(one.sum() for one in net.parameters())),
+        "had": float(had),
+        "may_use_cuda": float(not torch._C._cuda_isInBadFork()),
+    }
+
+
+def trains_keras(trial: TrialContext) -> dict[str, float]:
+    """Train in Keras on TensorFlow, which this process had before or has not."""
+    import sys
+
+    had = "tensorflow" in sys.modules
+    import keras
+    import numpy as np
+
+    keras.utils.set_random_seed(7)
+    net = keras.Sequential([keras.layers.Dense(8), keras.layers.Dropout(0.5), keras.layers.Dense(1)])
+    net.compile(keras.optimizers.Adam(), "mse")
+    net.fit(np.ones((32, 8)), np.ones(32), epochs=2, verbose=0)
+    return {"accuracy": float(sum(one.sum() for one in net.get_weights())), "had": float(had), "may_use_cuda": 1.0}
+
+
+@pytest.mark.parametrize("trains", [trains_torch, pytest.param(trains_keras, marks=takes_long)])
+def test_framework_trains_as_in_a_process_that_imports_it(worker: Prepared, trains: Any) -> None:
+    runner = runner_template.fork_runner({})
+    assert runner is not None
+    alone, imported = reported(runner, trains, names_imports=True, environment=worker.environment)
+    end(runner)
+    if not imported:
+        pytest.skip("this machine has too little memory for it")
+    found = worker.imports(*imported[0].modules, **imported[0].environment).look(trains)
+    assert worker.preloaded.left_out == {}, "it starts threads at its first use, and not at its import"
+    assert found == {**alone.metrics, "had": 1.0}
+    assert alone.metrics["had"] == 0.0
+    assert found["may_use_cuda"] == 1.0
+
+
+def test_modules_of_this_process_are_named_in_the_order_of_their_import() -> None:
+    names = installed_modules()
+    assert "pytest" in names
+    assert names.index("msgspec") < names.index("asyncsearch.agent.runner_supervisor")
+    assert not [name for name in names if name.startswith("tests.")]
