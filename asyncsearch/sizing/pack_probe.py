@@ -108,6 +108,17 @@ def most_worth(seconds: Mapping[int, float], most: int) -> int:
     return most if not seconds or most > max(seconds) else 0
 
 
+def group_size(seconds: Mapping[int, float], lanes: int) -> int:
+    """Return how many of so many lanes train together: all, where none of their sizes was found too large.
+
+    ``seconds``: number that trained together -> seconds of a unit of all of them; empty if nothing was timed.
+    """
+    if not seconds:
+        return lanes
+    best, most = fastest(seconds), max(seconds)
+    return lanes if best == most and lanes < 2 * most else best
+
+
 class GroupSizes:
     """The sizes of the groups in which the lanes of one pack train, by what was timed in it; none for all together."""
 
@@ -136,11 +147,8 @@ class GroupSizes:
         return count if lanes >= 2 * most and is_worth_timing(self.seconds, count, self._trained) else 0
 
     def of(self, lanes: int) -> int:
-        """Return how many of so many lanes train together: all, where none of their sizes was found too large."""
-        if not self.seconds:
-            return lanes
-        best, most = fastest(self.seconds), max(self.seconds)
-        return lanes if best == most and lanes < 2 * most else best
+        """Return how many of so many lanes train together."""
+        return group_size(self.seconds, lanes)
 
 
 def most_that_fit(memory: PackMemory) -> int:

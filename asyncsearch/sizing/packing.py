@@ -23,6 +23,7 @@ from asyncsearch.sizing.pack_probe import (
     WARM_UP,
     curve_of,
     fastest,
+    group_size,
     is_worth_timing,
     units_alone,
 )
@@ -149,12 +150,12 @@ class KnownPacks(msgspec.Struct):
     def alone_s(self, pack_s: float, lanes: int) -> float:
         """Return about how long one of so many lanes would take alone, in what a pack of them takes ``pack_s``.
 
-        Where nothing was measured, a pack is taken to gain nothing, so the time is its lane's share. One with more
-        lanes than were measured trains in groups of the best number.
+        Where nothing was measured, a pack is taken to gain nothing, so the time is its lane's share.
         """
         curve = {} if self.refusal else curve_of(self.seconds)
-        whole, rest = divmod(lanes, self.best) if curve and lanes > max(curve) else (0, lanes)
-        return pack_s / (whole * units_alone(curve, self.best) + (units_alone(curve, rest) if rest else 0.0))
+        together = group_size(self.seconds, lanes) if curve else lanes
+        whole, rest = divmod(lanes, together)
+        return pack_s / (whole * units_alone(curve, together) + (units_alone(curve, rest) if rest else 0.0))
 
     def most_measured(self, limit: int, units_left: float) -> int:
         """Return enough to time twice the most, and the best number, while throughput rises; then the best number."""

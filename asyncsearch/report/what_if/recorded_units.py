@@ -23,11 +23,13 @@ from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
 from asyncsearch.simulate.options import TrainingModel
-from asyncsearch.sizing.pack_probe import curve_of, fastest, speedup_at, units_alone
+from asyncsearch.sizing.pack_probe import GroupSizes, curve_of, group_size, joiner_wait_s, speedup_at, units_alone
 from asyncsearch.sizing.packing import Grouping, KnownPacks, group_of
 
 Speedups = Mapping[int, float] | Mapping[str, Mapping[int, float]]
 """As ``TrainingModel.pack_speedup``."""
+_TOGETHER = 0.1
+"""Part of a round within which all of its lanes report."""
 _LEAST_S = 1e-6
 """Of a unit: workers tell whole milliseconds, and short units have none."""
 
@@ -51,6 +53,10 @@ class _Round(msgspec.Struct):
     measured_ms: float | None = None
     """Milliseconds of training and evaluation in it, as its worker has measured. None if it has not."""
     lanes: dict[int, _Lane] = {}
+    timed: tuple[int, ...] = ()
+    """How many lanes were timed together in it, group after group; empty if none were."""
+    known: Mapping[int, float] = {}
+    """Lanes together -> seconds of a unit, as timed in this lease by then; empty means all train together."""
 
     @property
     def units(self) -> int:
@@ -80,10 +86,10 @@ class _Lease(msgspec.Struct):
     began_s: float
     size: int = 1
     """How many workers trained it together."""
-    measured: tuple[int, ...] = ()
-    """How many lanes were timed together in its first unit, group after group; empty if none were."""
-    together: int | None = None
-    """How many lanes train together at most, as its first unit has shown; None means all."""
+    sizes: GroupSizes = msgspec.field(default_factory=GroupSizes)
+    """What was timed in it."""
+    timed: tuple[int, ...] = ()
+    """Groups that were timed in the round whose reports come next."""
     rounds: list[_Round] = []
     known: int = 0
     """How many rounds, from the first on, are part of the time that was measured before."""
@@ -91,24 +97,30 @@ class _Lease(msgspec.Struct):
     """That time."""
 
     def measure(self, seconds: Sequence[PackSeconds]) -> None:
-        """Take in what its first unit has shown."""
-        self.measured = tuple(one.lanes for one in seconds)
-        self.together = fastest({one.lanes: one.seconds for one in seconds})
+        """Take in the times of groups; the reports of their round follow."""
+        self.timed = tuple(one.lanes for one in seconds)
+        for one in seconds:
+            self.sizes.note(one.lanes, one.seconds)
 
     def report(self, lane: int, seen: _Lane, assigned_s: float, now: float, spent: Spent | UnsetType) -> None:
         """Add a report to the round to which it belongs, which may be a new one."""
         if not self.rounds:
-            self.rounds.append(_Round(self.began_s, has_setup=True))
-        elif lane in self.rounds[-1].lanes or self._joined_since(seen, assigned_s):
+            self._begin(_Round(self.began_s, has_setup=True))
+        elif lane in self.rounds[-1].lanes or self.timed or self._joined_since(seen, assigned_s, now):
             ended_s = self.rounds[-1].ended_s
             has_setup = seen.is_first and assigned_s >= ended_s  # all others had ended
             if self.rounds[-1].measured_ms is not None:
                 self.known_ms += round(sum(one.measured_ms or 0.0 for one in self.rounds[self.known :]))
                 self.known = len(self.rounds)
-            self.rounds.append(_Round(max(ended_s, assigned_s) if has_setup else ended_s, has_setup=has_setup))
+            self._begin(_Round(max(ended_s, assigned_s) if has_setup else ended_s, has_setup=has_setup))
         self.rounds[-1].lanes[lane] = seen
         self.rounds[-1].ended_s = now
         self.tell(spent)
+
+    def _begin(self, begun: _Round) -> None:
+        begun.timed, begun.known = self.timed, dict(self.sizes.seconds)
+        self.timed = ()
+        self.rounds.append(begun)
 
     def tell(self, spent: Spent | UnsetType) -> None:
         """Give each round since those that were told its part: reports that come fast do not all tell their time."""
@@ -124,11 +136,18 @@ class _Lease(msgspec.Struct):
         if self.rounds and self.rounds[-1].measured_ms is None:
             self.tell(spent)
 
-    def _joined_since(self, seen: _Lane, assigned_s: float) -> bool:
-        """Return whether a lane that has not reported yet came when the last round had begun."""
-        last_but_one = self.rounds[-2] if len(self.rounds) > 1 else None
-        began_s = self.began_s if last_but_one is None else last_but_one.ended_s
-        return seen.is_first and (assigned_s > began_s or (assigned_s == began_s and last_but_one is not None))
+    def _joined_since(self, seen: _Lane, assigned_s: float, now: float) -> bool:
+        """Return whether a lane that has not reported yet came too late for the last round."""
+        if not seen.is_first:
+            return False
+        last, earlier = self.rounds[-1], self.rounds[-2] if len(self.rounds) > 1 else None
+        began_s = self.began_s if earlier is None else earlier.ended_s
+        if assigned_s < began_s or (assigned_s == began_s and earlier is None):
+            return False
+        # A round takes in who comes while its first lanes are set up, or in place of lanes that have just left.
+        wait_s = last.ended_s - began_s if earlier is None else 2 * joiner_wait_s(earlier.ended_s - earlier.began_s)
+        is_in_time = assigned_s - began_s <= wait_s
+        return not is_in_time or now - last.ended_s > _TOGETHER * (last.ended_s - began_s)
 
 
 class RecordedUnits(msgspec.Struct, frozen=True):
@@ -156,8 +175,8 @@ def recorded_units(
     between: dict[TrialId, list[float]] = defaultdict(lambda: [0.0, 0.0])
     others: list[_Others] = []
     for lease in leases:
-        for number, one in enumerate(lease.rounds):
-            factor = one.units * _units_alone(training, lease, one, is_first=number == 0)
+        for one in lease.rounds:
+            factor = one.units * _units_alone(training, one)
             factor /= speedup_at(gangs, lease.size) if gangs else 1.0  # one worker would train fewer in that time
             trials = [lane.trial for lane in one.lanes.values()]
             if not one.is_pure:
@@ -200,14 +219,14 @@ def _setup_s(others: Sequence[_Others], unit_s: Mapping[TrialId, float]) -> floa
     return statistics.median(longer) if longer else 0.0
 
 
-def _units_alone(training: TrainingModel, lease: _Lease, one: _Round, *, is_first: bool = False) -> float:
+def _units_alone(training: TrainingModel, one: _Round) -> float:
     """Return how many units one training trains alone in the time in which these lanes train one each."""
-    lanes, structures, groups = len(one.lanes), one.structures(), list[int]()
-    if is_first:
-        groups += lease.measured
-    if lease.together is not None:
-        whole, rest = divmod(max(0, lanes - sum(groups)), lease.together)
-        groups += [lease.together] * whole + [rest]
+    lanes, structures, groups = len(one.lanes), one.structures(), list(one.timed)
+    if one.known:
+        left = max(0, lanes - sum(groups))
+        together = max(1, group_size(one.known, left))
+        whole, rest = divmod(left, together)
+        groups += [together] * whole + [rest]
     elif training.is_by_structure:
         return sum(units_alone(training.curve_of(name), count) for name, count in structures.items())
     else:
@@ -289,7 +308,7 @@ def _observed(leases: Iterable[_Lease]) -> dict[str, dict[int, float]]:
     for lease in leases:
         for one in lease.rounds:
             structures = one.structures()
-            if len(structures) == 1 and lease.together is None and not (one.has_setup and not one.is_pure):
+            if len(structures) == 1 and not one.known and not (one.has_setup and not one.is_pure):
                 seconds = one.seconds / one.units
                 taken[next(iter(structures))][len(one.lanes)].append(seconds)
     curves = {
