@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from asyncsearch.actions import AnyAction, Assign, ExtendWork
@@ -73,6 +74,6 @@ def lease_of(actions: list[AnyAction]) -> Lease:
     return next(action.work.lease if isinstance(action, Assign) else action.lease for action in given)
 
 
-def only(actions: list[AnyAction], kind: type[Any]) -> list[Any]:
+def only(actions: Sequence[AnyAction], kind: type[Any]) -> list[Any]:
     """Return the actions of one kind."""
     return [action for action in actions if isinstance(action, kind)]

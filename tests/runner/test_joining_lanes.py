@@ -124,7 +124,8 @@ def test_a_lane_that_comes_when_another_has_left_trains_the_same_unit(tmp_path: 
 
 def test_a_pack_waits_once_in_vain_for_joiners(tmp_path: Path) -> None:
     stages = [{"stop": stop, "max_resource": stop} for stop in (2, 4, 6, 6)]
-    pack, waits = Pack(tmp_path, *stages), []
+    pack = Pack(tmp_path, *stages)
+    waits: list[float] = []
     run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), dict, None, waits.append)
     assert len(waits) == 1
     assert [len(call) for call in CALLS] == [4, 4, 3, 3, 2, 2]
