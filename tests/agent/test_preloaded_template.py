@@ -37,6 +37,9 @@ PACKAGES = {
     "endless_one": "import threading\nthreading.Event().wait()",
     "serving_one": "import subprocess\nsubprocess.Popen(['sleep', '600'])",
     "daemon_one": "import subprocess\nsubprocess.run('exec sleep 600 <&- >&- 2>&- &', shell=True)",
+    "temporary_one": "import tempfile\nplace = tempfile.TemporaryDirectory()",
+    "file_one": "import os, tempfile\nnumber, name = tempfile.mkstemp()\nos.close(number)",
+    "tidy_one": "import tempfile\ntempfile.TemporaryDirectory().cleanup()\ntempfile.NamedTemporaryFile().close()",
     "local_one": "import contextvars, decimal, threading\nhere = threading.local()\nhere.depth = 5\n"
     "variable = contextvars.ContextVar('variable', default=1)\nvariable.set(6)\ndecimal.getcontext().prec = 77",
     "setting_one": "import os\nos.environ.setdefault('OF_IMPORT', '1')\nnote = os.environ.get('OF_TRIAL', '')",
@@ -146,6 +149,8 @@ def test_runner_finds_what_was_imported_before_it_was_forked(worker: Prepared) -
             ("failing_one", "no_such_one", "last_one"),
             {"failing_one": "it cannot be imported here: SystemExit: not today"},
         ),
+        (("temporary_one", "last_one"), {"temporary_one": "it makes a temporary file or folder"}),
+        (("file_one", "tidy_one"), {"file_one": "it makes a temporary file or folder"}),
         (("serving_one", "last_one"), {"serving_one": "it starts a process"}),
         (("daemon_one", "last_one"), {"daemon_one": "it starts a process"}),
     ],
@@ -158,6 +163,14 @@ def test_module_that_no_fork_survives_is_left_out_alone(
     assert [name for name in names if found[name]] == [
         name for name in names if name not in left_out and name != "no_such_one"
     ]
+
+
+def test_template_that_is_given_up_leaves_no_temporary_files(worker: Prepared, tmp_path: Path) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    worker.imports("temporary_one", "file_one", TMPDIR=str(folder))
+    assert set(worker.preloaded.left_out) == {"temporary_one", "file_one"}
+    assert list(folder.iterdir()) == []
 
 
 def look_at_thread(trial: TrialContext) -> dict[str, float]:

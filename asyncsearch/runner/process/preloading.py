@@ -4,8 +4,8 @@ Only modules of installed packages: the user's own may do anything, and come wit
 the order, and with the variables, in which a runner had imported them, by a thread of the lowest priority, which ends;
 what they have set for this thread alone is handed to the main one, and the variables of a trial are taken back.
 A module is left out if its import leaves something that a fork breaks: a thread, unless it ends before a fork as those
-of OpenBLAS do, an open descriptor, as CUDA does that was begun, or a process, which would end with the first runner. So
-is one whose import fails here: what it had done by then would be done twice, as it is imported again.
+of OpenBLAS do, an open descriptor, as CUDA does that was begun, or a process or a temporary folder, which would end
+with the first runner. So is one whose import fails here: what it had done by then would be done twice.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ from pathlib import Path
 import msgspec
 
 from asyncsearch.runner.process.kernel_files import rooms, status
+from asyncsearch.runner.process.process_holdings import (
+    ProcessHoldings,
+    remove_temporary_files,
+    tasks,
+    temporary_files_noted,
+)
 
 _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _LOWEST = 19
@@ -87,12 +93,15 @@ def preload(wanted: Preload) -> Preloaded:
     sys.modules["__main__"] = types.ModuleType("__main__")  # as in a runner: some ask it whether they are in a script
     importer = _Importer(wanted.modules, wanted.left_out)
     _set_session_priority(_LOWEST)
-    with _set_for_imports(wanted.variables):
+    with _set_for_imports(wanted.variables), temporary_files_noted():
         thread = threading.Thread(target=importer.run)
         thread.start()
         thread.join()
     _set_session_priority(0)
     importer.await_end()
+    if importer.found.spoiled_by:
+        remove_temporary_files()
+        return importer.found
     importer.thread_state.set_here()
     gc.collect()
     gc.freeze()  # else the first collection of each runner would look through all of it, and copy its pages
@@ -108,7 +117,7 @@ class _NotingVariables(os._Environ[str]):
         self.noted.add(key)
         super().__setitem__(key, value)
 
-    def setdefault(self, key: str, default: str) -> str:  # type: ignore[override]
+    def setdefault(self, key: str, default: str) -> str:
         self.noted.add(key)
         return super().setdefault(key, default)
 
@@ -181,7 +190,7 @@ class _Importer:
         """Wait until the system has ended the thread, too: a fork beside it is one of a process with two threads."""
         gone = threading.Event()
         for _ in range(int(1000 * _ENDING_S)):
-            if str(self._pid_of_thread) not in _tasks():
+            if str(self._pid_of_thread) not in tasks():
                 return
             gone.wait(0.001)
 
@@ -197,61 +206,6 @@ def _failure_of_import(name: str) -> str:
         is_absent = isinstance(error, ModuleNotFoundError) and error.name == name
         return "" if is_absent else f"it cannot be imported here: {type(error).__name__}: {error}"
     return ""
-
-
-class ProcessHoldings:
-    """What a fork would break of a process: its threads, open descriptors and children."""
-
-    def __init__(self) -> None:
-        self._threads = threading.active_count()
-        self._tasks = _tasks()
-        self._files = _descriptors()
-        self._children = _children_of(self._tasks)
-
-    def beyond(self, before: ProcessHoldings) -> str:
-        """Return, in words, what is there that was not. Empty if nothing is."""
-        if self._threads > before._threads:
-            return f"it starts the thread {threading.enumerate()[-1].name!r}"
-        new = [target for number, target in self._files.items() if before._files.get(number) != target]
-        if new:
-            return f"it keeps {new[0]} open"
-        if not self._children <= before._children:
-            return "it starts a process"
-        if len(self._tasks) > len(before._tasks) and _tasks_after_fork() > len(before._tasks):
-            return "it starts a thread"
-        return ""
-
-
-def _tasks_after_fork() -> int:
-    """Return the number of threads that are left where the process forks: some libraries end theirs before."""
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    left = len(_tasks())
-    os.waitpid(pid, 0)
-    return left
-
-
-def _tasks() -> list[str]:
-    return os.listdir("/proc/self/task")
-
-
-def _children_of(tasks: Sequence[str]) -> set[str]:
-    """Return the processes that threads of this one have started; each has a list of its own."""
-    found = set[str]()
-    for task in tasks:
-        with contextlib.suppress(OSError):  # it has ended, or the kernel has no such list
-            found.update(Path(f"/proc/self/task/{task}/children").read_text().split())
-    return found
-
-
-def _descriptors() -> dict[str, str]:
-    """Return the open descriptors, each with what it is of."""
-    found = {}
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # that of the list itself
-            found[number] = os.readlink(f"/proc/self/fd/{number}")
-    return found
 
 
 def _set_session_priority(nice: int) -> None:
