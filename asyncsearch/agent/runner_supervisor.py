@@ -196,7 +196,7 @@ class RunnerSupervisor:
 
     def _receive(self, runner: RunnerProcess, message: FromRunner) -> None:
         if isinstance(message, ImportedModules):
-            self._preloaded.prepare(Preload({**runner.environment, **message.environment}, message.modules))
+            self._preloaded.prepare(Preload(runner.environment, message.modules, message.environment))
         if isinstance(message, RunnerReady):
             runner.is_ready = True
         if isinstance(message, CopyWritten):

@@ -45,10 +45,14 @@ class CheckpointDeletions:
     def note(self, event: AnyEvent) -> None:
         """Note who has committed a checkpoint: where that is known, the store is not asked what to delete."""
         if isinstance(event, CheckpointCommitted):
-            attempt = event.lease.number + event.lane
+            attempt = self._attempt_of(event)
             known = self._attempts.setdefault(event.checkpoint, attempt)
             if known != attempt:
                 self._attempts[event.checkpoint] = None
+
+    def _attempt_of(self, event: CheckpointCommitted) -> int | None:
+        """Return the attempt by whose number a commit can be found; None for a gang's, which may consist of shards."""
+        return event.lease.number + event.lane if self._state.gang is None else None
 
     def delete(self, checkpoint: CheckpointRef) -> None:
         """Delete a checkpoint."""
@@ -63,7 +67,7 @@ class CheckpointDeletions:
         node = event.checkpoint.node
         trains = any(stage.node == node for one in self._state.attempts.values() for stage in one.batch.stages)
         if event.checkpoint not in self._state.references and not trains:
-            self._attempts.setdefault(event.checkpoint, event.lease.number + event.lane)
+            self.note(event)
             self.delete(event.checkpoint)
 
     def admit(self, action: Assign | AddLane) -> None:

@@ -123,6 +123,7 @@ def serve_preloaded(control: int, lifeline: int, wanted: int, parent: int) -> No
     try:
         _keep_only(control, lifeline, wanted)
         end_with_agent(lifeline, parent)  # also in an import that never ends
+        adopt_orphans()  # a server that an import starts is then seen, though it has left its parent
         os.lseek(wanted, 0, os.SEEK_SET)
         with open(wanted, "rb") as file:
             answer = preload(WANTED.decode(file.read()))

@@ -35,6 +35,14 @@ PACKAGES = {
     "failing_one": "raise SystemExit('not today')",
     "dying_one": "import os\nos._exit(3)",
     "endless_one": "import threading\nthreading.Event().wait()",
+    "serving_one": "import subprocess\nsubprocess.Popen(['sleep', '600'])",
+    "daemon_one": "import subprocess\nsubprocess.run('exec sleep 600 <&- >&- 2>&- &', shell=True)",
+    "temporary_one": "import tempfile\nplace = tempfile.TemporaryDirectory()",
+    "file_one": "import os, tempfile\nnumber, name = tempfile.mkstemp()\nos.close(number)",
+    "tidy_one": "import tempfile\ntempfile.TemporaryDirectory().cleanup()\ntempfile.NamedTemporaryFile().close()",
+    "local_one": "import contextvars, decimal, threading\nhere = threading.local()\nhere.depth = 5\n"
+    "variable = contextvars.ContextVar('variable', default=1)\nvariable.set(6)\ndecimal.getcontext().prec = 77",
+    "setting_one": "import os\nos.environ.setdefault('OF_IMPORT', '1')\nnote = os.environ.get('OF_TRIAL', '')",
     "last_one": "",
 }
 """Name -> code of a package that is installed."""
@@ -137,7 +145,14 @@ def test_runner_finds_what_was_imported_before_it_was_forked(worker: Prepared) -
             dict.fromkeys(("outer_one", "threaded_one"), "it starts the thread 'mine'"),
         ),
         (("open_one", "last_one"), {"open_one": "it keeps /dev/null open"}),
-        (("failing_one", "no_such_one", "last_one"), {}),
+        (
+            ("failing_one", "no_such_one", "last_one"),
+            {"failing_one": "it cannot be imported here: SystemExit: not today"},
+        ),
+        (("temporary_one", "last_one"), {"temporary_one": "it makes a temporary file or folder"}),
+        (("file_one", "tidy_one"), {"file_one": "it makes a temporary file or folder"}),
+        (("serving_one", "last_one"), {"serving_one": "it starts a process"}),
+        (("daemon_one", "last_one"), {"daemon_one": "it starts a process"}),
     ],
 )
 def test_module_that_no_fork_survives_is_left_out_alone(
@@ -146,8 +161,47 @@ def test_module_that_no_fork_survives_is_left_out_alone(
     found = worker.imports(*names).look(finds(*names))
     assert worker.preloaded.left_out == left_out
     assert [name for name in names if found[name]] == [
-        name for name in names if name not in left_out and name not in ("failing_one", "no_such_one")
+        name for name in names if name not in left_out and name != "no_such_one"
     ]
+
+
+def test_template_that_is_given_up_leaves_no_temporary_files(worker: Prepared, tmp_path: Path) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    worker.imports("temporary_one", "file_one", TMPDIR=str(folder))
+    assert set(worker.preloaded.left_out) == {"temporary_one", "file_one"}
+    assert list(folder.iterdir()) == []
+
+
+def look_at_thread(trial: TrialContext) -> dict[str, float]:
+    """Report what an import has set for its thread."""
+    import decimal
+    import sys
+
+    had = "local_one" in sys.modules
+    import local_one  # type: ignore[import-not-found]
+
+    depth = getattr(local_one.here, "depth", 0)
+    return {"accuracy": float(had), "depth": depth, "set": local_one.variable.get(), "prec": decimal.getcontext().prec}
+
+
+def test_what_imports_set_for_their_thread_is_set_for_that_of_trials(worker: Prepared) -> None:
+    assert worker.imports("local_one").look(look_at_thread) == {"accuracy": 1.0, "depth": 5, "set": 6, "prec": 77}
+
+
+def look_at_variables(trial: TrialContext) -> dict[str, float]:
+    """Report which environment variables a process begins with."""
+    import os
+    import sys
+
+    noted = getattr(sys.modules.get("setting_one"), "note", "") == "1"
+    return {name: float(name in os.environ) for name in ("OF_IMPORT", "OF_TRIAL")} | {"accuracy": float(noted)}
+
+
+def test_variables_of_a_trial_are_those_of_imports_and_of_no_later_process(worker: Prepared) -> None:
+    worker.preloaded.prepare(Preload(worker.environment, ("setting_one",), {"OF_IMPORT": "1", "OF_TRIAL": "1"}))
+    found = worker.imports("setting_one").look(look_at_variables)
+    assert found == {"accuracy": 1.0, "OF_IMPORT": 1.0, "OF_TRIAL": 0.0}, "an import set one of them, a trial the other"
 
 
 def test_import_that_ends_its_process_costs_no_runner(worker: Prepared) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +13,10 @@ from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
+from asyncsearch.sizing.gangs import Gang
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.far.store import FsspecStore
+from asyncsearch.store.manifest import Sharded, Shards
 
 HERE = CheckpointRef(NodeKey("a"), 3)
 
@@ -32,11 +36,15 @@ def committed(attempt: int, checkpoint: CheckpointRef = HERE) -> CheckpointCommi
     return CheckpointCommitted(Lease(attempt, WorkerId(0), 1), checkpoint, 7)
 
 
-def deletions(store: Deleted, *, needed: bool = False, trained: str = "") -> CheckpointDeletions:
+def deletions(
+    store: Deleted | Store, *, needed: bool = False, trained: str = "", has_gangs: bool = False
+) -> CheckpointDeletions:
     """Return deletions of a study that needs a checkpoint, or trains in a node."""
     stage = SimpleNamespace(node=trained)
     attempts = {5: SimpleNamespace(batch=SimpleNamespace(stages=[stage]))} if trained else {}
-    state = SimpleNamespace(references={HERE: 1} if needed else {}, attempts=attempts)
+    state = SimpleNamespace(
+        references={HERE: 1} if needed else {}, attempts=attempts, gang=Gang(2) if has_gangs else None
+    )
     loop = cast("Any", SimpleNamespace(call_soon_threadsafe=lambda *_: None))
     return CheckpointDeletions(
         cast(StudyState, state), cast(Store, store), cast(asyncio.AbstractEventLoop, loop), print
@@ -62,3 +70,32 @@ def test_store_is_asked_for_versions_only_where_several_may_be() -> None:
         one.delete(checkpoint)
     one.close()
     assert store == [(str(HERE), None), (str(other), 5), (str(again), None)], "the first is of an earlier driver"
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_checkpoint_that_consists_of_shards_is_deleted_whole(is_late: bool) -> None:
+    store = FsspecStore(f"memory://{uuid.uuid4().hex}")
+    staged = store.stage(HERE)
+    (staged / "rank-0").write_bytes(b"0")
+    place = store.shard_place(HERE, staged)
+    shard = store.stage(HERE)
+    (shard / "rank-1").write_bytes(b"1")
+    shards = Shards(place, tuple(store.add_shard(HERE, place, shard)), Sharded(2, "fsdp2"))
+    store.commit_of(4, HERE, staged, shards=shards)
+    one = deletions(store, has_gangs=True)
+    if is_late:
+        one.drop_late(committed(4))
+    else:
+        one.note(committed(4))
+        one.delete(HERE)
+    one.close()
+    assert store.checkpoints() == []
+
+
+def test_late_commit_is_deleted_beside_an_earlier_one_of_its_checkpoint() -> None:
+    store = Deleted()
+    one = deletions(store)
+    one.note(committed(4))
+    one.drop_late(committed(5))
+    one.close()
+    assert store == [(str(HERE), None)], "the number of the first finds one of them alone"

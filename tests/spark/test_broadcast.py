@@ -17,6 +17,7 @@ from asyncsearch.launch.spark.session import Spark
 from asyncsearch.launch.spark.supervisor import Supervisor
 from asyncsearch.launch.spark.task import TaskMode, task
 from asyncsearch.launch.value_pickler import dumps
+from asyncsearch.store.far.store import FsspecStore
 from tests.launch.tools import PATIENCE_S, TOKEN, Ends, config_for
 from tests.spark.test_supervisor import FakeSpark
 
@@ -81,10 +82,14 @@ def test_a_large_bundle_goes_out_once_and_in_no_launch(tmp_path: Path) -> None:
 
 def test_credentials_are_in_no_broadcast(tmp_path: Path) -> None:
     spark = BroadcastingSpark()
-    shared(spark).without(config_for(tmp_path, BUNDLE))
+    store = FsspecStore("s3://studies/digits", {"key": "name-of-key", "secret": "key-of-store"})
+    config = msgspec.structs.replace(config_for(tmp_path, BUNDLE), store=store, dirs=store)
+    sent = shared(spark).without(config)
     [content] = spark.held
     assert content is not None
-    assert TOKEN.encode() not in content
+    for secret in (TOKEN, "name-of-key", "key-of-store"):
+        assert secret.encode() not in content
+        assert secret.encode() in dumps(sent)
 
 
 def test_a_field_that_has_changed_since_goes_with_its_launch(tmp_path: Path) -> None:

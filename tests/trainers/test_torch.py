@@ -7,7 +7,7 @@ import os
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -144,6 +144,33 @@ def test_workers_load_validation_data_as_it_is_loaded_here() -> None:
         assert len(loaded_by) == max(1, trainer_class.data_workers)
     assert found[0] == found[1]
     assert [len(names) for _, names in found[0]] == [40, 40, 21]
+
+
+class Parts(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Samples of all kinds that torch joins."""
+
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, index: int) -> Any:
+        return {"pair": Pair(index, str(index)), "none": (), "names": [b"a", "b"], "one": torch.tensor(index)}
+
+
+class Pair(NamedTuple):
+    number: int
+    name: str
+
+
+@pytest.mark.parametrize("sizes", [3, 7])
+def test_batch_loaded_ahead_has_the_kinds_that_torch_makes(sizes: int) -> None:
+    one, ahead = (list(Run(kind, Trial([BASE])).trainer.batches(Parts(), sizes)) for kind in (Net, ValidatedAhead))
+    assert repr(ahead) == repr(one)
+
+
+def test_collate_that_is_set_on_a_trainer_makes_whole_batches() -> None:
+    trainer = Run(ValidatedAhead, Trial([BASE])).trainer
+    trainer.collate = len
+    assert list(trainer.batches(Parts(), 5)) == [5, 2]
 
 
 def steady(base: Values = BASE) -> list[Values]:

@@ -15,8 +15,8 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.launch.spark.session import Spark
 from asyncsearch.launch.value_pickler import dumps
 
-_OWN = frozenset(("endpoint", "worker", "epoch", "gpus"))
-"""Fields of a single launch; the endpoint holds credentials."""
+_OWN = frozenset(("endpoint", "worker", "epoch", "gpus", "store", "dirs"))
+"""Fields of a single launch, and those with credentials: the endpoint's, and the passwords and keys of stores."""
 _FIELDS = WorkerConfig.__struct_fields__
 WORTH_BYTES = 32_768
 """Size from which a broadcast is made: below, the time of its transfer is more than that of the bytes."""

@@ -1,26 +1,35 @@
 """What a runner has imported, imported beforehand in a process from which the next ones are forked.
 
 Only modules of installed packages: the user's own may do anything, and come with the trainable. They are imported in
-the order, and with the variables, in which a runner had imported them, by a thread of the lowest priority, which ends.
+the order, and with the variables, in which a runner had imported them, by a thread of the lowest priority, which ends;
+what they have set for this thread alone is handed to the main one, and the variables of a trial are taken back.
 A module is left out if its import leaves something that a fork breaks: a thread, unless it ends before a fork as those
-of OpenBLAS do, or an open descriptor, as CUDA does that was begun.
+of OpenBLAS do, an open descriptor, as CUDA does that was begun, or a process or a temporary folder, which would end
+with the first runner. So is one whose import fails here: what it had done by then would be done twice.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import gc
 import importlib
 import os
 import sys
 import threading
 import types
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from asyncsearch.runner.process.kernel_files import rooms, status
+from asyncsearch.runner.process.process_holdings import (
+    ProcessHoldings,
+    remove_temporary_files,
+    tasks,
+    temporary_files_noted,
+)
 
 _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _LOWEST = 19
@@ -35,7 +44,10 @@ class Preload(msgspec.Struct, frozen=True):
     """What to import, and with which variables."""
 
     environment: dict[str, str]
+    """Those of the runners."""
     modules: tuple[str, ...]
+    variables: dict[str, str] = {}
+    """Those that the first training has set: for the imports alone, since others of a trial are not the next one's."""
     left_out: tuple[str, ...] = ()
     """Modules that are not to be imported, with those below them."""
 
@@ -81,14 +93,75 @@ def preload(wanted: Preload) -> Preloaded:
     sys.modules["__main__"] = types.ModuleType("__main__")  # as in a runner: some ask it whether they are in a script
     importer = _Importer(wanted.modules, wanted.left_out)
     _set_session_priority(_LOWEST)
-    thread = threading.Thread(target=importer.run)
-    thread.start()
-    thread.join()
+    with _set_for_imports(wanted.variables), temporary_files_noted():
+        thread = threading.Thread(target=importer.run)
+        thread.start()
+        thread.join()
     _set_session_priority(0)
     importer.await_end()
+    if importer.found.spoiled_by:
+        remove_temporary_files()
+        return importer.found
+    importer.thread_state.set_here()
     gc.collect()
     gc.freeze()  # else the first collection of each runner would look through all of it, and copy its pages
     return importer.found
+
+
+class _NotingVariables(os._Environ[str]):
+    """``os.environ`` that notes which variables are set, or would be if they were not."""
+
+    noted: set[str]
+
+    def __setitem__(self, key: str, value: str) -> None:
+        self.noted.add(key)
+        super().__setitem__(key, value)
+
+    def setdefault(self, key: str, default: str) -> str:
+        self.noted.add(key)
+        return super().setdefault(key, default)
+
+
+@contextlib.contextmanager
+def _set_for_imports(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables, and afterwards set back those that nothing has set meanwhile."""
+    before, kind, environment = dict(os.environ), type(os.environ), vars(os.environ)
+    os.environ.update(variables)
+    os.environ.__class__ = _NotingVariables
+    noted = environment["noted"] = set()
+    try:
+        yield
+    finally:
+        os.environ.__class__ = kind
+        del environment["noted"]
+        for name in variables.keys() - noted:
+            os.environ.pop(name, None)
+            if name in before:
+                os.environ[name] = before[name]
+
+
+class ThreadState:
+    """What was set for the thread that made this alone: context variables, and values of ``threading.local``."""
+
+    def __init__(self) -> None:
+        self._context = contextvars.copy_context()
+        found = [one for one in gc.get_objects() if issubclass(type(one), threading.local)]
+        self._locals = [(one, dict(_values_here(one))) for one in found]
+
+    def set_here(self) -> None:
+        """Set the same for the calling thread."""
+        for variable, value in self._context.items():
+            variable.set(value)
+        for one, values in self._locals:
+            _values_here(one).update(values)
+
+
+def _values_here(one: threading.local) -> dict[str, object]:
+    """Return the values for this thread, which a class of its own may first make."""
+    found: dict[str, object] = {}
+    with contextlib.suppress(Exception):
+        found = threading.local.__getattribute__(one, "__dict__")
+    return found
 
 
 class _Importer:
@@ -98,6 +171,7 @@ class _Importer:
         self._names, self._left_out = names, tuple(left_out)
         self._pid_of_thread = 0
         self.found = Preloaded()
+        self.thread_state = ThreadState()
 
     def run(self) -> None:
         self._pid_of_thread = threading.get_native_id()
@@ -107,18 +181,16 @@ class _Importer:
         for name in self._names:
             if name in sys.modules or self._is_left_out(name):
                 continue
-            # Whatever it raises: a runner imports it itself, and says what is wrong.
-            with contextlib.suppress(BaseException):
-                importlib.import_module(name)
-            if reason := ProcessHoldings().beyond(before):
+            if reason := _failure_of_import(name) or ProcessHoldings().beyond(before):
                 self.found = Preloaded(name, reason)
                 return
+        self.thread_state = ThreadState()
 
     def await_end(self) -> None:
         """Wait until the system has ended the thread, too: a fork beside it is one of a process with two threads."""
         gone = threading.Event()
         for _ in range(int(1000 * _ENDING_S)):
-            if str(self._pid_of_thread) not in _tasks():
+            if str(self._pid_of_thread) not in tasks():
                 return
             gone.wait(0.001)
 
@@ -126,47 +198,14 @@ class _Importer:
         return any(name == one or name.startswith(f"{one}.") for one in self._left_out)
 
 
-class ProcessHoldings:
-    """What a fork would break of a process: its threads and open descriptors."""
-
-    def __init__(self) -> None:
-        self._threads = threading.active_count()
-        self._tasks = _tasks()
-        self._files = _descriptors()
-
-    def beyond(self, before: ProcessHoldings) -> str:
-        """Return, in words, what is there that was not. Empty if nothing is."""
-        if self._threads > before._threads:
-            return f"it starts the thread {threading.enumerate()[-1].name!r}"
-        new = [target for number, target in self._files.items() if before._files.get(number) != target]
-        if new:
-            return f"it keeps {new[0]} open"
-        if len(self._tasks) > len(before._tasks) and _tasks_after_fork() > len(before._tasks):
-            return "it starts a thread"
-        return ""
-
-
-def _tasks_after_fork() -> int:
-    """Return the number of threads that are left where the process forks: some libraries end theirs before."""
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    left = len(_tasks())
-    os.waitpid(pid, 0)
-    return left
-
-
-def _tasks() -> list[str]:
-    return os.listdir("/proc/self/task")
-
-
-def _descriptors() -> dict[str, str]:
-    """Return the open descriptors, each with what it is of."""
-    found = {}
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # that of the list itself
-            found[number] = os.readlink(f"/proc/self/fd/{number}")
-    return found
+def _failure_of_import(name: str) -> str:
+    """Import a module, and return why it cannot be. Empty if it is imported, or if there is no such module."""
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        is_absent = isinstance(error, ModuleNotFoundError) and error.name == name
+        return "" if is_absent else f"it cannot be imported here: {type(error).__name__}: {error}"
+    return ""
 
 
 def _set_session_priority(nice: int) -> None:

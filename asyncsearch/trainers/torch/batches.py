@@ -38,8 +38,8 @@ def joined(parts: Sequence[Any]) -> Any:
         return torch.cat(tuple(parts))
     if isinstance(first, Mapping):
         return {name: joined([part[name] for part in parts]) for name in first}
-    if isinstance(first[0], str | bytes):  # one for each sample, and no part of a sample
-        return [one for part in parts for one in part]
+    if first and isinstance(first[0], str | bytes):  # one for each sample, and no part of a sample
+        return type(first)(one for part in parts for one in part)
     fields = [joined(field) for field in zip(*parts, strict=True)]
     return type(first)(*fields) if hasattr(first, "_fields") else type(first)(fields)
 

@@ -148,7 +148,7 @@ class TorchTrainer(FrameworkTrainer):
     def _batches(self, data: Any, size: int, first: int, stop: int) -> Iterator[Any]:
         """Yield batches of the samples from one to another."""
         starts = range(first, stop, size)
-        if not self._is_loaded_ahead(data) or not self.has_default("collate"):
+        if not self._is_loaded_ahead(data) or not self.has_default("collate") or "collate" in vars(self):
             found = ((start, np.arange(start, min(start + size, stop))) for start in starts)
             yield from (self._moved(batch) for _, batch in self._loaded(data, found))
             return
