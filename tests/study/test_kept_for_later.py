@@ -112,6 +112,15 @@ def test_a_search_that_is_over_drops_them_once_it_is_asked_to(tmp_path: Path) ->
     assert LocalStore(str(tmp_path / "s")).checkpoints() == [again.best_trial.checkpoint]
 
 
+def test_the_best_trial_keeps_its_checkpoint_though_it_is_paused(tmp_path: Path) -> None:
+    study = made(tmp_path, checkpoints=DROPPED)
+    study.run(2, display="none")
+    assert {trial.state for trial in study.trials} == {TrialState.PAUSED}
+    with study.checkpoint() as path:
+        assert path.stat().st_size == SIZE
+    assert LocalStore(str(tmp_path / "s")).checkpoints() == [study.best_trial.checkpoint]
+
+
 class Dropping(RandomCluster):
     """A cluster whose study keeps nothing for later runs."""
 
