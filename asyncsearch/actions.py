@@ -169,9 +169,11 @@ class DismissWorker(Action, frozen=True, tag="dismiss_worker"):
 
 
 class DeleteCheckpoint(Action, frozen=True, tag="delete_checkpoint"):
-    """Remove a checkpoint that nothing can reach any more."""
+    """Remove a checkpoint that nothing can reach any more, or that is given up."""
 
     checkpoint: CheckpointRef
+    paused: tuple[TrialId, ...] | UnsetType = UNSET
+    """The paused trials that give it up: one that is promoted nevertheless trains again. UNSET: none does."""
 
 
 class EndProposals(Action, frozen=True, tag="end_proposals"):

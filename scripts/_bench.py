@@ -30,10 +30,11 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
 def show(title: str, figures: list[Figure]) -> None:
     """Print a table, and then the line of JSON that ``scripts/write_performance.py`` reads."""
     print(title)
-    print(f"{'figure':<22}{'value':>14}{'baseline':>14}{'ratio':>10}  unit")
+    width = max([22, *(len(figure.name) + 1 for figure in figures)])
+    print(f"{'figure':<{width}}{'value':>14}{'baseline':>14}{'ratio':>10}  unit")
     for figure in figures:
         ratio = "-" if figure.ratio is None else f"{figure.ratio:.3g}"
-        print(f"{figure.name:<22}{figure.value:>14.4g}{figure.baseline:>14.4g}{ratio:>10}  {figure.unit}")
+        print(f"{figure.name:<{width}}{figure.value:>14.4g}{figure.baseline:>14.4g}{ratio:>10}  {figure.unit}")
     rows = [
         {"name": f.name, "value": f.value, "unit": f.unit, "baseline": f.baseline, "ratio": f.ratio} for f in figures
     ]

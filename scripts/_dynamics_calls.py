@@ -9,17 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
+import _dynamics_checkpoints
 import _dynamics_clusters
 from _bench import Figure
 
-from asyncsearch import ASHA, SHA, Study, uniform
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import LocalStore, Store, disk
 from asyncsearch.store.hdfs.addresses import Address
 from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.store.local import checkpoints as local_checkpoints
-from asyncsearch.trainable import TrialContext
-from asyncsearch.trial import TrialState
 from tests.driver.virtual_logs import VirtualLogs
 from tests.store.counted_files import NameNode
 from tests.store.log_worlds import CALL_S
@@ -112,34 +110,12 @@ def hdfs_calls() -> list[Figure]:
         return [*found, Figure("resume_calls_per_trial", by_node / RESUMED, "calls", node.calls.total() / RESUMED)]
 
 
-def held() -> list[Figure]:
-    """Return the checkpoints at the end of a run, for each one that is to be kept."""
-    found = []
-    for name, scheduler in {"sha": SHA(max_resource=9), "asha": ASHA(max_resource=9)}.items():
-        with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder) / "study"
-            study = Study(
-                saving, space={"x": uniform(0, 1)}, metric="loss", mode="min", scheduler=scheduler, store=place,
-                backend="inline",
-            )  # fmt: skip
-            study.run(27, display="none")
-            waiting = sum(trial.state is TrialState.PAUSED for trial in study.trials)
-            found.append(Figure(f"held_over_needed_{name}", len(LocalStore(str(place)).checkpoints()), "", 1 + waiting))
-    return found
-
-
-def saving(trial: TrialContext) -> None:
-    """Train nothing, and save it."""
-    for unit in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
-        trial.report(loss=trial.params["x"] + 1 / unit)
-
-
 PARTS: dict[str, Callable[[], list[Figure]]] = {
     "logs": logs,
     "hash": hashes,
     "syncs": syncs,
     "hdfs": hdfs_calls,
-    "held": held,
+    "held": _dynamics_checkpoints.held,
     "closure": _dynamics_clusters.closure,
     "checks": _dynamics_clusters.checks,
     "looks": _dynamics_clusters.looks,

@@ -13,8 +13,9 @@ Checkpoints: ``hash_s_per_gb``: what an entry waits for the comparison of a chec
 committed; the baseline is one of another process. ``syncs_per_checkpoint``: on a local disk; the baseline syncs each
 file and folder. ``hdfs_calls_per_checkpoint``: to commit and delete one of one file; the baseline does not know which
 attempt wrote it. ``resume_calls_per_trial``: after an unclean end, each trial with a checkpoint; the baseline are
-listings of all files. ``held_over_needed``: checkpoints at the end of 27 trials for each that is to be kept, 1; the
-baseline is one for each trial that waits, too. Of ASHA, those that wait keep theirs for a later run with more trials.
+listings of all files. ``held_over_needed``: of 81 trials on 4 workers, checkpoints at the peak and at the end for each
+that is loaded later in the run, or is the result, 1; the baseline is one for each trial. The reason of the others is
+printed. ``asha_dropped``: with ``Checkpoints(keep_paused=False)``.
 
 The others are searches, whose baseline is the checkout ``--before``, where it is given. ``kill_to_step_s``: seconds
 from the SIGKILL of a process that trains in torch to the next step of its trial; the goal is 0.3. ``preload_mb``:

@@ -50,6 +50,8 @@ class LaneRun:
         """Keeps its initial checkpoint open."""
         self.load: Path | None = None
         """Path of that checkpoint. None until it is fetched."""
+        self.load_error = ""
+        """Why it cannot be fetched, if the runner had the lane by then. Empty if it can be."""
         self.place = FolderPlace()
         """Where its trial may make a folder."""
         self.is_sent = False
@@ -86,7 +88,12 @@ class LaneRun:
     @property
     def can_start(self) -> bool:
         """Whether the runner can get the lane now."""
-        return not self.is_sent and (self.lane.load is None or self.load is not None)
+        return not (self.is_sent or self.is_awaiting_load)
+
+    @property
+    def is_awaiting_load(self) -> bool:
+        """Whether its initial checkpoint is still to be fetched."""
+        return self.lane.load is not None and self.load is None
 
     @property
     def is_follower(self) -> bool:
@@ -172,6 +179,10 @@ class RunnerHandle(Protocol):
     @property
     def may_copy(self) -> bool:
         """Whether it may write the last checkpoint of a training while it trains the next."""
+
+    @property
+    def loads_beside(self) -> bool:
+        """Whether it may set a trial up while the checkpoint to start from is fetched and compared."""
 
     def begin(self, runs: Sequence[LaneRun], message: Train | TrainPack) -> bool:
         """Send the lanes of a lease, and return whether the runner takes them; one that is about to end does not."""

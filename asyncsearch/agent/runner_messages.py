@@ -94,7 +94,7 @@ class RunnerMessages:
                 self._checkpoints.save_failed(run, message)
 
     def _on_reported(self, run: LaneRun, reported: LaneReported) -> None:
-        if run.is_refused:
+        if run.is_refused or run.load_error:  # it has nothing to go on from
             return
         metrics = spell_all(reported.metrics)
         try:
@@ -119,5 +119,8 @@ class RunnerMessages:
         run.resource = max(run.resource, ended.resource)
         if ended.unwritten is not None:
             self._checkpoints.copies.begin(run, ended.unwritten)
-        self._lanes.finish(run, ended.outcome, ended.error, ended.error_kind, ended.unreported, ended.spent)
+        outcome, error, kind = ended.outcome, ended.error, ended.error_kind
+        if run.load_error and outcome is not Outcome.STOPPED:  # whatever its function made of that
+            outcome, error, kind = Outcome.FAILED, run.load_error, "checkpoint"
+        self._lanes.finish(run, outcome, error, kind, ended.unreported, ended.spent)
         self._lanes.go_on()

@@ -99,6 +99,10 @@ class RunnerSupervisor:
         return not (self._runner is None or self._runner.is_retired or self._config.fresh_process)
 
     @property
+    def loads_beside(self) -> bool:
+        return True
+
+    @property
     def may_copy(self) -> bool:
         return not (self._config.fresh_process or self._has_lost_copy)
 

@@ -5,6 +5,9 @@ Pseudocode of a lane's life::
     waiting -> current -> its checkpoint is here -> sent -> reports, saves ... -> ended, or its runner died -> told
                                                         stop requested: flag, SIGTERM, SIGKILL ---^
 
+One that trains alone is sent at once: its process sets it up while its checkpoint is fetched, and loads that when it is
+here.
+
 The driver gets its reports, output and saves before its end; commits may follow the end.
 """
 
@@ -23,7 +26,7 @@ from asyncsearch.agent.work_queue import WorkQueue
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import Outcome, Spent
 from asyncsearch.rpc.messages import WorkerMessage
-from asyncsearch.runner.protocol import Join, Train, TrainPack
+from asyncsearch.runner.protocol import Join, Loadable, Train, TrainPack
 
 
 class WorkStart:
@@ -82,14 +85,22 @@ class TrainingLanes:
             self.work_start.begin(has_load=any(run.lane.load is not None for run in begun))
         for run in begun:
             self._checkpoints.fetch(run)
-        ready = [run for run in self.queue.current if run.can_start]
+        ready = [run for run in self.queue.current if run.can_start or self._may_load_beside(run)]
         if sent := self.queue.sent:
             for run in ready if self._runner.can_take_more and not all_stopped(sent) else ():
                 sent.append(run)
                 _mark_sent(sent)
                 self._runner.join(run, Join(_train(run, copies=self._runner.may_copy)))
-        elif ready and all(run.can_start for run in self.queue.current if not run.has_joined):
+        elif ready and all(run in ready for run in self.queue.current if not run.has_joined):
             self._begin(ready)
+
+    def _may_load_beside(self, run: LaneRun) -> bool:
+        """Whether a trial may be set up before its checkpoint is here: one that trains alone, in a process of its own.
+
+        The other lanes of a pack, and the other ranks of a gang, would wait for it, and would have to end with it.
+        """
+        is_alone = len(self.queue.current) == 1 and not run.is_open and run.seat is None
+        return is_alone and not run.is_sent and self._runner.loads_beside
 
     def _begin(self, runs: list[LaneRun]) -> None:
         trains = tuple([_train(run, copies=self._runner.may_copy) for run in runs])
@@ -120,7 +131,7 @@ class TrainingLanes:
         spent: Spent | None = None,
     ) -> None:
         """Send all remaining events of a run, its end last."""
-        if not run.is_sent:
+        if not run.is_sent or run.is_awaiting_load:
             run.gives_up.set()  # a fetch is of no use any more
         if run in self.queue.current:
             self._checkpoints.give_up(run)
@@ -145,9 +156,13 @@ class TrainingLanes:
             return
         if done.run not in self.queue.current:
             return
+        run, run.load = done.run, done.path
+        if run.is_sent:  # its process waits for that before it loads anything
+            run.load_error = done.error
+            self._runner.tell(Loadable("" if done.path is None else str(done.path), done.error, run.number))
+            return
         if done.path is None:
-            self.finish(done.run, Outcome.FAILED, done.error, "checkpoint")
-        done.run.load = done.path
+            self.finish(run, Outcome.FAILED, done.error, "checkpoint")
         self.go_on()
 
     def on_death(self, death: Death) -> None:
@@ -176,4 +191,5 @@ def _train(run: LaneRun, *, copies: bool) -> Train:
         run.place,
         run.lane.judged,
         copies,
+        awaits_load=run.is_awaiting_load,
     )

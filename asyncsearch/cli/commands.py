@@ -227,6 +227,8 @@ def cleaned_line(item: Item, dry_run: bool) -> str:
 
 def cleaned_totals(cleaning: Cleaning, dry_run: bool) -> str:
     """Return how much was removed and how much stays."""
+    from asyncsearch.report.together_words import kept_words
+
     amounts, sizes = Counter[str](), Counter[str]()
     for item in cleaning.gone:
         amounts[item.kind] += 1
@@ -235,7 +237,9 @@ def cleaned_totals(cleaning: Cleaning, dry_run: bool) -> str:
     verb = "would remove" if dry_run else "removed"
     came = f"; {many(len(cleaning.stayed), 'item')} became needed meanwhile" if cleaning.stayed else ""
     stay = f"{many(cleaning.kept, 'checkpoint')} ({size(cleaning.kept_bytes)})"
-    return f"{verb} {', '.join(parts) or 'nothing'}{came}; {stay} {'stays' if cleaning.kept == 1 else 'stay'}"
+    later = kept_words(cleaning.for_later, cleaning.for_later_bytes)
+    later = f", among them {later}" if later else ""
+    return f"{verb} {', '.join(parts) or 'nothing'}{came}; {stay} {'stays' if cleaning.kept == 1 else 'stay'}{later}"
 
 
 def check(options: argparse.Namespace) -> int:

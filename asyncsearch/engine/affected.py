@@ -10,8 +10,9 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import Learned, TrainingEnded
-from asyncsearch.ids import CheckpointRef, WorkerId
-from asyncsearch.trial import Trial
+from asyncsearch.ids import CheckpointRef, TrialId, WorkerId
+from asyncsearch.plan.retention import BestTrials
+from asyncsearch.trial import Trial, TrialState
 
 
 def subscribers_of(state: StudyState, attempt: Attempt, resource: int) -> list[Trial]:
@@ -96,6 +97,27 @@ def trials_wanting(state: StudyState, checkpoint: CheckpointRef) -> list[Trial]:
     here = checkpoint.resource
     trials = [state.trials[number] for number in state.plan.subscribers_at(checkpoint.node, here)]
     return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < here]
+
+
+def kept_for_later(state: StudyState) -> dict[CheckpointRef, tuple[TrialId, ...]]:
+    """Return the checkpoints that only a later run with more trials may load, each with its paused trials.
+
+    Those of the ``keep_checkpoints`` best trials are results, and are not among them.
+    """
+    waiting = [trial for trial in state.trials if trial.state is TrialState.PAUSED and trial.checkpoint is not None]
+    best = BestTrials(state.config.keep_checkpoints)
+    best.restore(state.best_trials.snapshot())
+    found: dict[CheckpointRef, list[TrialId]] = {}
+    for trial in waiting:
+        assert trial.checkpoint is not None
+        found.setdefault(trial.checkpoint, []).append(trial.id)
+        best.offer(trial.id, state.score(trial.ranked_value(state.config.rank_by)))
+    kept = {state.trials[number].checkpoint for number in best.trials()}
+    return {
+        checkpoint: tuple(trials)
+        for checkpoint, trials in found.items()
+        if checkpoint not in kept and state.references[checkpoint] == len(trials)
+    }
 
 
 def is_stale(state: StudyState, event: events.AnyEvent) -> bool:

@@ -38,10 +38,12 @@ def _forget_reports(state: StudyState) -> None:
 
 def _apply_delete(state: StudyState, action: actions.DeleteCheckpoint, _now: float) -> None:
     checkpoint = action.checkpoint
-    if checkpoint in state.references:  # only finished trials kept it, and it exceeded the quota
+    if checkpoint in state.references:  # trials that have ended, or wait, give it up
         given = {number for number in state.best_trials.trials() if state.trials[number].checkpoint == checkpoint}
         state.best_trials.remove(given)
         for number in given:
+            state.repoint(state.trials[number], None)
+        for number in () if action.paused is msgspec.UNSET else action.paused:
             state.repoint(state.trials[number], None)
     state.unreachable.pop(checkpoint, None)
     state.pool.give_up(checkpoint)
@@ -285,6 +287,8 @@ def _move(state: StudyState, trial: Trial, to: TrialState, reason: str, now: flo
         trial.started_s = now if trial.started_s is None else trial.started_s
     if to.is_finished:
         trial.ended_s = now
+    if to is TrialState.PAUSED and state.config.quota_bytes is not None:
+        state.paused.add(trial.id, trial.horizon, state.score(trial.value))
     if to is TrialState.WAITING:
         state.waiting[trial.id] = None
 

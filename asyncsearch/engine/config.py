@@ -40,8 +40,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How many times in a row a worker may be lost without having finished any training or stored a checkpoint."""
     keep_checkpoints: int = 1
     """How many of the best finished trials keep their checkpoints; unfinished trials always keep theirs."""
+    keep_paused: bool = True
+    """Whether trials that a run leaves paused keep their checkpoints for a later run with more trials."""
     quota_bytes: int | None = None
-    """Bytes beyond which finished trials give up checkpoints, the worst first, never the best. None means no limit."""
+    """Bytes beyond which trials give up checkpoints: paused ones that will not go on in this run, then finished ones,
+    the worst first, never the best. None means no limit."""
     save_every: int | None = None
     """Interval in units of resource at which running trials are saved. None saves them only when they pause or end."""
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from asyncsearch.actions import Assign, CutWork, DismissWorker, EndRun, SaveAt
+from asyncsearch.actions import Assign, CutWork, DeleteCheckpoint, DismissWorker, EndRun, SaveAt
+from asyncsearch.engine.affected import kept_for_later
 from asyncsearch.engine.attempts import NEVER, UNSAVED
 from asyncsearch.engine.lanes import lane_for
 from asyncsearch.engine.next_trials import (
@@ -183,7 +184,11 @@ def conclude(state: StudyState, emit: Emit) -> None:
         reason, kind = missing, "MetricNotReportedError"
     elif kind == "TrialsFailedError" and not state.stopping and (unsaved := _cannot_pause(state)):
         reason, kind = unsaved, "CannotPauseError"
-    emit(EndRun(reason, kind, is_complete=not state.stopping))
+    is_complete = not state.stopping
+    emit(EndRun(reason, kind, is_complete=is_complete))
+    if is_complete and not state.config.keep_paused:
+        for checkpoint, paused in kept_for_later(state).items():
+            emit(DeleteCheckpoint(checkpoint, paused))
 
 
 def _missing_metric(state: StudyState) -> str:

@@ -25,7 +25,9 @@ from asyncsearch.engine.sizing.share import excess
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_losers
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
+from asyncsearch.ids import TrialId
 from asyncsearch.plan.retention import checkpoint_to_spare
+from asyncsearch.trial import Trial, TrialState
 
 
 def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
@@ -92,10 +94,44 @@ def delete_unreachable(state: StudyState, emit: Emit) -> None:
 
 
 def delete_beyond_quota(state: StudyState, emit: Emit) -> None:
-    """Let finished trials give up their checkpoints, the worst first, until the rest fit into the quota of bytes."""
+    """Let trials give up their checkpoints until the rest fit into the quota of bytes.
+
+    First those that pause and will not go on in this run, then finished ones, the worst first.
+    """
     while state.usage.is_over:
         best = state.best_trials.trials()
-        spared = checkpoint_to_spare(best, lambda number: state.trials[number].checkpoint, state.references)
-        if spared is None:
+        given_up = _given_up_by_paused(state)
+        if given_up is None:
+            spared = checkpoint_to_spare(best, lambda number: state.trials[number].checkpoint, state.references)
+            given_up = None if spared is None else DeleteCheckpoint(spared)
+        if given_up is None:
             return
-        emit(DeleteCheckpoint(spared))
+        emit(given_up)
+
+
+def _given_up_by_paused(state: StudyState) -> DeleteCheckpoint | None:
+    """Return the deletion of a checkpoint that only paused trials need which will not go on in this run."""
+
+    def has_checkpoint(number: TrialId, resource: int) -> bool:
+        trial = state.trials[number]
+        return trial.state is TrialState.PAUSED and trial.horizon == resource and trial.checkpoint is not None
+
+    worst = state.paused.first(has_checkpoint, lambda number: bool(_paused_holders(state, state.trials[number])))
+    if worst is None:
+        return None
+    trial = state.trials[worst]
+    assert trial.checkpoint is not None
+    return DeleteCheckpoint(trial.checkpoint, _paused_holders(state, trial))
+
+
+def _paused_holders(state: StudyState, trial: Trial) -> tuple[TrialId, ...]:
+    """Return the trials that would give up the checkpoint of a paused one. Empty if it is needed."""
+    checkpoint, scheduler = trial.checkpoint, state.scheduler
+    if checkpoint is None or scheduler.may_promote(trial.id):
+        return ()
+    count = state.references[checkpoint]
+    holders = [trial] if count == 1 else [other for other in state.trials if other.checkpoint == checkpoint]
+    may_go_on = (one for one in holders if one.state is not TrialState.PAUSED or scheduler.may_promote(one.id))
+    if len(holders) < count or any(may_go_on) or any(map(state.is_best, holders)):
+        return ()
+    return tuple([one.id for one in holders])

@@ -103,7 +103,8 @@ def promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
     """Let a trial go on to its next target."""
     trial, attempt = state.trials[promotion.trial], state.open_attempt_of(promotion.trial)
     stages = () if attempt is None else _extension(state, attempt, trial, promotion.to_resource)
-    plain = Promote(promotion.trial, promotion.from_resource, promotion.to_resource, promotion.reason)
+    reason = promotion.reason + _repeats(state, trial)
+    plain = Promote(promotion.trial, promotion.from_resource, promotion.to_resource, reason)
     emit(branch(state, promotion) or plain)
     settle_from_known(state, trial, emit)
     if attempt is not None and stages and trial.target == promotion.to_resource and trial.state is TrialState.RUNNING:
@@ -113,6 +114,18 @@ def promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
         is_needed = promotion.is_donor or state.plan.has_others(at) or trial.losses > 0
         save = state.config.save_at_rungs or is_needed
         emit(ExtendWork(attempt.lease, lane.stages, save, attempt.lane))
+
+
+def _repeats(state: StudyState, trial: Trial) -> str:
+    """Return from where a paused trial trains again, as words behind a reason. Empty if its checkpoint is there."""
+    if trial.state is not TrialState.PAUSED or trial.checkpoint is not None:
+        return ""
+    nearest = state.plan.nearest(trial.steps, trial.horizon)
+    saved = 0 if nearest is None else nearest.resource
+    if saved >= trial.resource:
+        return ""
+    where = f"trains again from {saved}" if saved else "trains again from its beginning"
+    return f"; its checkpoint was not kept: {where}"
 
 
 def _extension(state: StudyState, attempt: Attempt, trial: Trial, stop: int) -> tuple[PlannedStage, ...]:

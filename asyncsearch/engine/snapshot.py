@@ -50,7 +50,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     costs: KnownCosts | None = None
     """Costs of units of training. None if no decision depends on them."""
     sizes: list[tuple[CheckpointRef, int]] | None = None
-    """Bytes of each durable checkpoint. None if there was no quota."""
+    """Bytes of each durable checkpoint. None: an earlier version wrote them under a quota only."""
     imported: list[CheckpointRef] = []
     repeated: RepeatedFailures = msgspec.field(default_factory=RepeatedFailures)
     damages: dict[TrialId, int] = {}
@@ -101,7 +101,7 @@ def encode(state: StudyState, record: int) -> bytes:
             searcher=state.searcher.snapshot(),
             busy=list(state.busy),
             costs=state.plan.costs(),
-            sizes=None if state.config.quota_bytes is None else state.usage.snapshot(),
+            sizes=state.usage.snapshot(),
             imported=list(state.imported),
             metric_since=state.metric_since,
         ),
@@ -130,6 +130,9 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.metric_since = snapshot.metric_since or int(state.config.metric in state.metric_names)
     state.best_trials.restore(snapshot.best_trials)
     state.usage.restore(dict(snapshot.sizes or ()))
+    for trial in state.trials if state.config.quota_bytes is not None else ():
+        if trial.state is TrialState.PAUSED:
+            state.paused.add(trial.id, trial.horizon, state.score(trial.value))
     state.imported = dict.fromkeys(snapshot.imported)
     _restore_plan(state, snapshot)
     state.scheduler.restore(snapshot.scheduler)

@@ -23,7 +23,7 @@ from asyncsearch.events import RunRequested, TrialTimedOut
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
 from asyncsearch.plan.base_plan import BasePlan
-from asyncsearch.plan.retention import BestTrials, CheckpointSizes
+from asyncsearch.plan.retention import BestTrials, CheckpointSizes, PausedTrials
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.plan.solo_plan import SoloPlan
 from asyncsearch.schedulers.base_scheduler import SchedulerState
@@ -148,6 +148,8 @@ class StudyState:
     """The other metrics of each trial, for people to see; no decision reads them."""
     best_trials: BestTrials = field(init=False)
     usage: CheckpointSizes = field(init=False)
+    paused: PausedTrials = field(default_factory=PausedTrials, init=False)
+    """Trials that may give up their checkpoints; none without a quota."""
     unreachable: dict[CheckpointRef, None] = field(default_factory=dict, init=False)
     """Unreachable checkpoints that are not deleted yet."""
 
@@ -218,6 +220,19 @@ class StudyState:
             if trial.state is not TrialState.FAILED and (score := self.score(trial.ranked_value(rank_by))) is not None
         ]
         return self.trials[min(ranked)[1]] if ranked else None
+
+    def is_best(self, trial: Trial) -> bool:
+        """Return whether a trial is ``best()``, with a look at all others only if it is."""
+        rank_by = self.config.rank_by
+        if (own := self.score(trial.ranked_value(rank_by))) is None:
+            return False
+        return not any(
+            trial.id != other.id
+            and (score := self.score(other.ranked_value(rank_by))) is not None
+            and (score, other.id) < (own, trial.id)
+            and other.state is not TrialState.FAILED
+            for other in self.trials
+        )
 
     def open_attempt_of(self, trial: TrialId) -> Attempt | None:
         """Return the attempt under which a trial runs, or None."""

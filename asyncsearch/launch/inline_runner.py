@@ -97,6 +97,7 @@ class InlineRunner(LaneRunner):
 
     can_take_more = True
     may_copy = False  # whoever calls has the process for itself once the search is over
+    loads_beside = False  # one thread does both
 
     def __init__(
         self,

@@ -1,15 +1,21 @@
-"""Decides which finished trials keep their checkpoints: the best, as many as a quota of bytes allows. Pure.
+"""Decides which trials keep their checkpoints: the best finished ones, as many as a quota of bytes allows. Pure.
 
-Checkpoints of unfinished trials are reachable, since a trial may continue from them: they count, and are never deleted.
+Checkpoints of unfinished trials are reachable, since a trial may continue from them: they count, and stay. Under a
+quota those of paused trials go first that will not continue in the present run.
 """
 
 from __future__ import annotations
 
 import bisect
+import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 from asyncsearch.ids import CheckpointRef, TrialId
+
+_ASKED = 8
+"""Paused trials of a resource that are asked; of Hyperband, those of several brackets wait at one."""
 
 
 class BestTrials:
@@ -49,8 +55,54 @@ class BestTrials:
         self._entries = [(score, TrialId(trial)) for score, trial in entries]
 
 
+class PausedTrials:
+    """Paused trials by the resource at which they wait, so that the worst of each is found without a look at all."""
+
+    def __init__(self) -> None:
+        self._heaps: dict[int, list[tuple[float, int]]] = {}
+        """Resource -> minus score and minus trial, the worst first; some wait there no more."""
+
+    def add(self, trial: TrialId, resource: int, score: float | None) -> None:
+        """Add a trial that pauses; no score is the worst."""
+        worst_first = -math.inf if score is None else -score, -trial
+        heapq.heappush(self._heaps.setdefault(resource, []), worst_first)
+
+    def first(
+        self, has_checkpoint: Callable[[TrialId, int], bool], may_go: Callable[[TrialId], bool]
+    ) -> TrialId | None:
+        """Return the worst trial of the lowest resource that may give up its checkpoint. None if none of them may.
+
+        A few of each resource are asked. Where the worst may not, a better one hardly ever may, and thousands may wait.
+
+        Args:
+            has_checkpoint: whether a trial waits at a resource, and has a checkpoint.
+            may_go: whether it may give that up.
+        """
+        return next(
+            (found for at in sorted(self._heaps) if (found := self._first_at(at, has_checkpoint, may_go)) is not None),
+            None,
+        )
+
+    def _first_at(
+        self, resource: int, has_checkpoint: Callable[[TrialId, int], bool], may_go: Callable[[TrialId], bool]
+    ) -> TrialId | None:
+        heap, found = self._heaps[resource], None
+        asked: list[tuple[float, int]] = []
+        while heap and found is None and len(asked) < _ASKED:
+            trial = TrialId(-heap[0][1])
+            if not has_checkpoint(trial, resource):
+                heapq.heappop(heap)
+            elif may_go(trial):
+                found = trial
+            else:
+                asked.append(heapq.heappop(heap))
+        for entry in asked:
+            heapq.heappush(heap, entry)
+        return found
+
+
 class CheckpointSizes:
-    """The durable checkpoints of a study and their sizes, against a quota; without a quota it stays empty."""
+    """The durable checkpoints of a study and their sizes, against a quota if there is one."""
 
     def __init__(self, quota_bytes: int | None) -> None:
         self.quota_bytes = quota_bytes
@@ -65,9 +117,8 @@ class CheckpointSizes:
 
     def put(self, checkpoint: CheckpointRef, size_bytes: int) -> None:
         """Count a checkpoint; one that was stored again counts once."""
-        if self.quota_bytes is not None:
-            self.total_bytes += size_bytes - self.sizes.get(checkpoint, 0)
-            self.sizes[checkpoint] = size_bytes
+        self.total_bytes += size_bytes - self.sizes.get(checkpoint, 0)
+        self.sizes[checkpoint] = size_bytes
 
     def take(self, checkpoint: CheckpointRef) -> None:
         """Stop counting a checkpoint."""
@@ -79,7 +130,7 @@ class CheckpointSizes:
 
     def restore(self, sizes: Mapping[CheckpointRef, int]) -> None:
         """Restore the state of a snapshot."""
-        self.sizes = dict(sizes) if self.quota_bytes is not None else {}
+        self.sizes = dict(sizes)
         self.total_bytes = sum(self.sizes.values())
 
 

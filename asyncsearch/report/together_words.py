@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from asyncsearch.engine.affected import kept_for_later
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import PackMeasured, PackMemory, PacksTimed
@@ -76,6 +77,30 @@ def beyond_quota(state: StudyState) -> str:
         f"{many(len(state.usage.sizes), 'checkpoint')} take {state.usage.total_bytes:,} bytes, more than "
         f"quota_bytes={state.usage.quota_bytes:,}: all are of trials that may go on, or of the best one, and stay. "
         "Raise Sharing(quota_bytes=...), or save less."
+    )
+
+
+def for_later(state: StudyState) -> str:
+    """Return what is kept for a later run with more trials, and how it is dropped; empty if nothing is."""
+    kept = kept_for_later(state)
+    known = [state.usage.sizes[checkpoint] for checkpoint in kept if checkpoint in state.usage.sizes]
+    return kept_words(len(kept), sum(known), is_least=len(known) < len(kept))
+
+
+def kept_words(count: int, size_bytes: int, *, is_least: bool = False) -> str:
+    """Return the words for checkpoints of paused trials of a search that is over; empty if there are none.
+
+    Args:
+        count: how many they are.
+        size_bytes: of them all.
+        is_least: whether some have more, whose sizes are not known.
+    """
+    if not count:
+        return ""
+    least = "at least " if is_least else ""
+    return (
+        f"{many(count, 'checkpoint')} of paused trials ({least}{size(size_bytes)}) kept for a run with more trials; "
+        "Checkpoints(keep_paused=False) drops them when a run ends"
     )
 
 

@@ -52,7 +52,7 @@ class SearchContext(TrialContext):
         self,
         stages: Sequence[Stage],
         link: Link,
-        load: Path | None = None,
+        load: Path | Callable[[], Path] | None = None,
         name: str | None = None,
         untrusted: str = "",
         place: FolderPlace | None = None,
@@ -65,7 +65,7 @@ class SearchContext(TrialContext):
         Args:
             stages: to train, in order.
             link: transports the results.
-            load: the checkpoint there.
+            load: the checkpoint there, or waits for it where it is still fetched. None if there is none.
             name: of the trial. None for that of the first trial of the first stage.
             untrusted: folder of the checkpoints, if nothing may be unpickled from it; else empty.
             place: where to make the folder of the trial. None for a temporary folder.
@@ -85,7 +85,7 @@ class SearchContext(TrialContext):
         self._link, self._load = link, load
         self._untrusted, self._metric = untrusted, metric
         self._name = name if name is not None else trial_name(stages[0].trials[0])
-        self._folder = TrialFolder(place or FolderPlace(), load, self._name)
+        self._folder = TrialFolder(place or FolderPlace(), load if isinstance(load, Path) else None, self._name)
         self._done = self._timeline.start
         self._reported = self._done - 1 if self._timeline.is_evaluation else self._done
         self._last: Mapping[str, float] = {}
@@ -126,6 +126,8 @@ class SearchContext(TrialContext):
     @property
     def dir(self) -> Path:
         self._require_training("trial.dir", is_allowed_in_child=self._folder.is_made)
+        if self._load is not None:
+            self._checkpoint(self._load)
         return self._folder.path
 
     def require_small_folder(self) -> None:
@@ -280,7 +282,7 @@ class SearchContext(TrialContext):
         self._raise_if_interrupted()
         if self._load is not None and load is not None:
             with self.stopwatch.during(LOADING):
-                read(load, self._load)
+                read(load, self._checkpoint(self._load))
         if not self._timeline.is_evaluation or (evaluate is None and self.may_be_done):
             return self._units(save, update)
         if evaluate is None:
@@ -289,6 +291,14 @@ class SearchContext(TrialContext):
                 "evaluate=: give it a function that returns the metrics, or write the training as a Trainer."
             )
         return self._evaluation(evaluate)
+
+    def _checkpoint(self, load: Path | Callable[[], Path]) -> Path:
+        """Return the checkpoint to start from, once it is here."""
+        if isinstance(load, Path):
+            return load
+        self._load = path = load()
+        self._folder.goes_on_from(path)
+        return path
 
     def saving(
         self, state: Mapping[str, Any] | None, save: SaveFunction | None, load: LoadFunction | None

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from asyncsearch.actions import CutWork, ExtendWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError, UsageError
-from asyncsearch.runner.failures import exception_text
+from asyncsearch.runner.failures import UnreadableCheckpointError, exception_text
 from asyncsearch.runner.process.kernel_files import device_name
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import (
@@ -23,6 +23,7 @@ from asyncsearch.runner.protocol import (
     FromRunner,
     Join,
     LaneReported,
+    Loadable,
     Note,
     Saved,
     SaveFailed,
@@ -165,6 +166,7 @@ class AgentLink:
         """Values that other ranks of its gang have told, by rank and key."""
         self._answered: tuple[int, int | None] = 0, None
         """Resource of the last report of which all was told that follows from it, and where the next one waits."""
+        self._loadable: Loadable | None = None
         self._folder: Folder | None = None
         self._answer: ShardAnswer | None = None
 
@@ -218,6 +220,18 @@ class AgentLink:
     def amendments(self) -> list[Amendment]:
         amendments, self._amendments = self._amendments, []
         return amendments
+
+    def awaited_checkpoint(self) -> Path:
+        """Wait for the checkpoint to start from, which the agent fetches and compares while the trial is set up.
+
+        Raises:
+            UnreadableCheckpointError: it cannot be had; nothing of it was loaded.
+            TrialStopped: the training was stopped before.
+        """
+        found = self._await(lambda: self._loadable)
+        if found.error:
+            raise UnreadableCheckpointError(found.error)
+        return Path(found.path)
 
     def folder(self, stage: int, resource: int, *, is_needed: bool = False, failed: str = "") -> Path:
         self._send(FolderWanted(stage, resource, is_needed, failed, self._lane))
@@ -285,11 +299,13 @@ class AgentLink:
         if self._refusal:
             raise UsageError(self._refusal)
 
-    def _receive_own(self, message: StopTraining | Amendment | Answered) -> None:
+    def _receive_own(self, message: StopTraining | Amendment | Answered | Loadable) -> None:
         """Take a message about this lane."""
         match message:
             case StopTraining(reason=reason):
                 self._reason = reason
+            case Loadable():
+                self._loadable = message
             case Answered():
                 self._answered = message.resource, message.next
             case _:
@@ -298,7 +314,7 @@ class AgentLink:
     def _take(self, messages: list[ToRunner]) -> None:
         for message in messages:
             match message:
-                case StopTraining() | SaveAt() | CutWork() | ExtendWork() | Answered():
+                case StopTraining() | SaveAt() | CutWork() | ExtendWork() | Answered() | Loadable():
                     if message.lane in self._lanes:
                         self._lanes[message.lane]._receive_own(message)
                 case Join(lane=train):

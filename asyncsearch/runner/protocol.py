@@ -2,8 +2,8 @@
 
 Pseudocode of the conversation::
 
-    agent:  Load   Train(stages)                    [Folder]       [SaveAt]  [CutWork]  [StopTraining]     Train ...
-    runner:   RunnerReady   LaneReported ... FolderWanted ...  ... Saved ...                 Ended [ImportedModules]
+    agent:  Load   Train(stages) [Loadable]           [Folder]       [SaveAt]  [CutWork]  [StopTraining]   Train ...
+    runner:   RunnerReady     LaneReported ... FolderWanted ...  ... Saved ...               Ended [ImportedModules]
 
 Packed work, and such that others may join, is sent by ``TrainPack`` in place of ``Train``, and the other messages name
 the lane. A ``Join`` adds a lane when the others have done their unit.
@@ -84,6 +84,8 @@ class Train(_Message, frozen=True, tag="train"):
     """The first resource at whose report it waits for what is decided, besides a pause at its end. None if none."""
     copies: bool = False
     """Whether its last state may be copied, and written while the next lane trains."""
+    awaits_load: bool = False
+    """Whether the checkpoint to start from is fetched and compared while the trial is set up; ``Loadable`` follows."""
 
 
 class TrainPack(_Message, frozen=True, tag="train_pack"):
@@ -98,6 +100,15 @@ class Join(_Message, frozen=True, tag="join"):
     """Train one more lane together with those of the present ``TrainPack``, or alone if they have all ended."""
 
     lane: Train
+
+
+class Loadable(_Message, frozen=True, tag="loadable"):
+    """The checkpoint to start from is here, and is as it was committed; or it cannot be had."""
+
+    path: str
+    error: str = ""
+    """Why it cannot be had. Empty if it is here."""
+    lane: int = 0
 
 
 class Folder(_Message, frozen=True, tag="folder"):
@@ -302,7 +313,9 @@ class Ended(_Message, frozen=True, tag="ended"):
     """What this process did since its work began."""
 
 
-ToRunner = Load | Train | TrainPack | Join | Folder | ShardAnswer | Amendment | Answered | StopTraining | Note
+ToRunner = (
+    Load | Train | TrainPack | Join | Loadable | Folder | ShardAnswer | Amendment | Answered | StopTraining | Note
+)
 Saving = FolderWanted | ShardPlaceWanted | ShardWritten | Saved | SaveFailed
 """Messages on a checkpoint that is due."""
 Copying = CopyWaits | CopyWritten

@@ -48,10 +48,11 @@ def context_of(
     load = None if train.load is None else Path(train.load)
     if train.gang is not None and isinstance(link, AgentLink):
         return _of_gang(train, link, train.gang, load, metric, untrusted)
+    awaited = link.awaited_checkpoint if train.awaits_load and isinstance(link, AgentLink) else None
     return SearchContext(
         train.stages,
         link,
-        load,
+        awaited or load,
         untrusted=untrusted,
         place=train.place,
         metric=metric,

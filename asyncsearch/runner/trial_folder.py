@@ -47,8 +47,14 @@ class TrialFolder:
             trial: its name, for messages.
         """
         self._place, self._trial = place, trial
-        self._earlier = None if load is None else load.parent / NAME
+        self._earlier: Path | None = None
         self._path: Path | None = None
+        if load is not None:
+            self.goes_on_from(load)
+
+    def goes_on_from(self, load: Path) -> None:
+        """Take the files of the checkpoint that the training goes on from."""
+        self._earlier = load.parent / NAME
 
     @property
     def path(self) -> Path:

@@ -12,10 +12,12 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from asyncsearch.actions import DeleteCheckpoint
+from asyncsearch.engine.affected import kept_for_later
 from asyncsearch.errors import StoreError, StoreLockedError, StudyNotFoundError
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.journal.opening import STUDY_FILE, begin_reading, read_records, read_study_file
+from asyncsearch.journal.reading import read_state
 from asyncsearch.shared.files import Survey, survey
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, Stored, in_order_of_use
 from asyncsearch.store.base_store import FileInfo, Store
@@ -54,6 +56,9 @@ class Cleaning(NamedTuple):
     kept: int
     """Number of checkpoints that stay."""
     kept_bytes: int
+    for_later: int = 0
+    """Number of those that only a later run of the study with more trials may load."""
+    for_later_bytes: int = 0
 
 
 def clean(
@@ -80,6 +85,7 @@ def clean(
     """
     limits = limits or Limits()
     with ExitStack() as stack:
+        later: list[Stored] = []
         if store.read(SHARED_FILE) is not None:
             folder = SharedFolder(store, roots=roots)
             if not dry_run:
@@ -88,6 +94,7 @@ def clean(
         else:
             _open(store, dry_run, stack)
             items, kept = _of_study(store, limits)
+            later = _for_later(store, kept)
         gone: list[Item] = []
         stayed: list[Item] = []
         for item in items:
@@ -96,7 +103,9 @@ def clean(
             if is_gone and notify is not None:
                 notify(item)
     back = [item.size_bytes for item in stayed if item.kind == "checkpoint"]
-    return Cleaning(gone, stayed, len(kept) + len(back), sum(one.size_bytes for one in kept) + sum(back))
+    later_bytes = sum(one.size_bytes for one in later)
+    total_bytes = sum(one.size_bytes for one in kept) + sum(back)
+    return Cleaning(gone, stayed, len(kept) + len(back), total_bytes, len(later), later_bytes)
 
 
 def _open(store: Store, dry_run: bool, stack: ExitStack) -> None:
@@ -130,6 +139,18 @@ def _of_study(store: Store, limits: Limits) -> tuple[list[Item], list[Stored]]:
     items = [delete(one) for one in chosen]
     items += _leftovers(store, found, {one.ref for one in chosen}, None)
     return items, [one for one in stored if one not in chosen]
+
+
+def _for_later(store: Store, kept: Sequence[Stored]) -> list[Stored]:
+    """Return which of the checkpoints of a search that is over only a run with more trials may load."""
+    file = read_study_file(store)
+    if file is None:
+        return []
+    state, _ = read_state(store, file)
+    if state.run is not None or state.waiting:
+        return []
+    found = kept_for_later(state)
+    return [one for one in kept if one.ref in found]
 
 
 def _needed(store: Store) -> set[CheckpointRef]:

@@ -16,7 +16,7 @@ from asyncsearch.journal.projection import last_failure
 from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
-from asyncsearch.report.formatting import printable
+from asyncsearch.report.formatting import many, printable
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.what_if.preview import warnings_of
 from asyncsearch.rpc import auth
@@ -41,6 +41,7 @@ from asyncsearch.study.run_parts import Search
 from asyncsearch.study.trial_dirs import swept
 from asyncsearch.study.worker_config import worker_config
 from asyncsearch.trainable import Pickled, WithFunctions
+from asyncsearch.trial import TrialState
 
 CORRECT = "Correct it and run the script again, with resume=True and a larger num_trials, or in another store="
 """Advice for errors of the user's code: ``asyncsearch resume`` would run the stored code, and failed trials count."""
@@ -91,7 +92,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
                 display.warn(found.preflight.warnings)
                 # A search that has all its trials can no longer follow it.
                 if is_begun and (num_trials is None or len(state.trials) < num_trials):
-                    display.warn(advice)
+                    display.warn([*advice, *trained_again(state)])
                 elif num_trials is not None and num_trials < len(state.trials):
                     display.warn([too_few(f"num_trials={num_trials}", num_trials, len(state.trials), "num_trials=")])
                 search = Search(
@@ -199,6 +200,19 @@ def _require_journal(store: Store) -> None:
             f"The journal of the study in {store.shown!r} was removed while its run ended, and no process has its files"
             " open any more. Restore the folder 'journal' from a backup, or start the study again in a new store=."
         )
+
+
+def trained_again(state: StudyState) -> list[str]:
+    """Return a note before a run with more trials, if paused trials have no checkpoint any more."""
+    paused = [trial for trial in state.trials if trial.state is TrialState.PAUSED]
+    without = sum(trial.checkpoint is None for trial in paused)
+    if not without:
+        return []
+    words = (
+        f"{without} of {many(len(paused), 'paused trial')} have no checkpoint, since none of them was to go on: one "
+        "that is promoted now trains again from the nearest one that is left, and `asyncsearch explain` says so."
+    )
+    return [words]
 
 
 def too_few(given: str, total: int, there: int, argument: str) -> str:

@@ -1,4 +1,4 @@
-"""A study's byte quota: finished trials give up their checkpoints for it, the worst first; nothing else does."""
+"""A study's byte quota: paused trials that do not go on give up their checkpoints for it, then the worst finished."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.events import AnyEvent, CheckpointCommitted
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.schedulers import ASHA, FIFO
+from asyncsearch.schedulers import ASHA, FIFO, Hyperband
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.sequences import multistep
 from asyncsearch.space import Space, choice
 from asyncsearch.testing.random_cluster import RandomCluster
 from asyncsearch.testing.recording import replayed
-from asyncsearch.trial import TrialState
+from asyncsearch.trial import Trial, TrialState
 from tests.engine.tools import make_state
 
 SHARED = Space({"lr": multistep(0.1, milestones=choice([2, 4], [2, 6], [4, 6], [6]))})
@@ -42,10 +42,17 @@ def weigh(event: AnyEvent) -> AnyEvent:
 
 
 def pinned(state: StudyState) -> set[CheckpointRef | None]:
-    """Return what may not be given up: what unfinished trials and attempts need, and the best finished trial's."""
-    unfinished = {trial.checkpoint for trial in state.trials if not trial.state.is_finished}
+    """Return what may not be given up: what attempts and trials that may go on need, and the best trials'."""
+    needed = {trial.checkpoint for trial in state.trials if may_go_on(state, trial)}
     loaded = {attempt.batch.load for attempt in state.attempts.values()}
-    return unfinished | loaded | {state.trials[number].checkpoint for number in state.best_trials.trials()[:1]}
+    best = {state.trials[number].checkpoint for number in state.best_trials.trials()[:1]}
+    return needed | loaded | best | {trial.checkpoint for trial in [state.best()] if trial is not None}
+
+
+def may_go_on(state: StudyState, trial: Trial) -> bool:
+    if trial.state is TrialState.PAUSED:
+        return state.scheduler.may_promote(trial.id)
+    return not trial.state.is_finished
 
 
 class Weighing(RandomCluster):
@@ -66,16 +73,22 @@ def require_within(state: StudyState, actions: Sequence[AnyAction]) -> None:
     needed = pinned(state)
     gone = {action.checkpoint for action in actions if isinstance(action, DeleteCheckpoint)}
     assert not needed & gone
+    for number in [number for one in actions if isinstance(one, DeleteCheckpoint) for number in one.paused or ()]:
+        assert not may_go_on(state, state.trials[number]), "it may still be promoted"
+        assert state.best() is not state.trials[number], "its checkpoint is the result"
     assert state.usage.total_bytes == sum(size(checkpoint) for checkpoint in state.references)
     if gone and state.usage.is_over:
         assert set(state.references) <= needed, "something could still have gone"
 
 
-@pytest.mark.parametrize("scheduler", [FIFO(max_resource=4), ASHA(max_resource=9)], ids=["fifo", "asha"])
+SCHEDULERS = [FIFO(max_resource=4), ASHA(max_resource=9), Hyperband(max_resource=9)]
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=["fifo", "asha", "hyperband"])
 @pytest.mark.parametrize("is_shared", [False, True], ids=["alone", "shared"])
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 200))
-def test_whatever_happens_only_finished_trials_below_the_best_lose_theirs(
+def test_whatever_happens_none_that_may_go_on_loses_its_checkpoint(
     scheduler: Scheduler, is_shared: bool, seed: int, steps: int
 ) -> None:
     options: dict[str, Any] = {"keep_checkpoints": 5, "quota_bytes": QUOTA, "save_every": 2}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
-from asyncsearch.plan.retention import BestTrials, CheckpointSizes, checkpoint_to_spare
+from asyncsearch.plan.retention import BestTrials, CheckpointSizes, PausedTrials, checkpoint_to_spare
 
 A, B, C, D = (CheckpointRef(NodeKey(name), 3) for name in "abcd")
 
@@ -55,10 +57,40 @@ def test_a_stock_weighs_durable_content_once_and_is_over_beyond_its_quota() -> N
     assert again.total_bytes == 41
 
 
-def test_without_a_quota_nothing_is_counted() -> None:
+def test_without_a_quota_no_size_is_too_much() -> None:
     stock = CheckpointSizes(None)
     stock.put(A, 10**12)
-    assert (stock.sizes, stock.is_over) == ({}, False)
+    assert (stock.sizes, stock.is_over) == ({A: 10**12}, False)
+
+
+def test_the_worst_paused_trial_of_the_lowest_resource_is_asked_first() -> None:
+    paused = PausedTrials()
+    for number, (resource, score) in enumerate([(3, 0.9), (1, 0.2), (1, 0.8), (1, 0.8), (1, None)]):
+        paused.add(TrialId(number), resource, score)
+    there = set(range(5))
+
+    def given_up() -> Iterator[int]:
+        while (found := paused.first(lambda trial, _: trial in there, lambda trial: trial != 1)) is not None:
+            there.remove(found)
+            yield found
+
+    assert list(given_up()) == [4, 3, 2, 0]
+
+
+def test_of_thousands_of_paused_trials_a_few_are_asked() -> None:
+    paused = PausedTrials()
+    asked: list[TrialId] = []
+
+    def may_go(trial: TrialId) -> bool:
+        asked.append(trial)
+        return False
+
+    for number in range(10_000):
+        paused.add(TrialId(number), 3 ** (number % 5), float(number))
+    for _ in range(3):
+        asked.clear()
+        assert paused.first(lambda *_: True, may_go) is None
+        assert len(asked) <= 5 * 8
 
 
 def test_a_trial_that_gave_its_checkpoint_up_leaves_its_place_to_others() -> None:

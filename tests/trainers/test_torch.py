@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,6 +119,45 @@ class LoadedAhead(Augmented):
     data_workers = 2
 
 
+class Drawing(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Draws from a generator of its own, whose state changes in the process that fetches the samples."""
+
+    def __init__(self) -> None:
+        self.source = torch.Generator().manual_seed(1)
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: int) -> Any:
+        x, y = blobs()
+        return x[index] + torch.rand((), generator=self.source), y[index]
+
+
+class OwnGenerator(Net):
+    data_workers = 1
+
+    def data(self, hp: Mapping[str, Any]) -> Any:
+        return Drawing(), blobs()
+
+
+class KeptLoader(OwnGenerator):
+    """Keeps its loader, and the process with its copy of the data, from unit to unit: a loader of its own design."""
+
+    def _loaded(self, data: Any, found: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        places = list(found)
+        if not hasattr(self, "loader"):
+            self.batches_of_unit: list[list[int]] = []
+            self.loader = torch.utils.data.DataLoader(
+                data,
+                batch_sampler=self.batches_of_unit,
+                num_workers=1,
+                collate_fn=self.collate,
+                persistent_workers=True,
+            )
+        self.batches_of_unit[:] = [indices.tolist() for _, indices in places]
+        yield from zip((at for at, _ in places), self.loader, strict=True)
+
+
 class Samples(torch.utils.data.Dataset):  # type: ignore[misc]
     """Samples of several parts, of which one is a text."""
 
@@ -214,6 +253,14 @@ def steady(base: Values = BASE) -> list[Values]:
 )
 def test_two_and_two_units_are_four(trainer_class: type[Any], units: list[Values], tmp_path: Path) -> None:
     assert is_resumed_bit_by_bit(trainer_class, units, tmp_path)
+
+
+def test_data_with_a_generator_of_its_own_resumes_as_its_workers_are_new(tmp_path: Path) -> None:
+    assert is_resumed_bit_by_bit(OwnGenerator, steady(), tmp_path)
+
+
+def test_workers_that_were_kept_over_units_would_not_resume_alike(tmp_path: Path) -> None:
+    assert not is_resumed_bit_by_bit(KeptLoader, steady(), tmp_path)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])

@@ -73,6 +73,7 @@ def facts(status: StudyStatus) -> list[str]:
         workers_line(status),
         gangs_line(status),
         failures_line(status),
+        status.kept_for_later,
         status.unread,
         f"stopping: {status.stopping}" if status.stopping else "",
         f"in {status.store}" if status.store else "",

@@ -130,6 +130,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the study might have asked for ``pack=``, and did not."""
     beyond_quota: str = ""
     """Why checkpoints take more than ``quota_bytes``; empty while they do not."""
+    kept_for_later: str = ""
+    """What a search that is over keeps for a run with more trials, in words; empty if nothing, or it is not over."""
 
     @property
     def trials(self) -> int:

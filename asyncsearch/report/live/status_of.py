@@ -16,7 +16,7 @@ from asyncsearch.engine.repeated_failures import failed_as_a_whole
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import TrialId
 from asyncsearch.report.live.status import BestSeen, StudyStatus, TrialRow
-from asyncsearch.report.together_words import beyond_quota, enlarged, gangs, packed
+from asyncsearch.report.together_words import beyond_quota, enlarged, for_later, gangs, packed
 from asyncsearch.trial import Trial, TrialState
 
 _RUNNING_ROWS = 5
@@ -159,6 +159,7 @@ def status_of(
         time_line=time_line,
         could_pack=could_pack,
         beyond_quota=beyond_quota(state),
+        kept_for_later="" if state.run is not None or is_unfinished else for_later(state),
     )
 
 

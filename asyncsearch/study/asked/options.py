@@ -41,10 +41,10 @@ class Sharing(metaclass=CheckedCalls):
     """Name -> JSON value of parameters that this space lacks and that other studies of the version have: the value that
     the trainable takes when it is not given one."""
     quota_bytes: int | None = None
-    """Bytes that all checkpoints together may take; None means no limit. As soon as it is exceeded, the worst of the
-    ``keep_checkpoints`` best finished trials lose theirs; the best trial and unfinished trials never do. In a shared
-    folder, at the end of a run, checkpoints that no study needs are removed, and if that is not enough, those that
-    ``evaluate`` keeps."""
+    """Bytes that all checkpoints together may take; None means no limit. As soon as it is exceeded, paused trials that
+    will not be promoted in this run lose theirs, then the worst of the ``keep_checkpoints`` best finished trials; the
+    best trial, and those that may go on, never do. In a shared folder, at the end of a run, checkpoints that no study
+    needs are removed, and if that is not enough, those that ``evaluate`` keeps."""
 
     def __post_init__(self) -> None:
         if self.shared is not False and not isinstance(self.shared, str | Path | None):
@@ -132,7 +132,11 @@ class Checkpoints(metaclass=CheckedCalls):
     """
 
     keep_checkpoints: int = 1
-    """Of how many of the best finished trials; those of unfinished trials are always kept."""
+    """Of how many of the best finished trials; those of unfinished trials are kept while a run lasts."""
+    keep_paused: bool = True
+    """Keep those of paused trials when a run is over, too, so that a run with more trials may promote them. False: only
+    those of the ``keep_checkpoints`` best trials stay; a trial that a later run promotes trains again from the nearest
+    checkpoint that is left."""
     at_rungs: bool = False
     """Save at each rung, also where a trial goes on at once; False: only where it pauses or another one needs it."""
     store_timeout: float | timedelta = 600.0
@@ -145,6 +149,7 @@ class Checkpoints(metaclass=CheckedCalls):
 
     def __post_init__(self) -> None:
         count_of("keep_checkpoints", self.keep_checkpoints)
+        yes_or_no("keep_paused", self.keep_paused)
         yes_or_no("at_rungs", self.at_rungs)
         seconds_of("store_timeout", self.store_timeout)
         if self.keep_dirs is not None:
@@ -161,7 +166,11 @@ class Checkpoints(metaclass=CheckedCalls):
 
     def for_engine(self) -> dict[str, Any]:
         """Return the fields of ``EngineConfig`` that these options set."""
-        return {"keep_checkpoints": self.keep_checkpoints, "save_at_rungs": self.at_rungs}
+        return {
+            "keep_checkpoints": self.keep_checkpoints,
+            "keep_paused": self.keep_paused,
+            "save_at_rungs": self.at_rungs,
+        }
 
 
 GROUPS: Mapping[str, type[Any]] = {"sharing": Sharing, "workers": WorkerOptions, "checkpoints": Checkpoints}

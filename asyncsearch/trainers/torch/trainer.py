@@ -44,7 +44,8 @@ class TorchTrainer(FrameworkTrainer):
     threads: int | None = 1
     """Threads of torch on the CPU: their number changes results. None for torch's default."""
     data_workers: int = 0
-    """Processes that load data ahead, for a ``Dataset``: in training, and in validation."""
+    """Processes that load data ahead, for a ``Dataset``: in training, and in validation. They are started for each
+    unit, with the data as it is then, since a training that resumes has no older ones: 0.05 to 0.1 s a unit."""
     clip_grad_norm: float | None = None
     """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None for no limit."""
 
@@ -332,6 +333,8 @@ class TorchTrainer(FrameworkTrainer):
                 yield at, self._batch(data, indices)
             return
         places = list(found)
+        # A new one for each unit: workers that were kept would have the data as earlier units have left it, such as the
+        # state of a generator of its own, or miss what was changed in it here; a training that resumes has neither.
         loader = DataLoader(
             data,
             batch_sampler=[indices.tolist() for _, indices in places],
