@@ -1,4 +1,4 @@
-"""File systems in memory that count what they are asked: a NameNode behind hdfs-native, and a store of objects."""
+"""File systems in memory that count what they are asked: a NameNode, also over HTTP, and a store of objects."""
 
 from __future__ import annotations
 
@@ -120,6 +120,89 @@ class Writer:
     def close(self) -> None:
         self._node.calls["complete"] += 1
         self._node.files[self._path] = self._node.open.pop(self._path)
+
+
+class Beginnings:
+    """What a file system has been asked when each training began."""
+
+    calls: ClassVar[Counter[str]] = Counter()
+    seen: ClassVar[list[Counter[str]]] = []
+
+
+class HttpError(Exception):
+    """An answer of WebHDFS that names an exception of Java."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        is_missing = isinstance(error, FileNotFoundError)
+        self.exception = "FileNotFoundException" if is_missing else "FileAlreadyExistsException"
+
+
+class HttpNode:
+    """The client of HdfsCLI, and its requests; each of those with content is sent on to a DataNode."""
+
+    def __init__(self) -> None:
+        self.node = NameNode()
+        self.calls: Counter[str] = Counter()
+
+    def write(self, path: str, data: Any, overwrite: bool = False, append: bool = False) -> None:
+        self.calls["APPEND" if append else "CREATE"] += 1
+        content = data if isinstance(data, bytes) else b"".join(data)
+        with _as_answers():
+            if append:
+                self.node.read(path)
+                self.node.files[path] += content
+                return
+            writer = self.node.create(path, SimpleNamespace(overwrite=overwrite))
+        writer.write(content)
+        writer.close()
+
+    @contextlib.contextmanager
+    def read(self, path: str, offset: int = 0, length: int | None = None, chunk_size: int = 0) -> Iterator[Any]:
+        self.calls["OPEN"] += 1
+        with _as_answers():
+            data = self.node.read(path).read(-1)[offset:]
+        data = data if length is None else data[:length]
+        yield iter([data] if data else []) if chunk_size else SimpleNamespace(read=lambda: data)
+
+    def status(self, path: str) -> dict[str, Any]:
+        self.calls["GETFILESTATUS"] += 1
+        with _as_answers():
+            return _as_status(self.node.get_file_info(path))
+
+    def list(self, path: str, status: bool) -> list[tuple[str, dict[str, Any]]]:
+        self.calls["LISTSTATUS"] += 1
+        with _as_answers():
+            found = self.node.list_status(path, False)
+        if path in self.node.files:
+            raise HttpError(NotADirectoryError(f"{path!r} is not a directory."))  # HdfsCLI's words
+        return [(one.path.rpartition("/")[2], _as_status(one)) for one in found]
+
+    def _rename(self, path: str, destination: str, renameoptions: str) -> None:
+        self.calls["RENAME"] += 1
+        with _as_answers():
+            self.node.rename(path, destination, renameoptions == "OVERWRITE")
+
+    def makedirs(self, path: str) -> None:
+        self.calls["MKDIRS"] += 1
+        self.node.mkdirs(path, 0o755, True)
+
+    def delete(self, path: str, recursive: bool) -> bool:
+        self.calls["DELETE"] += 1
+        return self.node.delete(path, recursive)
+
+
+@contextlib.contextmanager
+def _as_answers() -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError) as error:
+        raise HttpError(error) from error
+
+
+def _as_status(entry: Any) -> dict[str, Any]:
+    kind = "DIRECTORY" if entry.isdir else "FILE"
+    return {"type": kind, "length": entry.length, "modificationTime": entry.modification_time}
 
 
 class Objects(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types

@@ -1,7 +1,9 @@
-"""How many calls of its file system a store needs: the table of docs/stores.md, and what it may not exceed."""
+"""How many calls of its file system a store needs, and the table of docs/stores.md that says so."""
 
 from __future__ import annotations
 
+import functools
+import os
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -9,13 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from asyncsearch import ASHA, FIFO, Study, uniform
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.store import Store
+from asyncsearch.store import LocalStore, Store, disk
 from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.hdfs.addresses import Address
 from asyncsearch.store.hdfs.store import HdfsStore
+from asyncsearch.store.locks.lease_lock import LeaseLock
+from asyncsearch.store.webhdfs import WebHdfsStore
 from asyncsearch.testing.store_checkpoints import load
-from tests.store.counted_files import NameNode, Objects
+from asyncsearch.trainable import TrialContext
+from tests.store.counted_files import Beginnings, HttpNode, NameNode, Objects
 
 pytestmark = pytest.mark.usefixtures("staged_inside")
 
@@ -31,6 +37,24 @@ def hdfs(monkeypatch: pytest.MonkeyPatch) -> tuple[Store, Counter[str]]:
 def objects(monkeypatch: pytest.MonkeyPatch) -> tuple[Store, Counter[str]]:
     monkeypatch.setattr("fsspec.get_filesystem_class", lambda _: Objects)
     return FsspecStore(f"s3://studies/{uuid.uuid4().hex}"), Objects.calls
+
+
+@pytest.fixture
+def http(monkeypatch: pytest.MonkeyPatch) -> tuple[Store, Counter[str]]:
+    node = HttpNode()
+    monkeypatch.setattr("asyncsearch.store.webhdfs._Connections.to", lambda mine, gateways: node)
+    return WebHdfsStore("webhdfs://counted:9870/studies/a", "http://counted:9870"), node.calls
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Store, Counter[str]]:
+    calls: Counter[str] = Counter()
+    for place, name in ((os, "fsync"), (os, "fdatasync"), (disk, "sync_disk")):
+        monkeypatch.setattr(place, name, lambda _: calls.update(["sync"]))
+    monkeypatch.setattr(disk, "is_synced_whole", lambda *_: True)
+    store = LocalStore(tmp_path / "store")
+    store.prepare()
+    return store, calls
 
 
 def checkpoint(store: Store, attempt: int, node: str = "a") -> CheckpointRef:
@@ -124,3 +148,146 @@ def test_load_is_three_calls_and_a_report_and_a_flush_of_logs_one(
     logs.write({"trial-1": ["first"]})
     assert of(calls, lambda: logs.write({f"trial-{number}": ["line"] for number in range(200)})) == append_calls
     logs.close()
+
+
+IDLE_S = 15
+"""Between two looks at the lock, a quarter of its lease: all that an idle driver asks for."""
+SPACE = {"x": uniform(0, 1)}
+
+
+def a_report(store: Store, calls: Counter[str]) -> Counter[str]:
+    with store.lock():
+        segment = store.open_segment()
+        segment.append(b"first\n")
+        found = of(calls, lambda: segment.append(b"report\n"))
+        segment.close()
+    return found
+
+
+def a_flush_of_logs(store: Store, calls: Counter[str]) -> Counter[str]:
+    logs = store.open_log()
+    logs.write({"trial-1": ["first"]})
+    found = of(calls, lambda: logs.write({f"trial-{number}": ["line"] for number in range(200)}))
+    logs.close()
+    return found
+
+
+def a_trial(store: Store, calls: Counter[str]) -> Counter[str]:
+    counts = []
+    for trials in (4, 14):
+        study = Study(
+            short, space=SPACE, metric="loss", mode="min", scheduler=FIFO(), backend="inline",
+            store=store.child(f"study-{trials}"),
+        )  # fmt: skip
+        counts.append(of(calls, functools.partial(study.run, trials, display="none")))
+    return Counter({name: round((counts[1][name] - counts[0][name]) / 10) for name in counts[1]})
+
+
+def short(trial: TrialContext) -> float:
+    return float(trial.params["x"])
+
+
+def a_commit(store: Store, calls: Counter[str]) -> Counter[str]:
+    return of(calls, lambda: checkpoint(store, 3))
+
+
+def a_load(store: Store, calls: Counter[str]) -> Counter[str]:
+    reference = checkpoint(store, 3)
+    return of(calls, lambda: load(store, reference))
+
+
+def a_deletion(store: Store, calls: Counter[str]) -> Counter[str]:
+    reference = checkpoint(store, 3)
+    return of(calls, lambda: store.delete_of(3, reference))
+
+
+def a_trial_after_a_crash(store: Store, calls: Counter[str]) -> Counter[str]:
+    counts = []
+    for nodes in (4, 14):
+        one = store.child(f"sweep-{nodes}")
+        needed = {checkpoint(one, attempt, f"n{attempt}") for attempt in range(nodes)}
+        counts.append(of(calls, functools.partial(one.sweep_except, needed)))
+    return Counter({name: (counts[1][name] - counts[0][name]) // 10 for name in counts[1]})
+
+
+def an_append_after_a_clean_end(store: Store, calls: Counter[str]) -> Counter[str]:
+    counts, appends = [], []
+    for trials in (4, 14):
+        one = store.child(f"clean-{trials}")
+        study = Study(
+            saving, space=SPACE, metric="loss", mode="min", scheduler=ASHA(max_resource=9), backend="inline", store=one
+        )
+        study.run(trials, display="none")
+        appends.append(max(trials, len(one.walk("journal"))))  # a segment is one file, or one for each append
+        Beginnings.seen.clear()
+        calls.clear()
+        Study.resume(one.url).run(trials + 5, display="none")
+        counts.append(Beginnings.seen[0])
+    more = appends[1] - appends[0]
+    return Counter({name: round((counts[1][name] - counts[0][name]) / more) for name in counts[1]})
+
+
+def saving(trial: TrialContext) -> None:
+    from tests.store.counted_files import Beginnings  # the bundle would have a copy of it
+
+    Beginnings.seen.append(Counter(Beginnings.calls))
+    for unit in trial.epochs(save=lambda path: path.touch(), load=lambda path: None):
+        trial.report(loss=trial.params["x"] + 1 / unit)
+
+
+def a_look_at_the_lock(store: Store, calls: Counter[str]) -> Counter[str]:
+    with store.lock():
+        lock = getattr(store, "_lock", None)
+        return of(calls, lock.refresh if isinstance(lock, LeaseLock) else lambda: None)
+
+
+ROWS: dict[str, Callable[[Store, Counter[str]], Counter[str]]] = {
+    "a report, or several at once": a_report,
+    "a trial without checkpoints, from its start to its end": a_trial,
+    "a commit of a checkpoint": a_commit,
+    "a checkpoint that is loaded": a_load,
+    "a checkpoint that is deleted": a_deletion,
+    "a flush of the logs of all trials": a_flush_of_logs,
+    "15 s in which nothing happens": a_look_at_the_lock,
+    "a trial with a checkpoint, at the end of a run and after a crash": a_trial_after_a_crash,
+    "an earlier append, by `resume` after a clean end until the first launch": an_append_after_a_clean_end,
+}
+COLUMNS = {"local": 1, "hdfs": 2, "http": 3, "objects": 4}
+
+
+def in_words(calls: Counter[str]) -> str:
+    """Return a cell of the table."""
+    counts = {name: round(count) for name, count in calls.items() if round(count)}
+    if "sync" in counts:
+        return f"{counts['sync']} sync{'s' * (counts['sync'] > 1)}"
+    return ", ".join(f"{count} `{name}`" for name, count in counts.items()) or "none"
+
+
+def table(page: str) -> dict[str, list[str]]:
+    """Return the cells of the page's table of calls, by those of its first column."""
+    lines = page.partition("## Calls that a store takes")[2].partition("\n## ")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    return {row[0]: row for row in rows[1:]}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_page_of_stores_says_how_many_calls_each_takes(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, calls = request.getfixturevalue(kind)
+    monkeypatch.setattr(Beginnings, "calls", calls)
+    said = table((Path(__file__).parents[2] / "docs" / "stores.md").read_text())
+    assert {*said} == {*ROWS, "a second in which nothing happens"}
+    counted = {row: in_words(count(store, calls)) for row, count in ROWS.items()}
+    idle = sum(a_look_at_the_lock(store, calls).values()) / IDLE_S
+    counted["a second in which nothing happens"] = f"{idle:.1f}" if idle else "none"
+    assert {row: cells[COLUMNS[kind]] for row, cells in said.items()} == counted
+
+
+def test_driver_without_events_asks_its_store_for_its_lock_alone(hdfs: tuple[Store, Counter[str]]) -> None:
+    store, calls = hdfs
+    with store.lock():
+        assert isinstance(store._lock, LeaseLock)  # type: ignore[attr-defined]
+        assert store._lock._lease_s / 4 == IDLE_S  # type: ignore[attr-defined]
+        assert store._lock._thread.is_alive()  # type: ignore[attr-defined]
+        assert of(calls, store._lock.check) == {}, "its lease is fresh"  # type: ignore[attr-defined]
