@@ -94,7 +94,7 @@ RECURSIVE = ("rmtree", "copytree", "rglob", "removedirs")
 LISTING = ("scandir", "listdir", "iterdir")
 READS_OWN_FILES = (
     "checking/", "doctor/", "launch/", "runner/process/kernel_files", "runner/packs/pack_timing",
-    "runner/process/lifeline", "agent/runner_template", "rpc/forks",
+    "runner/process/lifeline", "runner/process/process_holdings", "agent/runner_template", "rpc/forks",
 )  # fmt: skip
 """Modules that read what the system or they themselves have made: files of /proc and packages, pipes, probes."""
 

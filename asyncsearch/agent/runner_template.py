@@ -129,17 +129,22 @@ class Template:
 
     def preloaded(self, wanted: Preload) -> Template | None:
         """Fork a template that imports modules, and then sends ``Preloaded`` once. None if that cannot be."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        reading, lifeline = os.pipe()
-        with theirs, os.fdopen(reading), os.fdopen(os.memfd_create("preload"), "wb") as file:
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):  # no descriptor is free, or none is allowed
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            kept = stack.enter_context(contextlib.ExitStack())
+            kept.callback(ours.close)
+            stack.enter_context(theirs)
+            reading, lifeline = os.pipe()
+            kept.callback(os.close, lifeline)
+            stack.callback(os.close, reading)
+            file = stack.enter_context(os.fdopen(os.memfd_create("preload"), "wb"))
             file.write(msgspec.json.encode(wanted))
             file.flush()
             answer = self.ask(b"template", (theirs.fileno(), reading, file.fileno()))
-        with contextlib.suppress(ProcessLookupError):
             if answer is not None:
-                return Template(_Descendant(answer[0], lifeline), ours)
-        ours.close()
-        os.close(lifeline)
+                made = Template(_Descendant(answer[0], lifeline), ours)
+                kept.pop_all()
+                return made
         return None
 
     def fileno(self) -> int:

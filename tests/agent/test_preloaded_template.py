@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -211,6 +212,21 @@ def test_import_that_ends_its_process_costs_no_runner(worker: Prepared) -> None:
     assert runner is not None
     assert reported(runner, finds("plain_one"))[0].metrics["plain_one"] == 0.0
     end(runner)
+
+
+@pytest.mark.parametrize("call", ["memfd_create", "pidfd_open", "pipe"])
+def test_machine_that_refuses_a_second_template_does_without(
+    worker: Prepared, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, refused)
+        before = len(os.listdir("/proc/self/fd"))
+        worker.imports("plain_one")
+        assert len(os.listdir("/proc/self/fd")) == before
+    assert worker.preloaded.start() is None
 
 
 def test_end_waits_for_no_import(worker: Prepared) -> None:

@@ -126,6 +126,31 @@ def test_sweep_deletes_what_is_not_needed_and_looks_once_at_each_node(
         assert of(calls, lambda: store.sweep_except(needed)) == {"getListing": 2 + len(needed)}
 
 
+class Noting(FsspecStore):
+    """A subclass of a user's, written for a version that had these methods alone."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.noted: list[str] = []
+
+    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:  # type: ignore[override]
+        self.noted.append("commit")
+        return super().commit(checkpoint, staged)
+
+    def delete(self, checkpoint: CheckpointRef) -> None:
+        self.noted.append("delete")
+        super().delete(checkpoint)
+
+
+def test_methods_that_a_subclass_has_changed_are_not_passed_by() -> None:
+    store = Noting(f"memory://{uuid.uuid4().hex}")
+    store.delete_of(3, checkpoint(store, 3))
+    checkpoint(store, 4, "b")
+    store.sweep_except(())
+    assert store.noted == ["commit", "delete"] * 2
+    assert store.checkpoints() == []
+
+
 @pytest.mark.parametrize(
     ("kind", "load_calls", "append_calls"),
     [

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from asyncsearch.files.trees import remove_tree
 
 
 class ProcessHoldings:
@@ -72,9 +73,7 @@ def temporary_files_noted() -> Iterator[None]:
 def remove_temporary_files() -> None:
     """Remove those that were noted, of a process that will end without doing so."""
     for path in _MADE:
-        shutil.rmtree(path, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+        remove_tree(path)
 
 
 def _noting(make: Callable[..., Any]) -> Callable[..., Any]:
