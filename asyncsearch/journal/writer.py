@@ -18,6 +18,11 @@ from asyncsearch.store.open_files import Segment
 _log = logging.getLogger(__name__)
 
 
+_SHORT_SEGMENTS = 3
+"""Segments that may be over before they have taken a record: a slow store needs longer for the first lines of one than
+it stays open, which is no failure."""
+
+
 class Journal:
     """Writes the records of one driver into one new segment, and into a further one after each that takes no more.
 
@@ -84,11 +89,13 @@ class Journal:
             self._segment.close()
 
     def _write(self, lines: bytes) -> None:
-        try:
-            self._segment.append(lines)
-        except SegmentOverError:
-            self._begin_anew()
-            self._segment.append(lines)
+        for _ in range(_SHORT_SEGMENTS):
+            with contextlib.suppress(SegmentOverError):
+                self._segment.append(lines)
+                return
+            with contextlib.suppress(SegmentOverError):
+                self._begin_anew()
+        self._segment.append(lines)
 
     def _header(self) -> bytes:
         return encode_header(Header(FORMAT, self._study, self._durable + 1, __version__, cuts=True, head=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -176,8 +177,11 @@ class Ending:
 
 
 class EndingStore(LocalStore):
+    appends: Iterator[int] = itertools.repeat(3)
+    """What each segment takes: its header and two records."""
+
     def open_segment(self) -> Ending:  # type: ignore[override]
-        return Ending(super().open_segment(), 3)  # its header and two records
+        return Ending(super().open_segment(), next(self.appends))
 
 
 def test_a_segment_that_has_ended_is_gone_on_with_in_the_next(tmp_path: Path) -> None:
@@ -189,6 +193,18 @@ def test_a_segment_that_has_ended_is_gone_on_with_in_the_next(tmp_path: Path) ->
     journal.close()
     assert [record.n for record in read_records(store)] == [1, 2, 3, 4, 5]
     assert len(store.journal_segments()) == 3
+    assert replay(store, fresh()).notes == ()
+
+
+def test_segments_that_are_over_before_their_first_record_are_no_failure(tmp_path: Path) -> None:
+    store = EndingStore(tmp_path / "study")
+    store.appends = iter([2, 1, 0, 3])  # the second and the third are over after their header, and before it
+    store.prepare()
+    journal = Journal(store, "study", 0)
+    for number in range(1, 4):
+        journal.append(journal.encode(DriverStarted("1"), (), float(number)))
+    journal.close()
+    assert [record.n for record in read_records(store)] == [1, 2, 3]
     assert replay(store, fresh()).notes == ()
 
 
