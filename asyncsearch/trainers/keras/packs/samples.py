@@ -120,6 +120,22 @@ def may_draw(trainer: Any) -> bool:
     return is_own or not is_known or not all(type(one).__module__.startswith("keras.") for one in layers)
 
 
+_OF_SETUP = frozenset({"model", "optimizer", "data", "__init__"})
+"""Methods that run before a unit; an optimizer is made anew at a change, by a pure function of the values."""
+
+
+def has_default_units(trainer: Any) -> bool:
+    """Return whether no code of the user's own runs in a unit, in an evaluation or between them."""
+    home = next(base for base in type(trainer).__mro__ if base.__module__.startswith("asyncsearch."))
+    own = [vars(base) for base in type(trainer).__mro__ if base not in home.__mro__]
+    named = {name: value for one in own for name, value in one.items() if hasattr(home, name)} | vars(trainer)
+    return not any(
+        callable(getattr(home, name)) or hasattr(value, "__get__")
+        for name, value in named.items()
+        if hasattr(home, name) and name not in _OF_SETUP and not hasattr(object, name)
+    )
+
+
 def has_default_evaluation(trainer: Any) -> bool:
     """Return whether ``evaluate`` is the trainer's own, which may be computed for all members at once."""
     return all(map(type(trainer).has_default, _DEFAULTS)) and not trainer.run_eagerly
