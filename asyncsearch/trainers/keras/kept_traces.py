@@ -21,7 +21,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from asyncsearch.trainers.keras.packs.traced_steps import as_tensors, drawing_in, kind_of
+from asyncsearch.trainers.keras.batches import as_tensors, kind_of
 from asyncsearch.trainers.keras.traced_values import Itself, array_mark, plain_mark
 from asyncsearch.trainers.keras.trainer_state import drawn_state
 from asyncsearch.trainers.packs.pack_training import known_of
@@ -48,6 +48,8 @@ _OPTIMIZERS = tuple(
 """Those that read no path of a variable, besides where weights decay, which is read here."""
 _CONSTANTS = range, slice, type(Ellipsis), Enum, tf.TensorShape
 
+_DRAWING = ("Random", "Rng", "TruncatedNormal", "Multinomial", "StatefulUniform", "StatefulStandardNormal")
+"""How the names of operations begin that draw from a generator of TensorFlow."""
 _MOST_OPERATIONS = 50_000
 """Of all kept steps of a class of trainers: graphs of large networks have some 10,000 each."""
 
@@ -186,6 +188,8 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
             continue
         if name == "output_names" and len(one or ()) < 2:  # what has one output has no name of it in its results
             continue
+        if name in ("_dropout_mask", "_recurrent_dropout_mask") and one is None:  # which the first call makes
+            continue
         if name == "_flat_losses" and len(one or ()) == 1:
             one = tuple(one[0])[:-1]  # noqa: PLW2901
         yield name, sorted(one.items()) if name == "_nodes_by_depth" else one
@@ -317,3 +321,15 @@ class StepFunction:
         if kind not in self._steps and len(self._steps) < self._most:
             self._steps[kind] = kept_step(self._trainer, self._purpose, as_tensors(batch))
         return self._steps.get(kind)
+
+
+def drawing_in(graph: Any) -> str:
+    """Return an operation of a graph that draws from a generator of the process; empty if none does."""
+    return next((operation for operation in _operations(graph) if operation.startswith(_DRAWING)), "")
+
+
+def _operations(graph: Any) -> Iterator[str]:
+    definition = graph.as_graph_def()
+    for body in (definition.node, *(function.node_def for function in definition.library.function)):
+        for node in body:
+            yield node.op

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from asyncsearch.trainers.keras.packs.traced_steps import Tensors, as_tensors
+from asyncsearch.trainers.keras.batches import Tensors, as_tensors
 from asyncsearch.trainers.keras.trainer_state import captured, restore
 from asyncsearch.trainers.packs.pack_training import known_of
 from asyncsearch.trainers.packs.sample_streams import SampleStream, TrainerUnit, grouped, is_numbers, places_of

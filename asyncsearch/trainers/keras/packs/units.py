@@ -17,7 +17,8 @@ import tensorflow as tf
 
 from asyncsearch.events import is_of_all
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH
-from asyncsearch.trainers.keras.kept_traces import kept_step
+from asyncsearch.trainers.keras.batches import as_tensors, kind_of
+from asyncsearch.trainers.keras.kept_traces import drawing_in, kept_step
 from asyncsearch.trainers.keras.packs.must_match import Structure, difference_between, structure_of
 from asyncsearch.trainers.keras.packs.samples import (
     StreamBatches,
@@ -31,10 +32,7 @@ from asyncsearch.trainers.keras.packs.samples import (
 from asyncsearch.trainers.keras.packs.stacks import StackedMembers, stacked
 from asyncsearch.trainers.keras.packs.traced_steps import (
     NotStackedError,
-    as_tensors,
-    drawing_in,
     drawing_nothing,
-    kind_of,
     line_of,
     quiet_vectorizing,
     require_own_state,
