@@ -153,10 +153,54 @@ def auto_calls(trials: int) -> float:
     return len(calls("auto", trials)) / len(calls(LANES, trials))
 
 
+def keras_cpu() -> float:
+    """Return the CPU seconds of a process that searches with small networks of Keras, its imports included."""
+    from asyncsearch import ASHA, KerasTrainer, Study, choice, loguniform
+
+    class Digits(KerasTrainer):
+        def model(self, hp: Any) -> Any:
+            import keras
+
+            layers = keras.layers
+            return keras.Sequential(
+                [layers.Input((64,)), layers.Dense(hp["width"], "relu"), layers.Dense(10, "softmax")]
+            )
+
+        def optimizer(self, hp: Any) -> Any:
+            import keras
+
+            return keras.optimizers.Adam(hp["lr"])
+
+        def data(self, hp: Any) -> Any:
+            from sklearn.datasets import load_digits
+
+            x, y = load_digits(return_X_y=True)
+            x = (x / 16).astype("float32")
+            return (x[:1400], y[:1400]), (x[1400:], y[1400:])
+
+    with tempfile.TemporaryDirectory() as name:
+        study = Study(
+            Digits,
+            space={"lr": loguniform(1e-3, 1e-1), "width": choice([32, 64])},
+            metric="accuracy",
+            mode="max",
+            scheduler=ASHA(max_resource=9, reduction_factor=3),
+            seed=1,
+            store=Path(name) / "study",
+            backend="inline",
+            pack=None,
+        )
+        study.run(15, parallelism=1, display="none")
+    return time.process_time()
+
+
 MEASURED: dict[str, tuple[str, Callable[[], float]]] = {
     "preload_mb": ("MB", lambda: killed(0)),
     "kill_to_step_s": ("s", lambda: killed(1)),
     "lanes_filled": ("of 16", lanes_filled),
     **{f"auto_calls_{trials}": ("of best", lambda trials=trials: auto_calls(trials)) for trials in PACKED},
+    "keras_cpu_ratio": ("before / now", keras_cpu),
 }
 """Each runs in a process of its own: unit and measurement."""
+RATIOS = frozenset({"keras_cpu_ratio"})
+"""Parts whose figure is the baseline's measurement as a multiple of this checkout's."""

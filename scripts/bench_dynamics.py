@@ -22,7 +22,8 @@ from the SIGKILL of a process that trains in torch to the next step of its trial
 memory of the process from which the next one was forked, as far as no other has it. ``lanes_filled``: trials that a
 pack of 16 trains together while others are left to begin, with ASHA; the goal is 15. ``auto_calls_<trials>``: calls of
 a trainer with ``pack="auto"`` as a part of those with ``pack=16``, which is the fastest size there; the goal is at most
-1.15.
+1.15. ``keras_cpu_ratio``: CPU of a process that searches with small networks of Keras before, as a multiple of that
+now; the goal is 1.5.
 
     python scripts/bench_dynamics.py [--before ../earlier] [--only kill_to_step_s]
 """
@@ -37,7 +38,7 @@ import sys
 from pathlib import Path
 
 from _bench import Figure, show
-from _dynamics_searches import MEASURED
+from _dynamics_searches import MEASURED, RATIOS
 
 HERE = Path(__file__).resolve().parents[1]
 CALLS = ("logs", "hash", "syncs", "hdfs", "held", "closure", "checks", "looks")
@@ -71,8 +72,13 @@ def main() -> int:
         if name in PARTS:
             figures += PARTS[name]()
             continue
+        if name in RATIOS and not given.before:
+            sys.stderr.write(f"{name} is left out: it compares with a checkout, so name one by --before.\n")
+            continue
         before = measured(name, given.before.resolve()) if given.before else 0.0
-        figures.append(Figure(name, measured(name, HERE), MEASURED[name][0], before))
+        now = measured(name, HERE)
+        is_ratio = name in RATIOS
+        figures.append(Figure(name, before / now if is_ratio else now, MEASURED[name][0], 1.0 if is_ratio else before))
     show("What a search asks of its cluster, its store and its workers", figures)
     return 0
 

@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from asyncsearch.trainers.sample_order import Indices
 
+Tensors = tuple[Any, ...]
+
 
 def batch_of(data: Any, indices: Indices) -> tuple[Any, ...]:
     """Return the batch of some samples."""
@@ -34,3 +36,16 @@ def _numbers(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return metrics as numbers, those of each output under their own names."""
     parts = [_numbers(one) if isinstance(one, Mapping) else {name: float(one)} for name, one in sorted(found.items())]
     return {name: value for part in parts for name, value in part.items()}
+
+
+def as_tensors(batch: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a batch as tensors, once for all members."""
+    return tuple(map(tf.convert_to_tensor, batch))
+
+
+def kind_of(batch: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return shapes and types of a batch of tensors: each has a traced function of its own.
+
+    A function for any size would add in another order, and which one was traced would depend on earlier batches.
+    """
+    return tuple((tuple(part.shape), part.dtype) for part in batch)

@@ -16,6 +16,7 @@ def clip(optimizer: Any, limit: Callable[[], float | None]) -> None:
         most = limit()
         return apply(grads if most is None else _clipped(list(grads), most), trainable_variables)
 
+    apply_clipped.clipped = apply  # type: ignore[attr-defined]
     optimizer.apply = apply_clipped
 
 

@@ -99,7 +99,7 @@ class HeldValues:
             if len(self._tokens) > _MOST:
                 self._tokens.append(Itself(object()))
                 return
-            if (plain := _plain(value)) is not None:
+            if (plain := plain_mark(value)) is not None:
                 self._tokens.append(plain)
             elif id(value) in self._seen:
                 self._tokens.append(("again", self._seen[id(value)][0]))
@@ -114,7 +114,7 @@ class HeldValues:
 
     def _parts(self, value: Any) -> tuple[Any, list[Any]]:
         """Return the mark by which a value itself is compared, and its parts."""
-        found = _array(value)
+        found = array_mark(value)
         if found is not None:
             return found, []
         if isinstance(value, keras.Variable):
@@ -272,7 +272,7 @@ def is_of_library(module: str | None) -> bool:
     return "site-packages" in file
 
 
-def _plain(value: Any) -> Any:
+def plain_mark(value: Any) -> Any:
     """Return the mark by which a plain value is compared; None if it has parts."""
     if isinstance(value, float):
         return type(value), value.hex() if type(value) is float else repr(value)  # NaN is not equal to itself
@@ -283,7 +283,8 @@ def _plain(value: Any) -> Any:
     return None
 
 
-def _array(value: Any) -> Any:
+def array_mark(value: Any) -> Any:
+    """Return the mark by which numbers of an array or a tensor are compared; None if it is neither."""
     if isinstance(value, tf.Tensor):
         if not hasattr(value, "numpy"):
             return "symbolic"  # what an earlier trace has left

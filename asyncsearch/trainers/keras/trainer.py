@@ -22,8 +22,9 @@ from asyncsearch.trainers.keras.batches import batch_of, tested
 from asyncsearch.trainers.keras.clipping import clip
 from asyncsearch.trainers.keras.gangs.connection import open_ring
 from asyncsearch.trainers.keras.gangs.strategy import KerasGang, jit_words, require_averageable
+from asyncsearch.trainers.keras.kept_traces import StepFunction, is_known
 from asyncsearch.trainers.keras.packs import pack_training
-from asyncsearch.trainers.keras.packs.samples import may_draw
+from asyncsearch.trainers.keras.packs.samples import has_default_units, has_plain_data, may_draw
 from asyncsearch.trainers.keras.traced_values import HeldValues
 from asyncsearch.trainers.keras.trainer_state import (
     OwnGenerators,
@@ -80,6 +81,10 @@ class KerasTrainer(FrameworkTrainer):
     _held: HeldValues | None
     """The values that the traced functions may hold; None if nothing was traced."""
     _draws_in_traces: bool
+    _is_known: bool | None = None
+    """Whether all that its steps run is Keras's own code; None if that is to be found out."""
+    _late: int | None = None
+    """The seed of TensorFlow's generators that was put off; None if none was."""
     _generators: OwnGenerators | None = None
     """The generators of the process as this trainer left them; None if nobody has taken its turn since."""
 
@@ -275,6 +280,7 @@ class KerasTrainer(FrameworkTrainer):
 
     def _forget_traces(self, held: HeldValues) -> None:
         self._traced.clear()
+        self._is_known = None
         self.net.train_function = self.net.test_function = self.net.predict_function = None
         for function in held.functions:
             forget_traces(function)
@@ -329,7 +335,7 @@ class KerasTrainer(FrameworkTrainer):
         is_new = size not in self._traced
         if is_new:
             self.net.make_train_function(force=True)
-            self._traced[size] = self.net.train_function
+            self._traced[size] = StepFunction(self, "train_step", self.net.train_function, 1)
         self.net.train_function = self._traced[size]
         with self._noting_draws(is_new), contextlib.nullcontext() if self._gang is None else self._gang.step():
             self.net.train_on_batch(*batch)
@@ -339,6 +345,9 @@ class KerasTrainer(FrameworkTrainer):
         first, last = (0, count) if self._gang is None else self._gang.range_of_rank(count)
         places = (np.arange(at, min(at + EVALUATION_BATCH, last)) for at in range(first, last, EVALUATION_BATCH))
         self.net.reset_metrics()
+        if self.net.test_function is None:
+            self.net.make_test_function()
+            self.net.test_function = StepFunction(self, "test_step", self.net.test_function, 2)
         found = tested(self.net, (self._batch(self._validation_data, indices) for indices in places))
         if self._gang is not None and last - first < count:
             found = self._gang.whole_metrics()
@@ -351,6 +360,24 @@ class KerasTrainer(FrameworkTrainer):
 
     def _batch(self, data: Any, indices: Indices) -> tuple[Any, ...]:
         return batch_of(data, indices)
+
+    def _seed(self, purpose: str, number: int) -> None:
+        # TensorFlow prepares its functions again after it was seeded, which takes longer than many a unit.
+        self._late = self._seed_python(purpose, number)
+        if purpose != "unit" or not self._draws_nothing():
+            self._seed_late()
+
+    def _seed_late(self) -> None:
+        """Seed TensorFlow's generators, if that was put off, before something that may draw from them."""
+        late, self._late = self._late, None
+        if late is not None:
+            self._seed_framework(late)
+
+    def _draws_nothing(self) -> bool:
+        """Return whether nothing of a unit, and of what follows it, is known to draw from TensorFlow's generators."""
+        if self._is_known is None:
+            self._is_known = has_default_units(self) and has_plain_data(self) and is_known(self)
+        return self._is_known
 
     def _seed_framework(self, seed: int) -> None:
         seed_tensorflow(seed, self.threads, is_deterministic=self.deterministic)

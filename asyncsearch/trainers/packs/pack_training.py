@@ -60,6 +60,8 @@ class KnownClass:
         """Structures of which copies were trained on padded batches -> why padding counts; None if it does not."""
         self.traced = Recent(32)
         """Traced steps and evaluations, of some megabytes each; a text says why there is none."""
+        self.steps = Recent(32)
+        """Steps of trainers that train alone, of as many megabytes; None where there is none to be kept."""
         self.loss_reads: Any = None
         """The reads of the losses of trainers of this class; None if none was watched."""
         self.late_seed: Any = None

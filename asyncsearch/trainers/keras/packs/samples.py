@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from asyncsearch.trainers.keras.packs.traced_steps import Tensors, as_tensors
+from asyncsearch.trainers.keras.batches import Tensors, as_tensors
 from asyncsearch.trainers.keras.trainer_state import captured, restore
 from asyncsearch.trainers.packs.pack_training import known_of
 from asyncsearch.trainers.packs.sample_streams import SampleStream, TrainerUnit, grouped, is_numbers, places_of
@@ -118,6 +118,22 @@ def may_draw(trainer: Any) -> bool:
     is_known = isinstance(trainer.loss, str) or type(trainer.loss).__module__.startswith("keras.")
     layers = trainer.net._flatten_layers()
     return is_own or not is_known or not all(type(one).__module__.startswith("keras.") for one in layers)
+
+
+_OF_SETUP = frozenset({"model", "optimizer", "data", "__init__"})
+"""Methods that run before a unit; an optimizer is made anew at a change, by a pure function of the values."""
+
+
+def has_default_units(trainer: Any) -> bool:
+    """Return whether no code of the user's own runs in a unit, in an evaluation or between them."""
+    home = next(base for base in type(trainer).__mro__ if base.__module__.startswith("asyncsearch."))
+    own = [vars(base) for base in type(trainer).__mro__ if base not in home.__mro__]
+    named = {name: value for one in own for name, value in one.items() if hasattr(home, name)} | vars(trainer)
+    return not any(
+        callable(getattr(home, name)) or hasattr(value, "__get__")
+        for name, value in named.items()
+        if hasattr(home, name) and name not in _OF_SETUP and not hasattr(object, name)
+    )
 
 
 def has_default_evaluation(trainer: Any) -> bool:

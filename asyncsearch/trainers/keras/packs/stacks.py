@@ -14,14 +14,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from asyncsearch.trainers.keras.batches import Tensors, kind_of
 from asyncsearch.trainers.keras.clipping import scales
 from asyncsearch.trainers.keras.packs.must_match import Structure
 from asyncsearch.trainers.keras.packs.samples import StreamBatches
 from asyncsearch.trainers.keras.packs.traced_steps import (
     NotStackedError,
-    Tensors,
     drawing_nothing,
-    kind_of,
     line_of,
     quiet_vectorizing,
     require_own_state,

@@ -11,14 +11,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from asyncsearch.trainers.keras.kept_traces import drawing_in
 from asyncsearch.trainers.keras.trainer_state import drawn_state
 from asyncsearch.trainers.packs.pack_training import NotTogetherError
 
-Tensors = tuple[Any, ...]
 _OTHERS = tuple(str(Path(one).parent) for one in (__file__, keras.__file__, tf.__file__))
 """Folders of lines that a user cannot change."""
-_DRAWING = ("Random", "Rng", "TruncatedNormal", "Multinomial", "StatefulUniform", "StatefulStandardNormal")
-"""How the names of operations begin that draw from a generator of TensorFlow."""
 
 
 class NotStackedError(Exception):
@@ -49,18 +47,6 @@ def require_own_state(graph: Any, known: set[int]) -> None:
             )
 
 
-def drawing_in(graph: Any) -> str:
-    """Return an operation of a graph that draws from a generator of the process; empty if none does."""
-    return next((operation for operation in _operations(graph) if operation.startswith(_DRAWING)), "")
-
-
-def _operations(graph: Any) -> Iterator[str]:
-    definition = graph.as_graph_def()
-    for body in (definition.node, *(function.node_def for function in definition.library.function)):
-        for node in body:
-            yield node.op
-
-
 @contextlib.contextmanager
 def quiet_vectorizing() -> Iterator[None]:
     """Leave out TensorFlow's warnings of operations that are computed in a loop inside."""
@@ -71,19 +57,6 @@ def quiet_vectorizing() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-
-def as_tensors(batch: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a batch as tensors, once for all members."""
-    return tuple(map(tf.convert_to_tensor, batch))
-
-
-def kind_of(batch: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return shapes and types of a batch of tensors: each has a traced function of its own.
-
-    A function for any size would add in another order, and which one was traced would depend on earlier batches.
-    """
-    return tuple((tuple(part.shape), part.dtype) for part in batch)
 
 
 @contextlib.contextmanager

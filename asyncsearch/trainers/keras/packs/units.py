@@ -17,6 +17,8 @@ import tensorflow as tf
 
 from asyncsearch.events import is_of_all
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH
+from asyncsearch.trainers.keras.batches import as_tensors, kind_of
+from asyncsearch.trainers.keras.kept_traces import drawing_in, kept_step
 from asyncsearch.trainers.keras.packs.must_match import Structure, difference_between, structure_of
 from asyncsearch.trainers.keras.packs.samples import (
     StreamBatches,
@@ -30,10 +32,7 @@ from asyncsearch.trainers.keras.packs.samples import (
 from asyncsearch.trainers.keras.packs.stacks import StackedMembers, stacked
 from asyncsearch.trainers.keras.packs.traced_steps import (
     NotStackedError,
-    as_tensors,
-    drawing_in,
     drawing_nothing,
-    kind_of,
     line_of,
     quiet_vectorizing,
     require_own_state,
@@ -83,21 +82,25 @@ def _step_of(trainer: Any, batch: tuple[Any, ...]) -> Any:
     """Return the traced step of one member; it goes with the trainer's other traced functions."""
     kind = "pack", kind_of(batch)
     if kind not in trainer._traced:
-        net = trainer.net
-        step = tf.function(net.train_step, autograph=False, jit_compile=net.jit_compile)
-        try:
-            with drawing_nothing():
-                concrete = step.get_concrete_function(batch)
-        except (tf.errors.ResourceExhaustedError, NotTogetherError):
-            raise
-        except Exception as error:
-            words = str(error).strip().partition("\n")[0]
-            name, line = type(net).__name__, line_of(error)
-            raise NotTogetherError(f"train_step of {name} cannot be traced{line}: {words}") from error
-        variables = [*net.variables, *net.metrics_variables, *trainer.opt.variables]
-        require_own_state(concrete.graph, {id(variable.value) for variable in variables})
-        trainer._traced[kind] = step
+        trainer._traced[kind] = kept_step(trainer, "train_step", batch) or _own_step(trainer, batch)
     return trainer._traced[kind]
+
+
+def _own_step(trainer: Any, batch: tuple[Any, ...]) -> Any:
+    net = trainer.net
+    step = tf.function(net.train_step, autograph=False, jit_compile=net.jit_compile)
+    try:
+        with drawing_nothing():
+            concrete = step.get_concrete_function(batch)
+    except (tf.errors.ResourceExhaustedError, NotTogetherError):
+        raise
+    except Exception as error:
+        words = str(error).strip().partition("\n")[0]
+        name, line = type(net).__name__, line_of(error)
+        raise NotTogetherError(f"train_step of {name} cannot be traced{line}: {words}") from error
+    variables = [*net.variables, *net.metrics_variables, *trainer.opt.variables]
+    require_own_state(concrete.graph, {id(variable.value) for variable in variables})
+    return step
 
 
 Run = StackedMembers | SequentialSteps
