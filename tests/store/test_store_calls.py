@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -102,6 +103,26 @@ def test_manifest_that_is_being_written_commits_nothing_on_hdfs(hdfs: tuple[Hdfs
     assert load(store, reference) == {"checkpoint": b"weights"}, "a driver that died there hides no older version"
     store.sweep()
     assert {name.split("/")[1] for name in store._remote.find("checkpoints")} == {"1.4-a"}
+
+
+def test_objects_of_a_journal_are_read_at_the_same_time_and_in_order(
+    objects: tuple[Store, Counter[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = objects
+    segment = store.open_segment()
+    for number in range(100):
+        segment.append(b"%d\n" % number)
+    read, is_second_read = store._remote.read, threading.Event()  # type: ignore[attr-defined]
+
+    def first_after_second(name: str) -> bytes | None:
+        if name.endswith("/000000002"):
+            is_second_read.set()
+        assert not name.endswith("/000000001") or is_second_read.wait(10), "one after the other"
+        found: bytes | None = read(name)
+        return found
+
+    monkeypatch.setattr(store._remote, "read", first_after_second)  # type: ignore[attr-defined]
+    assert list(store.read_segment(segment.name)) == [b"%d\n" % number for number in range(100)]
 
 
 def _file(store: Store) -> Path:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import abc
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from asyncsearch.errors import StoreError
@@ -27,6 +28,9 @@ from asyncsearch.store.locks.lease_lock import LeaseLock
 from asyncsearch.store.passwords import with_user_alone, without_keys
 
 T = TypeVar("T")
+_READS, _AHEAD = 16, 64
+"""Objects of a journal that are read at a time, and held: ten thousand trials leave some thirty thousand, each of which
+takes 20 ms and more."""
 
 
 class FarStore(FarCheckpoints):
@@ -184,8 +188,17 @@ class AppendingStore(FarStore):
         chunks = self._remote.list(name)
         if not chunks:
             yield from split_lines(self._remote.blocks(name))
-        for chunk in chunks:
-            yield from split_lines([self._remote.read(f"{name}/{chunk}") or b""])
+        for data in _in_order(self._remote.read, [f"{name}/{chunk}" for chunk in chunks]):
+            yield from split_lines([data or b""])
+
+
+def _in_order(read: Callable[[str], bytes | None], names: Sequence[str]) -> Iterator[bytes | None]:
+    """Yield the content of files in their order, several of which are read at a time."""
+    if not names:
+        return
+    with ThreadPoolExecutor(min(len(names), _READS), "asyncsearch-read") as pool:
+        for first in range(0, len(names), _AHEAD):
+            yield from pool.map(read, names[first : first + _AHEAD])
 
 
 class FsspecStore(AppendingStore):
