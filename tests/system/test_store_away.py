@@ -88,15 +88,19 @@ def require_whole(study: Study) -> None:
     assert {(trial.failures, trial.losses) for trial in study.trials} == {(0, 0)}
 
 
+AWAY_S = 3.0
+"""Longer than a worker takes to be launched again: while it is, another one that waits alone is lost."""
+
+
 def end_without_its_store(store: Path, gate: Gate, break_it: Break) -> None:
     """Break the store in the middle of a run until the run ends, then mend it and go on."""
-    study = make_study(make_trainable(gate, at=1), store, checkpoints=Checkpoints(store_timeout=0.5))
+    study = make_study(make_trainable(gate, at=1), store, checkpoints=Checkpoints(store_timeout=AWAY_S))
     search = Running(study, num_trials=TRIALS)
     gate.pids()
     with contextlib.ExitStack() as mending:
         break_it(mending)
         gate.open()
-        with pytest.raises(StoreError, match=r"could not be used for 0\.5 s.*Study\.resume"):
+        with pytest.raises(StoreError, match=rf"could not be used for {AWAY_S:g} s.*Study\.resume"):
             search.wait()
     assert TrialState.FAILED not in {trial.state for trial in Study.open(store).trials}
     study.run(num_trials=TRIALS, parallelism=2, display="none")
