@@ -175,12 +175,26 @@ def test_what_is_not_of_the_senders_lease_is_refused_and_changes_nothing(
                 is_lane_over = door.refused == [] and state.attempts_under(message.lease) != []
                 assert is_lane_over or door.refused[-1] == ((sender, 1), message.lease)
         door.logged.clear()
-    door.admission.close()
+
+
+def test_a_late_commit_deletes_nothing_that_is_needed_or_trained() -> None:
+    door = Door(alone())
+    state, player = door.player.state, door.player
+    ended = next(one for one in state.attempts.values() if one.lease.worker == 0)
+    saved = CheckpointRef(ended.node_at(1), 1)
+    player.tell(TrainingEnded(ended.lease, Outcome.REACHED, 1, 1))
+    player.tell(CheckpointCommitted(ended.lease, saved))
+    assert saved in state.references
+    nodes = sorted({step.node for trial in state.trials for step in trial.steps})
     trained = {stage.node for one in state.attempts.values() for stage in one.batch.stages}
-    for checkpoint, attempt in door.deleted:
-        assert checkpoint not in {str(one) for one in state.references}
-        assert checkpoint.partition("@")[0] not in trained
-        assert attempt is not None, "only what the sender's own lease could have written"
+    named = [CheckpointRef(node, resource) for node in (*nodes, NodeKey("f" * 32)) for resource in range(1, 10)]
+    for checkpoint in named:
+        assert door.hear(WorkerId(0), CheckpointCommitted(ended.lease, checkpoint)) is None
+    door.admission.close()
+    unneeded = [one for one in named if one not in state.references and one.node not in trained]
+    assert door.deleted == [(str(one), ended.lease.number) for one in unneeded]
+    assert saved in named
+    assert unneeded
 
 
 def test_a_worker_naming_what_it_does_not_lease_must_end_within_a_time() -> None:
