@@ -24,7 +24,7 @@ from tests.launch.tools import Ends, Line, config_for
 from tests.shares import takes_long
 from tests.spark.cluster import StandaloneCluster, require_no_job, spark_session
 from tests.spark.test_local_session import require_whole
-from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
+from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone, require_stored
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -114,6 +114,7 @@ def test_a_killed_executor_costs_only_its_training_since_its_checkpoint(
     study = make_study(make_trainable(gate), tmp_path / "study", backend="spark")
     running = Running(study, display="plain")
     runner, agent = gate.pids()
+    require_stored(study, 3)
     os.kill(executor_of(agent), signal.SIGKILL)
     require_whole(running.wait())
     require_gone([runner, agent])

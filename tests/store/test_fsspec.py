@@ -7,7 +7,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -209,6 +209,23 @@ def test_upload_that_arrived_short_is_not_committed(store: FsspecStore, monkeypa
     with pytest.raises(StoreError, match="files are missing, or have other sizes"):
         save(store, model=b"short")
     assert store.checkpoints() == []
+
+
+@pytest.mark.parametrize("has_rival", [True, False])
+def test_a_version_replaced_before_its_writer_knows_is_no_error(
+    has_rival: bool, store: FsspecStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(name: str, data: bytes) -> None:
+        monkeypatch.undo()
+        if has_rival:
+            store._remote.write_in_place(name, data)
+            save(store, model=b"rival")
+        raise StoreError("File does not exist")
+
+    monkeypatch.setattr(store._remote, "write_in_place", write)
+    with nullcontext() if has_rival else pytest.raises(StoreError, match="does not exist"):
+        assert save(store, model=b"mine") == 4
+    assert [load(store, ref) for ref in store.checkpoints()] == [{"model": b"rival"}] * has_rival
 
 
 def test_replaced_and_deleted_checkpoints_leave_no_file(store: FsspecStore) -> None:

@@ -6,10 +6,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from asyncsearch.store.hdfs import open_file
+from asyncsearch.errors import StoreAwayError
+from asyncsearch.files.contents import content_of
+from asyncsearch.store.hdfs import files, open_file
 from asyncsearch.store.hdfs.open_file import close_at_once
 
 
@@ -84,6 +87,45 @@ def test_a_failed_write_is_told_before_its_file_is_closed(monkeypatch: pytest.Mo
         file.write_and_close(b"data")
     assert not writer.closed, "closing was waited for"
     writer.told.set()
+
+
+class BrokenOff:
+    """A client whose first writers' blocks no DataNode takes, as hdfs-native's error says."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.written: list[bytes] = []
+
+    def create(self, path: str, options: object) -> BrokenOff:
+        self.written.clear()
+        return self
+
+    def write(self, data: bytes) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError('DataTransferError("All nodes failed for write")')
+        self.written.append(data)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_file_that_its_datanodes_refuse_is_written_once_more(
+    failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = BrokenOff(failures)
+    monkeypatch.setattr(files.HdfsFiles, "client", client)
+    remote = files.HdfsFiles("hdfs://127.0.0.1:8020/study")
+    (tmp_path / "model").write_bytes(b"weights")
+    if failures > 1:
+        with pytest.raises(StoreAwayError, match="a DataNode has broken off the transfer"):
+            remote.upload(tmp_path / "model", "model")
+        return
+    assert remote.upload(tmp_path / "model", "model") == content_of(tmp_path / "model")
+    client.failures = 1
+    remote.write_in_place("manifest.json", b"whole")
+    assert client.written == [b"whole"]
 
 
 def test_a_process_ends_after_its_calls_have_come_back() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,24 @@ import msgspec
 import pytest
 
 from asyncsearch import Study, WorkerOptions
-from asyncsearch.actions import CreateTrial
-from asyncsearch.events import CheckpointCommitted, Reported, WorkerLost
-from asyncsearch.ids import CheckpointRef, WorkerId
+from asyncsearch.events import Reported, WorkerLost
+from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import read_records
 from asyncsearch.launch.base_launcher import ConfigFor, OnWorkerEnded
 from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.trial import TrialState
 from tests.rpc.proxy import Proxy
 from tests.shares import first
-from tests.system.tools import PATIENCE_S, Gate, Running, make_study, make_trainable, require_gone
+from tests.system.tools import (
+    PATIENCE_S,
+    Gate,
+    Running,
+    make_study,
+    make_trainable,
+    require_gone,
+    require_stored,
+    wait_for_event,
+)
 
 KEPT = {TrialState.PAUSED, TrialState.COMPLETED}
 
@@ -47,6 +55,7 @@ def test_a_runner_killed_inside_a_unit_costs_training_since_its_checkpoint(
     study = make_study(make_trainable(gate), tmp_path / "study")
     running = Running(study, display="plain")
     runner, _ = gate.pids()
+    require_stored(study, 3)
     os.kill(runner, number)
     require_whole(running.wait())
     first = study.trials[0]
@@ -63,10 +72,7 @@ def test_a_killed_agent_is_replaced_and_its_runner_does_not_outlive_it(
     study = make_study(make_trainable(gate), tmp_path / "study")
     running = Running(study, display="plain")
     runner, agent = gate.pids()
-    # A checkpoint is stored while the trial goes on, and is lost with its agent until then.
-    actions = [action for record in read_records(study.store) for action in record.actions]
-    kept = CheckpointRef(next(action.node for action in actions if isinstance(action, CreateTrial)), 3)
-    wait_for_event(study, CheckpointCommitted, lambda event: event.checkpoint == kept)
+    require_stored(study, 3)
     os.kill(agent, signal.SIGKILL)
     require_whole(running.wait())
     require_gone([runner, agent])
@@ -112,19 +118,6 @@ def test_a_zombie_that_wakes_up_after_its_lease_is_refused(gate: Gate, tmp_path:
     require_whole(running.wait())
     require_gone([runner, agent])
     require_each_report_once(study)
-
-
-def wait_for_event(study: Study, kind: type[Any], is_it: Callable[[Any], bool] = lambda _: True) -> None:
-    """Read the journal until it holds such an event of a kind."""
-    import time
-
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        events = [record.event for record in read_records(study.store)]
-        if any(isinstance(event, kind) and is_it(event) for event in events):
-            return
-        time.sleep(0.01)  # a file cannot be waited for; nothing depends on how long this is
-    raise AssertionError(f"no {kind.__name__} within {PATIENCE_S} s")
 
 
 class ThroughProxies(ProcessLauncher):

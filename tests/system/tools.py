@@ -9,6 +9,7 @@ import dataclasses
 import os
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from typing import Any
 import psutil
 
 from asyncsearch import ASHA, Checkpoints, GridSearch, Study, choice
+from asyncsearch.actions import CreateTrial
 from asyncsearch.events import CheckpointCommitted
+from asyncsearch.ids import CheckpointRef
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store import Store
 from asyncsearch.trainable import TrialContext
@@ -145,3 +148,21 @@ def require_gone(pids: list[int]) -> None:
             continue
     _, left = psutil.wait_procs(alive, timeout=PATIENCE_S)
     assert not [p for p in left if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def wait_for_event(study: Study, kind: type[Any], is_it: Callable[[Any], bool] = lambda _: True) -> None:
+    """Read the journal until it holds such an event of a kind."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        events = [record.event for record in read_records(study.store)]
+        if any(isinstance(event, kind) and is_it(event) for event in events):
+            return
+        time.sleep(0.01)  # a file cannot be waited for; nothing depends on how long this is
+    raise AssertionError(f"no {kind.__name__} within {PATIENCE_S} s")
+
+
+def require_stored(study: Study, resource: int, trial_id: int = 0) -> None:
+    """Wait until a trial's checkpoint is durable: it is stored while the trial goes on, and until then may be lost."""
+    created = [a for record in read_records(study.store) for a in record.actions if isinstance(a, CreateTrial)]
+    kept = CheckpointRef(created[trial_id].node, resource)
+    wait_for_event(study, CheckpointCommitted, lambda event: event.checkpoint == kept)

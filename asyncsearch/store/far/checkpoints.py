@@ -127,7 +127,12 @@ class FarCheckpoints(FarFolder):
         # The commit: what fails before it leaves garbage, never half a checkpoint.
         encoded = manifest.encode(checkpoint, packed_with, shards)
         write = self._remote.write_in_place if len(encoded) <= _WHOLE_BYTES else self._remote.write
-        write(f"{folder}/{layout.MANIFEST}", encoded)
+        try:
+            write(f"{folder}/{layout.MANIFEST}", encoded)
+        except StoreError:
+            # A rival that saw the manifest before its writer had the answer has replaced this version by its own.
+            if not any(other.number > version.number for other in self._versions(checkpoint)):
+                raise
         self.discard(staged)
         return manifest.size_bytes
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from asyncsearch.errors import BeingWrittenError, CheckpointError, StoreError
 from asyncsearch.files.contents import Content
@@ -19,9 +20,11 @@ from asyncsearch.files.plain import open_to_read
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.hdfs.addresses import Address, address_of, hadoop_settings
 from asyncsearch.store.hdfs.client import client_of
-from asyncsearch.store.hdfs.hadoop_files import HadoopFiles, HadoopStatus
+from asyncsearch.store.hdfs.hadoop_files import HadoopFiles, HadoopStatus, plain
 from asyncsearch.store.hdfs.open_file import Bounded, OpenFile, call, read_ahead
 
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
 _RECOVERY_S = 120.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
@@ -114,12 +117,17 @@ class HdfsFiles(HadoopFiles):
                 f"The file {name.rpartition('/')[2]!r} of a checkpoint cannot be on HDFS, which takes no ':' in names."
                 " Let save() give it another name."
             )
+
+        def copy(file: OpenFile) -> Content:
+            source.seek(0)
+            return file.copy_and_close(source)
+
         with self.explained("upload", name), open_to_read(local) as source:
-            return self._created(self.path(name), overwrite=True).copy_and_close(source)
+            return self._rewritten(self.path(name), copy)
 
     def write_in_place(self, name: str, data: bytes) -> None:
         with self.explained("write", name):
-            self._created(self.path(name), overwrite=True).write_and_close(data)
+            self._rewritten(self.path(name), lambda file: file.write_and_close(data))
 
     def find(self, folder: str) -> dict[str, FileInfo]:
         """Return the files below a folder, at any depth, by their names inside it."""
@@ -174,6 +182,19 @@ class HdfsFiles(HadoopFiles):
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
             return bool(self.client.recover_lease(self.path(name)))
         return True
+
+    def _rewritten(self, path: str, write: Callable[[OpenFile], T]) -> T:
+        """Write a whole file in place of one that may be there, and once more where a DataNode broke it off.
+
+        hdfs-native fails where a block's DataNodes refuse it; Hadoop's own client asks the NameNode for others.
+        """
+        try:
+            return write(self._created(path, overwrite=True))
+        except Exception as error:
+            if "DataTransferError" not in plain(error):
+                raise
+            _log.debug("Writing %r again: %s", path, error)
+        return write(self._created(path, overwrite=True))
 
     def _created(self, path: str, overwrite: bool = False) -> OpenFile:
         return OpenFile(self.client.create(path, _options(overwrite)), functools.partial(self._finish, path))
