@@ -44,7 +44,7 @@ class Yarn:
     def _web_port(self) -> int:
         return self.servers.ports(*_ADDRESSES)["web"]
 
-    def start(self, nodes: int, memory_mb: int, cores: int) -> None:
+    def start(self, nodes: int, memory_mb: int, cores: int, *, memory_checks: bool) -> None:
         """Start what does not run, and wait until applications can be submitted.
 
         Raises:
@@ -52,7 +52,7 @@ class Yarn:
         """
         if not (self._hdfs / "conf" / "core-site.xml").exists():
             raise ClusterError("YARN keeps the files of applications on HDFS: bash scripts/hdfs.sh start")
-        write_settings(self.conf, {"yarn-site.xml": self._settings(memory_mb, cores)})
+        write_settings(self.conf, {"yarn-site.xml": self._settings(memory_mb, cores, memory_checks)})
         for name in ("core-site.xml", "hdfs-site.xml"):
             shutil.copy(self._hdfs / "conf" / name, self.conf)
         self.start_server("resourcemanager")
@@ -86,7 +86,7 @@ class Yarn:
         logs = sorted((self._folder / "logs").glob(f"{application or 'application_*'}"))
         return sorted(logs[-1].glob("container_*_000001/stdout")) if logs else []
 
-    def _settings(self, memory_mb: int, cores: int) -> dict[str, object]:
+    def _settings(self, memory_mb: int, cores: int, memory_checks: bool) -> dict[str, object]:
         ports = self.servers.ports(*_ADDRESSES)
         return {
             **{
@@ -104,7 +104,9 @@ class Yarn:
             "yarn.nodemanager.resource.memory-mb": memory_mb,
             "yarn.nodemanager.resource.cpu-vcores": cores,
             "yarn.nodemanager.vmem-check-enabled": "false",
-            "yarn.nodemanager.pmem-check-enabled": "false",
+            "yarn.nodemanager.pmem-check-enabled": str(memory_checks).lower(),
+            "yarn.nodemanager.resource.memory.enforced": "false",  # by cgroups, which are not used here
+            "yarn.nodemanager.container-monitor.interval-ms": 300,
             "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": 99.9,
             "yarn.nodemanager.disk-health-checker.min-free-space-per-disk-mb": 0,
             "yarn.nodemanager.env-whitelist": ",".join(_PASSED_ON),
@@ -118,7 +120,7 @@ class Yarn:
 
 
 def _start(cluster: Yarn, options: argparse.Namespace) -> None:
-    cluster.start(options.nodes, options.memory_mb, options.cores)
+    cluster.start(options.nodes, options.memory_mb, options.cores, memory_checks=options.memory_checks)
     say(f"YARN is ready, {cluster.web}: export HADOOP_CONF_DIR={cluster.conf}")
     print(cluster.conf)
 
@@ -170,6 +172,9 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("nodes", type=int, nargs="?", default=1, help="number of NodeManagers (default: 1)")
     start.add_argument("--memory-mb", type=int, default=6144, help="memory of each for containers (default: 6144)")
     start.add_argument("--cores", type=int, default=4, help="cores of each for containers (default: 4)")
+    start.add_argument(
+        "--memory-checks", action="store_true", help="kill containers that take more than they asked for"
+    )
     start.set_defaults(function=_start)
     stop = commands.add_parser("stop", help="end all its processes, those of applications included")
     stop.add_argument("--remove", action="store_true", help="remove its files, too: logs of applications")

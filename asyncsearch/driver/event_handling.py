@@ -120,7 +120,8 @@ def _answer(state: StudyState, report: Reported) -> Judged:
 
 _NAMED = 3
 """Trials of one loss that are named; those of a shared stage may be many."""
-_LONGEST_REASON = 200
+_LONGEST_REASON = 1000
+"""Characters: enough for a reason with the setting to change, and not for the output of a process."""
 
 
 class LossNotice(msgspec.Struct, frozen=True):

@@ -152,7 +152,8 @@ class SearchServer:
         """
         session = self._sessions.find(worker, epoch)
         if session is None:
-            logger.warning("%s, epoch %d, is not attached: not sent: %s", worker_name(worker), epoch, message)
+            unsent = type(message).__name__
+            logger.warning("%s (epoch %d) is not connected: its %s was not sent", worker_name(worker), epoch, unsent)
             return
         body = encode_driver(message)
         require_size(len(body), self._max_message_bytes, type(message).__name__)

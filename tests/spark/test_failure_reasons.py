@@ -58,6 +58,12 @@ def test_reason_says_what_happened(text: str, words: str) -> None:
     assert "\n" not in reason
 
 
+def test_advice_on_memory_is_given_once_and_names_the_setting() -> None:
+    reason = reason_of(RuntimeError(BARRIER + BY_YARN))
+    assert "1.5 GB of 1.4 GB physical memory used): raise spark.executor.memoryOverhead, which holds workers" in reason
+    assert reason.count("memoryOverhead") == 1
+
+
 def test_last_exception_of_a_chain_counts() -> None:
     text = (
         "Traceback (most recent call last):\nKeyError: 'a'\n\nDuring handling of the above exception, another "

@@ -60,10 +60,11 @@ def last_line_of_traceback(text: str) -> str:
 
 _FOR_MEMORY = ("memory limits", "OOMKilled", "container OOM")
 """In the reasons that YARN and Kubernetes give for a container that took too much memory."""
+_SPARKS_ADVICE = re.compile(r"\s*Consider boosting spark\.executor\.memoryOverhead\.?")
 
 
 def _of_executor(reason: str) -> str:
-    reason = reason.strip().rstrip(".")
+    reason = _SPARKS_ADVICE.sub("", reason.strip()).rstrip(".")
     if any(sign in reason for sign in _FOR_MEMORY):
         return (
             f"its container was killed for memory ({reason}): raise spark.executor.memoryOverhead, which holds workers "
