@@ -43,12 +43,18 @@ step() {
     "$@" || failed="$failed, $heading"
 }
 
+# They take one core for as long as the others and the first tests take.
+types=$(mktemp)
+trap 'rm -f "$types"' EXIT
+"$PYTHON" -m mypy >"$types" 2>&1 &
+typing=$!
+
 step "format" "$PYTHON" -m ruff format --check --quiet .
 step "lint" "$PYTHON" -m ruff check --quiet .
-step "types" "$PYTHON" -m mypy
 step "floors" "$PYTHON" -c 'from importlinter.cli import lint_imports_command as main; main()' --no-logo --no-cache
 step "stubs" "$PYTHON" scripts/gen_proto.py --check
 if [ -n "$failed" ]; then
+    kill "$typing" || true
     printf 'check: failed before the tests: %s\n' "${failed#, }" >&2
     exit 1
 fi
@@ -58,9 +64,15 @@ export SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC${archive:+ -X
 export SPARK_LAUNCHER_OPTS=$SPARK_SUBMIT_OPTS
 
 # Three workers for two cores: the tests of Spark, with which one worker begins, wait as much as they compute.
-printf '== tests\n'
+printf '== tests, and types beside them\n'
 [ -z "$coverage" ] || export COVERAGE_CORE="$coverage"
 status=0
 "$PYTHON" -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --durations=20 "$@" || status=$?
 [ -z "$coverage" ] || printf 'coverage: %s %% of asyncsearch/\n' "$("$PYTHON" -m coverage report --format=total)"
+if ! wait "$typing"; then # last, so that what is wrong stands at the end
+    printf '== types\n'
+    cat "$types"
+    printf 'check: failed: types\n' >&2
+    status=1
+fi
 exit "$status"
