@@ -16,6 +16,7 @@ from asyncsearch import Study
 from asyncsearch.events import DriverStarted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
+from tests.shares import takes_long
 from tests.system.tools import PATIENCE_S, Gate, require_committed_once, require_gone
 
 _started: list[subprocess.Popen[str]] = []
@@ -76,7 +77,7 @@ def test_a_killed_driver_resumes_by_the_same_command_and_leaves_no_process(gate:
     require_committed_once(Study.open(tmp_path / "study").store)
 
 
-@pytest.mark.parametrize("presses", [1, 2])
+@pytest.mark.parametrize("presses", [pytest.param(1, marks=takes_long), 2])
 def test_ctrl_c_keeps_results_ends_every_process_and_can_be_resumed(gate: Gate, tmp_path: Path, presses: int) -> None:
     driver = start(tmp_path)
     gate.pids()

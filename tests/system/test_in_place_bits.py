@@ -59,7 +59,7 @@ def gang(dies: Dies) -> tuple[Trainable, Options]:
 
 @pytest.mark.parametrize(
     "kind",
-    [function, *(pytest.param(kind, marks=takes_long) for kind in (stages, packs, gang)), torch_trainer],
+    [function, *(pytest.param(kind, marks=takes_long) for kind in (stages, packs, gang, torch_trainer))],
     ids=lambda kind: kind.__name__,
 )
 def test_pausing_going_on_in_place_and_dying_end_alike(

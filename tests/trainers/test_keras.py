@@ -99,7 +99,7 @@ class Augmented(Net):
         (Net, [BASE] * 4),
         pytest.param(Net, [ADAM] * 4, marks=takes_long),
         pytest.param(Net, [BASE | {"batch_size": size} for size in (16, 16, 32, 8)], marks=takes_long),
-        (InsideEpochs, [ADAM | {"batch_size": size} for size in (16, 16, 32, 8)]),
+        pytest.param(InsideEpochs, [ADAM | {"batch_size": size} for size in (16, 16, 32, 8)], marks=takes_long),
         pytest.param(
             Net,
             [BASE | {"lr": lr, "momentum": m} for lr, m in ((0.1, 0.9), (0.1, 0.8), (0.05, 0.7), (0.05, 0.5))],

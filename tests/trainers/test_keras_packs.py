@@ -59,7 +59,7 @@ PAIRS = [
     ("layer_norm", "rmsprop"), ("attention", "adamw"),
 ]  # fmt: skip
 """Each kind of layer and each optimizer once; the test command takes the pairs of ``SOME``."""
-SOME = [("batch_norm", "momentum"), ("dropout", "nesterov"), ("embedding", "adam")]
+SOME = [("batch_norm", "momentum"), ("dropout", "nesterov")]
 MORE = [*((kind, "adam") for kind in sorted(set(MODELS) - {"lstm"})), *(("batch_norm", one) for one in OPTIMIZERS)]
 
 
