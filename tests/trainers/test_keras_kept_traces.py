@@ -309,6 +309,30 @@ def test_a_step_that_draws_is_seeded_before_it_and_not_kept(monkeypatch: pytest.
     assert set(known_of(Plain).steps.values()) == {None}
 
 
+WORDS = np.array(["red", "blue", "green"] * 8).reshape(-1, 1)
+NUMBERS = np.arange(24).reshape(-1, 1) % 3
+TABLES: dict[str, tuple[Any, Callable[[], Any]]] = {
+    "IntegerLookup": (NUMBERS, lambda: layers.IntegerLookup(vocabulary=[1, 2])),
+    "StringLookup": (WORDS, lambda: layers.StringLookup(vocabulary=["red", "blue"])),
+    "TextVectorization": (WORDS, lambda: layers.TextVectorization(vocabulary=["red"], output_sequence_length=1)),
+}
+
+
+@pytest.mark.parametrize("layer", TABLES)
+def test_a_layer_whose_table_cannot_be_read_is_traced_by_itself(layer: str) -> None:
+    x, make = TABLES[layer]
+
+    def model(self: Any, hp: Any) -> Any:
+        given = layers.Input((1,), dtype="string" if x is WORDS else "int64")
+        found = layers.Flatten()(layers.Embedding(5, 3)(make()(given)))
+        return keras.Model(given, layers.Dense(2, "softmax")(found))
+
+    own = {"model": model, "data": lambda self, hp: ((x[:16], Y[:16]), (x[16:], Y[16:]))}
+    kind = type("WithTable", (Plain,), own)
+    assert Run(kind, Trial([dict(HP)])).train(1).reports
+    assert not known_of(kind).steps
+
+
 def test_an_error_in_a_kept_step_is_said_as_by_keras() -> None:
     kind = type("Wrong", (Plain,), {"data": lambda self, hp: ((X[:16], Y[:16] + 7), DATA[1])})
     trainer = built(kind)

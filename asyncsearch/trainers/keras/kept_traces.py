@@ -83,18 +83,28 @@ class Configuration:
         todo = roots[::-1]
         while todo:
             value = todo.pop()
-            mark = plain_mark(value)
-            if mark is None:
-                mark = array_mark(value)
-            if mark is not None:
-                self._tokens.append(mark)
-            elif id(value) in self._seen:
-                self._tokens.append(("again", self._seen[id(value)][0]))
-            else:
-                self._seen[id(value)] = len(self._seen), value  # kept, so that nothing else gets its address
-                mark, parts = self._parts(value)
-                self._tokens.append((type(value), mark, len(parts)))
-                todo.extend(parts[::-1])
+            try:
+                todo.extend(self._read(value)[::-1])
+            except NotKnownError:
+                raise
+            except Exception as error:  # a handle, as that of a layer's table of words, or what refuses to be read
+                raise NotKnownError(type(value)) from error
+
+    def _read(self, value: Any) -> list[Any]:
+        """Add what a value is to the key, and return its parts."""
+        mark = plain_mark(value)
+        if mark is None:
+            mark = array_mark(value)
+        if mark is not None:
+            self._tokens.append(mark)
+        elif id(value) in self._seen:
+            self._tokens.append(("again", self._seen[id(value)][0]))
+        else:
+            self._seen[id(value)] = len(self._seen), value  # kept, so that nothing else gets its address
+            mark, parts = self._parts(value)
+            self._tokens.append((type(value), mark, len(parts)))
+            return parts
+        return []
 
     def _parts(self, value: Any) -> tuple[Any, list[Any]]:
         """Return the mark by which a value itself is compared, and its parts."""
