@@ -154,8 +154,9 @@ class RunnerProcess:
         self.channel = agent_end(ours)
         is_forked = isinstance(self._process, ForkedRunner)
         added = environment if is_forked else {}
-        names = is_forked and config.preloads and not self.is_preloaded
-        load = Load(config.bundle, config.metric, marker, config.untrusted, added, names, self.is_preloaded)
+        self.is_named = is_forked and config.preloads and not self.is_preloaded
+        """Whether it names the modules that it has imported, once it has trained."""
+        load = Load(config.bundle, config.metric, marker, config.untrusted, added, self.is_named, self.is_preloaded)
         self.channel.post(load)
         out, err = self._process.stdout, self._process.stderr
         assert out is not None
@@ -183,14 +184,14 @@ class RunnerProcess:
             if hasattr(process, "num_fds"):
                 self._descriptors = process.num_fds()
 
-    def has_grown(self, most_bytes: int) -> bool:
-        """Return whether it holds more than after its first training: so many bytes, or many descriptors."""
+    def has_grown(self, most_bytes: int, times: int = 1) -> bool:
+        """Return whether it holds more than after its first training: ``times`` so many bytes, or many descriptors."""
         self.look_at_memory()
         held = self.memory_bytes - self.copy_bytes
         if self.first_memory_bytes is None:
             self.first_memory_bytes = held
             self._most_growth = growth_limit(most_bytes, [room for room, _ in rooms()])
-        return held - self.first_memory_bytes > self._most_growth or 2 * self._descriptors > _most_descriptors()
+        return held - self.first_memory_bytes > times * self._most_growth or 2 * self._descriptors > _most_descriptors()
 
     def terminate(self) -> None:
         """Send SIGTERM to the runner alone: it unwinds the user's code, which handles its own children."""

@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from asyncsearch.actions import StopTraining
 from asyncsearch.agent.config import DriverStream, WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun, all_stopped, signal_due
+from asyncsearch.agent.next_runner import NextRunner
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_deaths import Death
 from asyncsearch.agent.runner_process import READ, WRITE, DescriptorSelector, RunnerProcess
-from asyncsearch.agent.runner_template import ForkedRunner, Template, fork_preloaded
 from asyncsearch.events import KILLED
-from asyncsearch.runner.process.preloading import Preload
 from asyncsearch.runner.protocol import (
     CopyWritten,
     Ended,
@@ -56,7 +53,6 @@ class RunnerSupervisor:
         self._config = config
         self._watch = watch
         self._stream = stream
-        self._exited = exited
         self._received: Callable[[FromRunner], None] = lambda message: None
         self._died: Callable[[Death], None] = lambda death: None
         self.restarts = True
@@ -66,7 +62,7 @@ class RunnerSupervisor:
         self._is_choked = False
         self._outputs = Outputs(watch, stream, config.log)
         self._runner: RunnerProcess | None = None
-        self._preloaded = PreloadedTemplate(watch)
+        self._next = NextRunner(config, watch, exited=exited)
         self._runs: list[LaneRun] = []
         """The lanes that it trains."""
 
@@ -77,9 +73,11 @@ class RunnerSupervisor:
     def start(self) -> RunnerProcess:
         """Return the process for the following trainings, which is started if there is none."""
         if self._runner is None:
-            self._runner = RunnerProcess(self._config, self._exited, self._preloaded.start)
+            self._runner = self._next.take()
             self._outputs.open(self._runner)
             self._watch_channel(self._runner)
+            if self._runner.is_ready:
+                self._received(RunnerReady())
         return self._runner
 
     def begin(self, runs: Sequence[LaneRun], message: Train | TrainPack) -> bool:
@@ -88,6 +86,7 @@ class RunnerSupervisor:
             return False
         self._runs = list(runs)
         runner.trainings += len(runs)
+        self._begin_next(runner)
         runner.oom.look()
         self._outputs.begin(runs[0], runner)
         self.tell(message)
@@ -135,6 +134,7 @@ class RunnerSupervisor:
     def on_exit(self, runner: RunnerProcess) -> None:
         """Deliver the last messages and output of a dead runner, free its resources, and start the next one."""
         if runner is not self._runner:
+            self._next.on_exit(runner)
             return
         self.kill()  # its children must not outlive it
         for message in runner.channel.receive_rest():
@@ -156,7 +156,7 @@ class RunnerSupervisor:
         """Kill the runner."""
         if self._runner is not None:
             self._part_with(self._runner)
-        self._preloaded.close()
+        self._next.close()
 
     @property
     def due(self) -> float | None:
@@ -200,9 +200,10 @@ class RunnerSupervisor:
 
     def _receive(self, runner: RunnerProcess, message: FromRunner) -> None:
         if isinstance(message, ImportedModules):
-            self._preloaded.prepare(Preload(runner.environment, message.modules, message.environment))
+            self._next.preload(runner, message)
         if isinstance(message, RunnerReady):
             runner.is_ready = True
+            self._begin_next(runner)
         if isinstance(message, CopyWritten):
             self._on_written(runner)
         if isinstance(message, Ended) and message.unwritten is not None:
@@ -257,73 +258,16 @@ class RunnerSupervisor:
         # SIGTERM may have unwound it anywhere, in the middle of an import or with a lock held.
         if run.is_terminated or ended.error_kind in (KILLED, "MemoryError"):
             return True
-        return runner.has_grown(config.recycle_growth_bytes)
+        if not runner.has_grown(config.recycle_growth_bytes):
+            return False
+        # It trains on while the next one imports, but not until it has grown as much once more.
+        return not self._next.begin(runner) or self._next.is_ready or runner.has_grown(config.recycle_growth_bytes, 2)
+
+    def _begin_next(self, runner: RunnerProcess) -> None:
+        """Begin the next process beside the last training of one that has itself loaded the trainable."""
+        if self._runs and runner.is_ready and (self._config.fresh_process or self._is_old(runner)):
+            self._next.begin(runner)
 
     def _is_old(self, runner: RunnerProcess) -> bool:
         most = self._config.recycle_after
         return most is not None and runner.trainings >= most
-
-
-_MOST_LEFT_OUT = 8
-"""After how many modules that cannot be imported beforehand none is: each costs the imports before it again."""
-
-
-class PreloadedTemplate:
-    """A second template, with what a worker's first runner has imported: its runners begin to train at once."""
-
-    def __init__(self, watch: DescriptorSelector) -> None:
-        """Prepare; ``watch`` waits for its answer, in the thread that calls all methods."""
-        self._watch = watch
-        self._template: Template | None = None
-        self._is_ready = self._is_over = False
-        self.left_out: dict[str, str] = {}
-        """Module that is not imported beforehand -> why."""
-
-    def prepare(self, wanted: Preload) -> None:
-        """Import modules in it, beside the trainings."""
-        self._wanted = wanted
-        if self._template is None and not self._is_over:
-            self._template = fork_preloaded(wanted)
-            if self._template is not None:
-                self._watch.set(self._template, READ, self._on_answer)
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether it still imports modules."""
-        return self._template is not None and not self._is_ready
-
-    def start(self) -> ForkedRunner | None:
-        """Fork a runner. None if it is not ready for that."""
-        if self._template is None or not self._is_ready:
-            return None
-        runner = self._template.start()
-        if runner is None:
-            self.close()
-        return runner
-
-    def close(self) -> None:
-        """End the process, and its runners; there is no further one."""
-        self._is_over = True
-        self._end()
-
-    def _end(self) -> None:
-        if self._template is not None:
-            self._watch.forget(self._template)
-            if not self._is_ready:
-                self._template.kill()  # it has no runners, and would first end its imports
-            self._template.close()
-            self._template, self._is_ready = None, False
-
-    def _on_answer(self, _mask: int) -> None:
-        assert self._template is not None
-        self._watch.forget(self._template)
-        answer = self._template.read()
-        if answer is not None and not answer.spoiled_by:
-            self._is_ready = True
-            return
-        if answer is None or len(self.left_out) == _MOST_LEFT_OUT:
-            self.close()
-        else:
-            self._end()
-            self.left_out[answer.spoiled_by] = answer.reason
-            self.prepare(msgspec.structs.replace(self._wanted, left_out=tuple(self.left_out)))

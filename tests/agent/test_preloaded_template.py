@@ -14,9 +14,9 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from asyncsearch.agent import runner_supervisor, runner_template
+from asyncsearch.agent import next_runner, runner_template
+from asyncsearch.agent.next_runner import PreloadedTemplate
 from asyncsearch.agent.runner_process import DescriptorSelector
-from asyncsearch.agent.runner_supervisor import PreloadedTemplate
 from asyncsearch.agent.runner_template import ForkedRunner, Template
 from asyncsearch.runner.channel import agent_end
 from asyncsearch.runner.process.preloading import Preload, installed_modules
@@ -236,7 +236,7 @@ def test_end_waits_for_no_import(worker: Prepared) -> None:
 
 
 def test_endless_refusals_end(worker: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_supervisor, "_MOST_LEFT_OUT", 1)
+    monkeypatch.setattr(next_runner, "_MOST_LEFT_OUT", 1)
     worker.imports("outer_one", "threaded_one", "open_one")
     assert worker.preloaded.start() is None
 
