@@ -1,0 +1,34 @@
+"""Programs of Optuna on workers: ``import asyncsearch.optuna as optuna`` is the whole change.
+
+Every name is Optuna's own object, except ``Study``, ``create_study`` and ``load_study``, whose ``optimize`` runs the
+objective on asyncsearch's workers, and ``workers``, which says where. See docs/migrate_optuna.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_OURS = {
+    "Study": "study",
+    "create_study": "study",
+    "load_study": "study",
+    "study": "study",
+    "workers": "settings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _OURS.get(name)
+    if home is None:
+        return getattr(_optuna(), name)
+    module = importlib.import_module(f"{__name__}.{home}")
+    return module if name == home else getattr(module, name)
+
+
+def _optuna() -> Any:
+    return importlib.import_module("optuna")
+
+
+def __dir__() -> list[str]:
+    return sorted({*_OURS, *dir(_optuna())})
