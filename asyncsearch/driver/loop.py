@@ -36,7 +36,6 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
 from asyncsearch.events import (
     AnyEvent,
-    EnoughTrials,
     StopRequested,
     WorkerAttached,
     WorkerLost,
@@ -193,10 +192,6 @@ class Driver:
     def stop_after(self, seconds: float, reason: str) -> None:
         """Ask the run to end ``seconds`` from now, if it has not by then."""
         self.loop.call_soon_threadsafe(lambda: self.loop.call_later(seconds, self._take, StopRequested(reason)))
-
-    def begin_no_more_after(self, seconds: float, reason: str) -> None:
-        """Begin no more trials ``seconds`` from now; those that train come to their ends."""
-        self.loop.call_soon_threadsafe(lambda: self.loop.call_later(seconds, self._take, EnoughTrials(reason)))
 
     def give_up_after(self, seconds: float) -> None:
         """Count every worker as lost ``seconds`` from now, so that a run ends although some do not answer."""

@@ -39,9 +39,6 @@ class Response(NamedTuple):
 class Answerer(Protocol):
     """Answers the questions of trials. All its methods are called in one thread, one after another."""
 
-    timeout_s: float | None
-    """Seconds after which the run begins no more trials. None means never."""
-
     def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response:
         """TrialAnswer a question; an exception ends the run, and is raised by it."""
 

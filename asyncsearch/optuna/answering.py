@@ -61,7 +61,6 @@ class StudyAnswerer:
     """Answers the questions of the trials of one ``optimize``."""
 
     def __init__(self, study: Any, codec: ValueCodec, options: OptimizeOptions) -> None:
-        self.timeout_s = options.timeout_s
         self.error: BaseException | None = None
         """What ``optimize`` raises: the exception of a trial that nothing catches, or of a callback."""
         self.was_asked_to_prune = self.has_reported = False
@@ -76,7 +75,8 @@ class StudyAnswerer:
         """The lease that was answered last."""
         self._over = ""
         """Why no further trial begins. Empty while some may."""
-        self._since_s = time.monotonic()
+        self._since_s: float | None = None
+        """When the first trial began, by which the timeout counts: workers take their time to start."""
         self._bar = progress_bar._ProgressBar(options.show_progress_bar, options.n_trials, options.timeout_s)
 
     # driver.questions.Answerer
@@ -117,7 +117,9 @@ class StudyAnswerer:
 
     def _begin(self, trial: TrialId, lease: Lease) -> Response:
         options, study = self._options, self._study
-        if not self._over and options.n_trials is not None and self._begun >= options.n_trials:
+        if self._since_s is None:
+            self._since_s = time.monotonic()
+        if not self._enough() and options.n_trials is not None and self._begun >= options.n_trials:
             self._over = "all trials have begun"
         if self._over:
             return Response(self._codec.dumps(["over", self._over]), enough=self._over)
@@ -216,7 +218,7 @@ class StudyAnswerer:
             self._over = self._over or f"a callback has raised {type(error).__name__}"
         if self._options.gc_after_trial:
             gc.collect()
-        self._bar.update(time.monotonic() - self._since_s, self._study)
+        self._bar.update(self._elapsed_s, self._study)
 
     def _lose(self, lease: int, reason: str, *, is_retried: bool = True) -> None:
         """Let a trial fail whose worker is gone; the storage's own callback may enqueue it once more."""
@@ -233,18 +235,23 @@ class StudyAnswerer:
             return
         retry = getattr(study._storage, "get_failed_trial_callback", lambda: None)()
         if retry is None and self._options.retries_lost:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                retry = optuna.storages.RetryFailedTrialCallback()
+            retry = _retry()
         if retry is not None:
             retry(study, copy.deepcopy(frozen))
             if self._options.retries_lost:
                 self._begun -= 1
 
     def _enough(self) -> str:
+        timeout_s = self._options.timeout_s
         if not self._over and self._study._stop_flag:
             self._over = "the study was stopped"
+        elif not self._over and timeout_s is not None and self._elapsed_s >= timeout_s:
+            self._over = f"the timeout of {timeout_s:g} s has passed"
         return self._over
+
+    @property
+    def _elapsed_s(self) -> float:
+        return 0.0 if self._since_s is None else time.monotonic() - self._since_s
 
     def _error(self, error: Exception) -> Response:
         try:
@@ -258,6 +265,15 @@ class StudyAnswerer:
         self.error = self.error or error
         self._over = self._over or f"the study has raised {type(error).__name__}"
         return Response(self._codec.dumps(["over", self._over]), enough=self._over)
+
+
+def _retry() -> Callback:
+    """Return Optuna's own callback that enqueues a failed trial again, under the name that its version has for it."""
+    newer = getattr(optuna.storages, "RetryHeartbeatStaleTrialCallback", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        made: Callback = newer() if newer is not None else optuna.storages.RetryFailedTrialCallback()
+    return made
 
 
 def _log(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import optuna
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
@@ -91,10 +90,3 @@ def _apply(codec: ValueCodec, trial: FrozenTrial, facts: dict[str, Any]) -> None
             trial.datetime_complete = codec.decode(complete)
         case _:
             pass  # what a pruner answered changes no trial
-
-
-def add_trials(study: optuna.Study, trials: Iterable[FrozenTrial]) -> int:
-    """Add trials to a study, under new numbers; return how many."""
-    found = list(trials)
-    study.add_trials(found)
-    return len(found)

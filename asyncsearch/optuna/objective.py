@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import cloudpickle
 from optuna.distributions import BaseDistribution, check_distribution_compatibility
 from optuna.storages import BaseStorage
 from optuna.study import Study, StudyDirection
@@ -22,7 +21,7 @@ from optuna.study.study import _ThreadLocalStudyAttribute
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from asyncsearch.errors import UsageError
-from asyncsearch.optuna.messages import ValueCodec
+from asyncsearch.optuna.messages import ValueCodec, pickled
 from asyncsearch.optuna.returned import ObjectiveEnd, end_by_error, end_by_value
 from asyncsearch.trainable import TrialContext
 
@@ -266,6 +265,6 @@ class Objective:
 def _travels(error: BaseException | None) -> bool:
     """Return whether an exception can be pickled, and is itself afterwards."""
     try:
-        return error is None or type(pickle.loads(cloudpickle.dumps(error))) is type(error)  # noqa: S301  # its own
+        return error is None or type(pickle.loads(pickled(error))) is type(error)  # noqa: S301  # its own
     except Exception:
         return False

@@ -14,12 +14,14 @@ from asyncsearch.arguments import workers_of
 from asyncsearch.optuna.answering import OptimizeOptions, StudyAnswerer
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.objective import METRIC, Objective, sent_study
-from asyncsearch.optuna.places import place_of
+from asyncsearch.optuna.runs import StudyRuns
 from asyncsearch.optuna.settings import Workers, present
 from asyncsearch.report.live.display import open_display
 from asyncsearch.space import Space
 from asyncsearch.study import study as searches
 
+RUNS = "_asyncsearch_runs"
+"""The attribute of a study that holds its ``StudyRuns``."""
 _ENDLESS = 10**9
 """The number of trials of a run that ends otherwise."""
 
@@ -48,8 +50,6 @@ def optimize(
         show_progress_bar=show_progress_bar,
         retries_lost=present().retries_lost,
     )
-    if n_trials is not None and n_trials <= 0:
-        return
     settings = present()
     if n_jobs is not None and n_jobs != -1:
         settings = replace(settings, parallelism=workers_of("n_jobs", n_jobs))
@@ -58,8 +58,13 @@ def optimize(
 
 def run(study: Any, func: Callable[..., Any], settings: Workers, options: OptimizeOptions) -> None:
     """Run it with checked arguments."""
+    runs = getattr(study, RUNS, None) or StudyRuns(study, settings.store)
+    setattr(study, RUNS, runs)
+    options = options._replace(n_trials=runs.trials_left(options.n_trials))
+    if options.n_trials is not None and options.n_trials <= 0:
+        return
     key = secrets.token_bytes(32)
-    search = _search(study, Objective(func, study, key), settings)
+    search = _search(study, Objective(func, study, key), runs, settings)
     study._stop_flag = False
     answerer = StudyAnswerer(study, ValueCodec(key), options)
     display = open_display(settings.display, logs=settings.logs)
@@ -73,7 +78,7 @@ def run(study: Any, func: Callable[..., Any], settings: Workers, options: Optimi
         raise answerer.error
 
 
-def _search(study: Any, objective: Objective, settings: Workers) -> searches.Study:
+def _search(study: Any, objective: Objective, runs: StudyRuns, settings: Workers) -> searches.Study:
     """Return the search that runs the objective."""
     search = searches.Study(
         objective,
@@ -81,12 +86,13 @@ def _search(study: Any, objective: Objective, settings: Workers) -> searches.Stu
         metric=METRIC,
         mode="max" if study.directions[0] is StudyDirection.MAXIMIZE else "min",
         share=False,
-        store=place_of(study, objective.__name__, settings.store),
+        store=runs.next(objective.__name__),
         name=study.study_name,
         backend=settings.backend,
     )
     # A lost trial has failed, and what a failure means is the study's to say.
-    search.config = msgspec.structs.replace(search.config, max_losses=0, ends_on_failures=False)
+    losses = search.config.max_losses if settings.retries_lost else 0
+    search.config = msgspec.structs.replace(search.config, max_losses=losses, ends_on_failures=False)
     runnable = search._described("run")
     runnable.definition = msgspec.structs.replace(runnable.definition, config=search.config)
     return search

@@ -16,7 +16,7 @@ class Workers:
 
     parallelism: int | None = None
     backend: Any = "auto"
-    store: str | Path | None = None
+    store: str | None = None
     display: str = "auto"
     logs: bool = False
     retries_lost: bool = False

@@ -12,7 +12,9 @@ import optuna
 from optuna.trial import FrozenTrial, Trial
 
 from asyncsearch.optuna.objective import WorkerStudy, is_on_worker, sent_study
-from asyncsearch.optuna.running import optimize
+from asyncsearch.optuna.running import RUNS, optimize
+from asyncsearch.optuna.runs import StudyRuns
+from asyncsearch.optuna.settings import present
 
 
 class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
@@ -64,27 +66,33 @@ class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
         if sent_study.get() is self:
             return WorkerStudy, (self.study_name, self._study_id, self._directions)
         # A pickle that is loaded where asyncsearch is not installed.
-        return optuna.study.Study.__new__, (optuna.study.Study,), self.__getstate__()
+        state: Any = self.__getstate__()
+        state.pop(RUNS, None)
+        return optuna.study.Study.__new__, (optuna.study.Study,), state
 
 
 Study = OptunaStudy
 
 
-def _adopted(study: optuna.study.Study) -> OptunaStudy:
-    """Make a study of Optuna one of ours."""
+def _adopted(study: optuna.study.Study, *, may_add: bool) -> OptunaStudy:
+    """Make a study of Optuna one of ours, with what earlier processes have found; see ``runs``."""
     made = OptunaStudy.__new__(OptunaStudy)
     made.__dict__.update(study.__dict__)
+    runs = StudyRuns(made, present().store, goes_on=may_add)
+    runs.load(made, may_add=may_add)
+    setattr(made, RUNS, runs)
     return made
 
 
 def create_study(*arguments: Any, **options: Any) -> OptunaStudy:
     """Create a study, as ``optuna.create_study`` does, whose ``optimize`` runs on workers."""
-    return _adopted(optuna.create_study(*arguments, **options))
+    made = optuna.create_study(*arguments, **options)
+    return _adopted(made, may_add=bool(options.get("load_if_exists")))
 
 
 def load_study(*arguments: Any, **options: Any) -> OptunaStudy:
     """Load a study, as ``optuna.load_study`` does, whose ``optimize`` runs on workers."""
-    return _adopted(optuna.load_study(*arguments, **options))
+    return _adopted(optuna.load_study(*arguments, **options), may_add=True)
 
 
 def __getattr__(name: str) -> Any:

@@ -154,8 +154,6 @@ class RunParts:
         if search.timeout_s is not None:
             self.driver.stop_after(search.timeout_s, self._timeout_words)
             self.driver.give_up_after(search.timeout_s + _TIMEOUT_GRACE_S)
-        if search.answerer is not None and search.answerer.timeout_s is not None:
-            self.driver.begin_no_more_after(search.answerer.timeout_s, "its timeout has passed")
         if identity is None:
             return
         if search.share is None:
