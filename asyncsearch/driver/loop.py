@@ -105,7 +105,13 @@ class Driver:
         self.logs = LogSink(store, self.loop, say=self._waits.say)
         self._answerer, self._followed = answerer, follow
         self._questions = Questions(
-            state, answerer, self.loop, post=self._inbox.put, send=self._send, fail=self._fail_by_answerer
+            state,
+            answerer,
+            self.loop,
+            post=self._inbox.put,
+            send=self._send,
+            say=self._waits.say,
+            fail=self._fail_by_answerer,
         )
         self._timeouts = Timeouts(state, self._waits, settings, self.loop, post=self._take, changed=changed)
         self._idle = IdleWorkers(state, settings.release_idle_s, self.loop, post=self._take)

@@ -34,6 +34,8 @@ class Response(NamedTuple):
     """Whether the answer waits until the facts are in the journal."""
     enough: str = ""
     """Why the run is to begin no more trials. Empty if it goes on."""
+    notice: str = ""
+    """A sentence for the user. Empty if there is none."""
 
 
 class Answerer(Protocol):
@@ -66,11 +68,22 @@ class Questions:
         *,
         post: Callable[[AnyEvent | Settled], None],
         send: Callable[[WorkerId, int, DriverMessage], None],
+        say: Callable[[str], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """Begin; ``send`` sends a message to a worker, ``post`` puts an item before the engine, ``fail`` ends all."""
+        """Begin without questions.
+
+        Args:
+            state: of the study, for reading only.
+            answerer: answers them. None: they are refused.
+            loop: the driver's.
+            post: puts an item before the engine.
+            send: sends a message to a worker.
+            say: tells the user a sentence.
+            fail: ends the run by an error.
+        """
         self._state, self._answerer, self._loop = state, answerer, loop
-        self._post, self._send, self._fail = post, send, fail
+        self._post, self._send, self._say, self._fail = post, send, say, fail
         self._parts: dict[tuple[Lease, int], list[bytes]] = {}
         """What has come of questions whose rest is still to come."""
         self._thread = ThreadPoolExecutor(1, "asyncsearch-answers") if answerer is not None else None
@@ -131,6 +144,8 @@ class Questions:
         for answer in answers:
             self._send(*worker, answer)
         self._end_if_enough(answered)
+        if answered.notice:
+            self._say(answered.notice)
         if event is not None or last is not None:
             self._post(Settled(worker, event, last))
 

@@ -27,6 +27,7 @@ from asyncsearch.actions import AnyAction, MoveTrial
 from asyncsearch.driver.questions import Response
 from asyncsearch.events import AnyEvent
 from asyncsearch.ids import Lease, TrialId
+from asyncsearch.optuna.changes import words_of
 from asyncsearch.optuna.choices import KnownChoices
 from asyncsearch.optuna.facts import StudyFacts
 from asyncsearch.optuna.messages import ValueCodec
@@ -63,13 +64,17 @@ class StudyAnswerer:
     def __init__(self, study: Any, codec: ValueCodec, options: OptimizeOptions) -> None:
         self.error: BaseException | None = None
         """What ``optimize`` raises: the exception of a trial that nothing catches, or of a callback."""
-        self.was_asked_to_prune = self.has_reported = False
-        """Whether any trial asked the pruner, and whether any had something to judge."""
+        self.was_asked_to_prune = False
+        """Whether any trial asked the pruner."""
         self._study, self._codec, self._options = study, codec, options
         self._facts = StudyFacts()
         self._choices = KnownChoices(study)
         self._open: dict[int, _Open] = {}
         """By the number of its lease."""
+        self._said: set[str] = set()
+        """What was said to have been changed on workers."""
+        self._notice = ""
+        """A sentence to say with the next answer."""
         self._begun = 0
         self._last = -1
         """The lease that was answered last."""
@@ -97,7 +102,8 @@ class StudyAnswerer:
         except Exception as error:
             # As in Optuna the objective gets it, unless it has gone on meanwhile, or has ended.
             return self._give_up(error) if kind in ("report", "suggested", "tell") else self._error(error)
-        return Response(self._codec.dumps(["ok", value]), facts, kind == "tell", self._enough())
+        notice, self._notice = self._notice, ""
+        return Response(self._codec.dumps(["ok", value]), facts, kind == "tell", self._enough(), notice)
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
         for action in actions:
@@ -112,6 +118,15 @@ class StudyAnswerer:
         for lease in list(self._open):
             self._lose(lease, "the run was ended", is_retried=False)
         self._bar.close()
+
+    def notes(self) -> list[str]:
+        """Return sentences for the end of the run: that the pruner was given for nothing."""
+        pruner = self._study.pruner
+        is_given = not isinstance(pruner, optuna.pruners.NopPruner | optuna.pruners.MedianPruner)
+        if not is_given or self.was_asked_to_prune or not self._begun:
+            return []
+        missing = "trial.should_prune() after trial.report(value, step)"
+        return [f"No trial asked {type(pruner).__name__} whether to go on: call {missing} in the objective."]
 
     # Questions
 
@@ -159,7 +174,6 @@ class StudyAnswerer:
         return None, self._facts.suggested(name, distribution, internal)
 
     def _report(self, trial: Trial, step: int, value: float) -> tuple[None, dict[str, Any]]:
-        self.has_reported = True
         trial.report(value, step)
         return None, self._facts.reported(step, value)
 
@@ -180,6 +194,13 @@ class StudyAnswerer:
     def _storage(self, _trial: Trial, method: str, arguments: tuple[Any, ...]) -> tuple[Any, None]:
         """Call a method of the storage for the worker's copy of it."""
         return getattr(self._study._storage, method)(*arguments), None
+
+    def _changed(self, _trial: Trial, names: list[str]) -> tuple[None, None]:
+        """Say, once for each name, what the program will look for in vain."""
+        new = [name for name in names if name not in self._said]
+        self._said.update(new)
+        self._notice = words_of(new) if new else ""
+        return None, None
 
     def _stop(self, _trial: Trial) -> tuple[None, None]:
         self._study.stop()

@@ -21,6 +21,7 @@ from optuna.study.study import _ThreadLocalStudyAttribute
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from asyncsearch.errors import UsageError
+from asyncsearch.optuna.changes import Watch, here
 from asyncsearch.optuna.messages import ValueCodec, pickled
 from asyncsearch.optuna.returned import ObjectiveEnd, end_by_error, end_by_value
 from asyncsearch.trainable import TrialContext
@@ -227,6 +228,8 @@ class Objective:
     def __init__(self, function: Callable[[Trial], Any], study: Any, key: bytes) -> None:
         """``study``: is a ``WorkerStudy`` once it is unpickled; ``key`` seals what is pickled on the way."""
         self._function, self._study, self._key = function, study, key
+        self._home = here()
+        self._is_watched = True
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, trial: TrialContext) -> Any:
@@ -234,8 +237,11 @@ class Objective:
         frozen = line.ask("begin")
         line.trial = WorkerTrial(self._study, frozen)
         _lines.append(line)
+        watch, self._is_watched = Watch(self._function, self._home) if self._is_watched else None, False
         try:
             ended = self._run(line.trial)
+            if watch is not None and (names := watch.changed()):
+                line.tell("changed", names)
         finally:
             _lines.remove(line)
         return self._end(line, ended)

@@ -8,15 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import optuna
 from optuna.study import StudyDirection
 
 from asyncsearch.arguments import workers_of
+from asyncsearch.errors import NotPicklableError
+from asyncsearch.launch.bundle import pack
+from asyncsearch.launch.machine import cores
 from asyncsearch.optuna.answering import OptimizeOptions, StudyAnswerer
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.objective import METRIC, Objective, sent_study
+from asyncsearch.optuna.refusals import require_supported
 from asyncsearch.optuna.runs import StudyRuns
-from asyncsearch.optuna.settings import Workers, present
-from asyncsearch.report.live.display import open_display
+from asyncsearch.optuna.settings import THREADS, Workers, present
+from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.space import Space
 from asyncsearch.study import study as searches
 
@@ -41,6 +46,7 @@ def optimize(
     """Run an objective on workers; see ``study.Study.optimize``."""
     if study._thread_local.in_optimize_loop:
         raise RuntimeError("Nested invocation of `Study.optimize` method isn't allowed.")
+    settings = present()
     options = OptimizeOptions(
         n_trials=n_trials,
         timeout_s=None if timeout is None else float(timeout),
@@ -48,34 +54,76 @@ def optimize(
         callbacks=tuple(callbacks or ()),
         gc_after_trial=gc_after_trial,
         show_progress_bar=show_progress_bar,
-        retries_lost=present().retries_lost,
+        retries_lost=settings.retries_lost,
     )
-    settings = present()
     if n_jobs is not None and n_jobs != -1:
         settings = replace(settings, parallelism=workers_of("n_jobs", n_jobs))
-    run(study, func, settings, options)
+    require_supported(study)
+    display = open_display(settings.display, logs=settings.logs)
+    if settings.backend == THREADS or not _is_run(study, func, settings, options, display):
+        _optimize_in_threads(study, func, settings, options)
 
 
-def run(study: Any, func: Callable[..., Any], settings: Workers, options: OptimizeOptions) -> None:
-    """Run it with checked arguments."""
+def _is_run(
+    study: Any, func: Callable[..., Any], settings: Workers, options: OptimizeOptions, display: Display
+) -> bool:
+    """Run it on workers; return False, before anything was started, if it needs Spark's own objects."""
     runs = getattr(study, RUNS, None) or StudyRuns(study, settings.store)
     setattr(study, RUNS, runs)
     options = options._replace(n_trials=runs.trials_left(options.n_trials))
     if options.n_trials is not None and options.n_trials <= 0:
-        return
+        return True
     key = secrets.token_bytes(32)
     search = _search(study, Objective(func, study, key), runs, settings)
+    token = sent_study.set(study)
+    try:
+        runnable = search._described("run")
+        search._runnable = search._with_trainable(runnable, display)
+    except NotPicklableError as error:
+        words = _cannot_be_sent(func, error)
+        if "of Spark" not in words:
+            raise NotPicklableError(f"{words} Or run the trials in threads of this process: {_IN_THREADS}") from error
+        display.warn([f"{words} The trials run in threads of this process instead, as by {_IN_THREADS}"])
+        return False
+    finally:
+        sent_study.reset(token)
     study._stop_flag = False
     answerer = StudyAnswerer(study, ValueCodec(key), options)
-    display = open_display(settings.display, logs=settings.logs)
-    token = sent_study.set(study)
     try:
         searches.run_shown(search, options.n_trials or _ENDLESS, settings.parallelism, None, display, answerer=answerer)
     finally:
-        sent_study.reset(token)
         answerer.finish()
     if answerer.error is not None:
         raise answerer.error
+    display.warn(answerer.notes())
+    return True
+
+
+_IN_THREADS = "optuna.workers(backend='threads')."
+
+
+def _cannot_be_sent(func: Callable[..., Any], error: NotPicklableError) -> str:
+    """Return why an objective cannot be sent, in words on the program's own function."""
+    try:
+        pack(func)
+    except NotPicklableError as own:
+        error = own
+    return str(error).replace(", or load it there with trial.once(...)", "")
+
+
+def _optimize_in_threads(study: Any, func: Callable[..., Any], settings: Workers, options: OptimizeOptions) -> None:
+    """Run it as Optuna does, in this process."""
+    optuna.study.Study.optimize(
+        study,
+        func,
+        n_trials=options.n_trials,
+        timeout=options.timeout_s,
+        n_jobs=settings.parallelism or cores(),
+        catch=options.catch,
+        callbacks=options.callbacks,
+        gc_after_trial=options.gc_after_trial,
+        show_progress_bar=options.show_progress_bar,
+    )
 
 
 def _search(study: Any, objective: Objective, runs: StudyRuns, settings: Workers) -> searches.Study:

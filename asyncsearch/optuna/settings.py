@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.arguments import text_of, workers_of, yes_or_no
+from asyncsearch.checked_calls import answering
 from asyncsearch.errors import UsageError
+
+THREADS = "threads"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +28,7 @@ class Workers:
 _now = Workers()
 
 
+@answering("optuna.workers", "optuna.workers(8, backend='spark')")
 def workers(
     parallelism: int | None = None,
     *,
@@ -39,7 +43,8 @@ def workers(
     Args:
         parallelism: how many trials run at a time; None: one for each slot of the cluster, or core of this machine.
         backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
-            ``"inline"``, or a launcher, as of ``asyncsearch.Study``.
+            ``"inline"``, or a launcher, as of ``asyncsearch.Study``; ``"threads"``: threads of this process, by
+            Optuna's own ``optimize``, for an objective that needs what cannot be sent, such as a session of Spark.
         store: folder or URL for journals and logs; None: a new folder in ``studies``.
         display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
         logs: whether to show the lines that trials print.
@@ -58,7 +63,7 @@ def workers(
     _now = replace(
         Workers(),
         parallelism=None if parallelism is None else workers_of("parallelism", parallelism),
-        backend=require_backend(backend),
+        backend=backend if backend == THREADS else require_backend(backend),
         store=None if store is None else text_of("store", str(store)),
         display=display,
         logs=yes_or_no("logs", logs),
