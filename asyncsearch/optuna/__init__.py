@@ -17,6 +17,7 @@ _OURS = {
     "integration": "integration",
     "load_study": "study",
     "study": "study",
+    "to_optuna": "conversion",
     "workers": "settings",
 }
 

@@ -82,7 +82,7 @@ def test_an_exception_is_raised_as_itself_and_a_lost_trial_fails() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         if trial.number == 3:
             raise ScaleError(7)
-        return x
+        return float(x)
 
     study = ours.create_study()
     with pytest.raises(ScaleError, match="scale 7") as caught:
@@ -104,7 +104,7 @@ def test_a_lost_trial_runs_again_where_that_is_asked_for() -> None:
         x = trial.suggest_float("x", 0, 1)
         if trial.number == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        return x
+        return float(x)
 
     study = ours.create_study()
     study.optimize(objective, n_trials=3)
