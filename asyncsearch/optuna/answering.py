@@ -71,7 +71,7 @@ class StudyAnswerer:
         self._choices = KnownChoices(study)
         self._open: dict[int, _Open] = {}
         """By the number of its lease."""
-        self._said: set[str] = set()
+        self._named: set[str] = set()
         """What was said to have been changed on workers."""
         self._notice = ""
         """A sentence to say with the next answer."""
@@ -197,8 +197,8 @@ class StudyAnswerer:
 
     def _changed(self, _trial: Trial, names: list[str]) -> tuple[None, None]:
         """Say, once for each name, what the program will look for in vain."""
-        new = [name for name in names if name not in self._said]
-        self._said.update(new)
+        new = [name for name in names if name not in self._named]
+        self._named.update(new)
         self._notice = words_of(new) if new else ""
         return None, None
 

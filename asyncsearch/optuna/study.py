@@ -13,8 +13,8 @@ from optuna.trial import FrozenTrial, Trial
 
 from asyncsearch.optuna.objective import WorkerStudy, is_on_worker, sent_study
 from asyncsearch.optuna.running import RUNS, optimize
-from asyncsearch.optuna.runs import StudyRuns
 from asyncsearch.optuna.settings import present
+from asyncsearch.optuna.study_runs import StudyRuns
 
 
 class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
@@ -71,11 +71,8 @@ class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
         return optuna.study.Study.__new__, (optuna.study.Study,), state
 
 
-Study = OptunaStudy
-
-
 def _adopted(study: optuna.study.Study, *, may_add: bool) -> OptunaStudy:
-    """Make a study of Optuna one of ours, with what earlier processes have found; see ``runs``."""
+    """Make a study of Optuna one of ours, with what earlier processes have found; see ``study_runs``."""
     made = OptunaStudy.__new__(OptunaStudy)
     made.__dict__.update(study.__dict__)
     runs = StudyRuns(made, present().store, goes_on=may_add)
@@ -96,4 +93,4 @@ def load_study(*arguments: Any, **options: Any) -> OptunaStudy:
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(optuna.study, name)
+    return OptunaStudy if name == "Study" else getattr(optuna.study, name)
