@@ -29,6 +29,7 @@ from asyncsearch.events import AnyEvent
 from asyncsearch.ids import Lease, TrialId
 from asyncsearch.optuna.changes import words_of
 from asyncsearch.optuna.choices import KnownChoices
+from asyncsearch.optuna.drawn_ahead import DrawnAhead
 from asyncsearch.optuna.facts import StudyFacts
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd, error_of
@@ -69,6 +70,7 @@ class StudyAnswerer:
         self._study, self._codec, self._options = study, codec, options
         self._facts = StudyFacts()
         self._choices = KnownChoices(study)
+        self._ahead = DrawnAhead(study)
         self._open: dict[int, _Open] = {}
         """By the number of its lease."""
         self._named: set[str] = set()
@@ -97,11 +99,15 @@ class StudyAnswerer:
         opened = self._open.get(lease.number)
         if opened is None:
             return self._error(RuntimeError("This trial has failed: its worker seemed lost."))
+        *noted, (kind, *arguments) = arguments if kind == "several" else [(kind, *arguments)]
         try:
+            known = [getattr(self, f"_{one}")(opened.trial, *rest)[1] for one, *rest in noted]
             value, facts = getattr(self, f"_{kind}")(opened.trial, *arguments)
         except Exception as error:
             # As in Optuna the objective gets it, unless it has gone on meanwhile, or has ended.
-            return self._give_up(error) if kind in ("report", "suggested", "tell") else self._error(error)
+            return self._give_up(error) if kind in ("report", "tell") else self._error(error)
+        if known:
+            facts = {"several": [*known, *([] if facts is None else [facts])]}
         notice, self._notice = self._notice, ""
         return Response(self._codec.dumps(["ok", value]), facts, kind == "tell", self._enough(), notice)
 
@@ -150,12 +156,14 @@ class StudyAnswerer:
             return self._give_up(error)
         self._begun += 1
         self._open[lease.number] = _Open(asked, trial, ends)
-        frozen = asked._cached_frozen_trial
-        return Response(self._codec.dumps(["ok", frozen]), self._facts.begun(frozen))
+        frozen, ahead = asked._cached_frozen_trial, self._ahead.draw(asked)
+        return Response(self._codec.dumps(["ok", [frozen, ahead]]), self._facts.begun(frozen, ahead))
 
     def _suggest(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[Any, dict[str, Any]]:
         """Return what the worker needs to know the value, and all values that were drawn together with it."""
         knew_relative = trial._relative_params is not None
+        self._ahead.drop(trial)
+        self._ahead.note_draw()
         known = self._choices.known(name, distribution)
         internal = known.to_internal_repr(trial._suggest(name, known))
         drawn = trial._relative_params
@@ -166,11 +174,18 @@ class StudyAnswerer:
                 one: (space[one], space[one].to_internal_repr(value)) for one, value in drawn.items() if one in space
             }
         value = self._choices.index_in(distribution, known, internal)
-        return (value, together), self._facts.suggested(name, known, internal)
+        drawn_ahead = [(one, *pair) for one, pair in together.items() if one != name]
+        return (value, together), self._facts.suggested(name, known, internal, drawn_ahead)
 
     def _suggested(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[None, dict[str, Any]]:
         """Take note that the worker has taken a value that it knew already."""
         internal = distribution.to_internal_repr(trial._suggest(name, distribution))
+        return None, self._facts.suggested(name, distribution, internal)
+
+    def _used(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[None, dict[str, Any]]:
+        """Take note that the worker has taken the next value that was drawn for it when it began."""
+        self._ahead.use(trial, name, distribution)
+        internal = distribution.to_internal_repr(trial._cached_frozen_trial.params[name])
         return None, self._facts.suggested(name, distribution, internal)
 
     def _report(self, trial: Trial, step: int, value: float) -> tuple[None, dict[str, Any]]:
@@ -217,6 +232,7 @@ class StudyAnswerer:
             )
         finally:
             self._open.pop(lease).ends.close()
+            self._ahead.asked(trial)
             frozen = study._storage.get_trial(trial._trial_id)
             facts = self._facts.ended(frozen)
         _log(study, frozen, error, ended, warning)
@@ -245,6 +261,8 @@ class StudyAnswerer:
         """Let a trial fail whose worker is gone; the storage's own callback may enqueue it once more."""
         study, opened = self._study, self._open.pop(lease)
         opened.ends.close()
+        for name, distribution, internal in self._ahead.given(opened.trial):
+            study._storage.set_trial_param(opened.trial._trial_id, name, internal, distribution)
         number = opened.trial._trial_id
         try:
             study._storage.set_trial_state_values(number, state=TrialState.FAIL)

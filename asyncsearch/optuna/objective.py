@@ -42,6 +42,7 @@ class DriverLine:
         self._context, self._codec = context, codec
         self.trial: WorkerTrial | None = None
         self._resource = 0
+        self._noted: list[Any] = []
 
     def ask(self, kind: str, *arguments: Any) -> Any:
         """Ask the driver, and return its answer.
@@ -50,7 +51,7 @@ class DriverLine:
             Exception: what the study, its sampler or its pruner raised there.
             NotBegunError: the study has ended.
         """
-        state, value = self._codec.loads(self._context.ask(self._codec.dumps([kind, *arguments])))
+        state, value = self._codec.loads(self._context.ask(self._content(kind, arguments)))
         if state == "over":
             raise NotBegunError(f"its study had ended: {value}")
         if state == "error":
@@ -59,7 +60,15 @@ class DriverLine:
 
     def tell(self, kind: str, *arguments: Any) -> None:
         """Tell the driver, without waiting."""
-        self._context.ask(self._codec.dumps([kind, *arguments]), is_awaited=False)
+        self._context.ask(self._content(kind, arguments), is_awaited=False)
+
+    def note(self, kind: str, *arguments: Any) -> None:
+        """Tell the driver what it can foresee, together with what it is asked or told next."""
+        self._noted.append([kind, *arguments])
+
+    def _content(self, kind: str, arguments: tuple[Any, ...]) -> bytes:
+        noted, self._noted = self._noted, []
+        return self._codec.dumps(["several", *noted, [kind, *arguments]] if noted else [kind, *arguments])
 
     def show(self, step: int, value: float) -> None:
         """Let the report appear in live tables and logs, where its step is higher than all before."""
@@ -170,7 +179,9 @@ class WorkerStudy(Study):  # type: ignore[misc]  # not typed here
 class WorkerTrial(Trial):  # type: ignore[misc]  # not typed here
     """A trial on a worker."""
 
-    def __init__(self, study: WorkerStudy, frozen: FrozenTrial) -> None:
+    def __init__(self, study: WorkerStudy, frozen: FrozenTrial, ahead: list[tuple[str, Any, float]]) -> None:
+        """``ahead``: values that were drawn already, for as long as the objective asks for them in their order."""
+        self._ahead = ahead
         self.study, self._trial_id, self.storage = study, frozen._trial_id, study._storage
         self._cached_frozen_trial = frozen
         self.relative_search_space: dict[str, BaseDistribution] | None = None
@@ -197,8 +208,12 @@ class WorkerTrial(Trial):  # type: ignore[misc]  # not typed here
         known = self._drawn.get(name)
         if known is not None and known[0] == distribution and name not in self._fixed_params:
             internal = known[1]
-            _line().tell("suggested", name, distribution)
+            _line().note("suggested", name, distribution)
+        elif self._ahead and self._ahead[0][:2] == (name, distribution):
+            internal = self._ahead.pop(0)[2]
+            _line().note("used", name, distribution)
         else:
+            self._ahead = []
             internal, together = _line().ask("suggest", name, distribution)
             self._drawn.update(together)
         value = distribution.to_external_repr(internal)
@@ -234,8 +249,8 @@ class Objective:
 
     def __call__(self, trial: TrialContext) -> Any:
         line = DriverLine(trial, ValueCodec(self._key))
-        frozen = line.ask("begin")
-        line.trial = WorkerTrial(self._study, frozen)
+        frozen, ahead = line.ask("begin")
+        line.trial = WorkerTrial(self._study, frozen, ahead)
         _lines.append(line)
         watch, self._is_watched = Watch(self._function, self._home) if self._is_watched else None, False
         try:

@@ -18,7 +18,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import Consulted, RunRequested
 from asyncsearch.files.paths import plain_part
 from asyncsearch.journal.opening import read_records, read_study_file
-from asyncsearch.optuna.facts import trials_of
+from asyncsearch.optuna.facts import facts_in, trials_of
 from asyncsearch.store import open_store
 from asyncsearch.study.kept.default_store import DefaultFolder
 
@@ -38,7 +38,7 @@ class EarlierRun(NamedTuple):
     @property
     def left(self) -> int:
         """How many trials have not ended; those that were lost have failed and do not count."""
-        return self.asked - sum("ended" in event.facts for event in self.facts)
+        return self.asked - sum("ended" in fact for event in self.facts for fact in facts_in(event))
 
 
 class StudyRuns:
@@ -128,7 +128,8 @@ class StudyRuns:
 
 def _fail_running(study: Any, runs: list[EarlierRun]) -> None:
     """Let the trials fail that a killed driver had running, in a storage that still has them so."""
-    begun = {event.facts["begun"] for run in runs for event in run.facts if "begun" in event.facts}
+    facts = [fact for run in runs for event in run.facts for fact in facts_in(event)]
+    begun = {fact["begun"] for fact in facts if "begun" in fact}
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         if trial.number in begun:
             try:

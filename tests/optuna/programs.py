@@ -166,6 +166,24 @@ def queued_and_added_trials(optuna: Any, folder: Path) -> list[Any]:
     return [study]
 
 
+@program
+def random_draws_that_are_not_the_same_in_each_trial(optuna: Any, folder: Path) -> list[Any]:
+    def objective(trial: Any) -> float:
+        total = trial.suggest_float("a", 0, 1) + trial.suggest_int("fixed", 3, 3)
+        if total > 3.4:
+            total += trial.suggest_float("b", 0, 1)
+        if trial.number % 3 == 1:
+            trial.report(total, 0)
+            return float(total)
+        return float(
+            total + len(trial.suggest_categorical("kind", ["x", "y"])) + trial.suggest_int("c", 0, trial.number)
+        )
+
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=17))
+    study.optimize(objective, n_trials=14)
+    return [study]
+
+
 class StopsWhenFlat:
     """A callback with a state of its own."""
 
