@@ -7,6 +7,7 @@ last used value left it: with one worker the values are those that Optuna draws 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import optuna
@@ -16,6 +17,18 @@ Drawn = tuple[str, BaseDistribution, float]
 """Name, distribution, and the value as storages keep it."""
 
 
+@dataclass(slots=True)
+class _Ahead:
+    """The values of one trial."""
+
+    values: list[Drawn]
+    state: Any
+    """Of the generator, before the first one."""
+    draw: int
+    """Its place among all draws."""
+    used: int = 0
+
+
 class DrawnAhead:
     """The values of trials that run."""
 
@@ -23,8 +36,8 @@ class DrawnAhead:
         self._study = study
         self._order: list[tuple[str, BaseDistribution]] = []
         """What the last trial that ended asked for, in its order."""
-        self._drawn: dict[int, tuple[list[Drawn], list[Any], int]] = {}
-        """Trial id -> its values, the generator's states before each of them and after the last, and its draw."""
+        self._drawn: dict[int, _Ahead] = {}
+        """By the id of the trial."""
         self._draws = 0
 
     def draw(self, trial: Any) -> list[Drawn]:
@@ -32,24 +45,24 @@ class DrawnAhead:
         sampler = self._study.sampler
         if type(sampler) is not optuna.samplers.RandomSampler or trial._fixed_params or not self._order:
             return []
-        generator, found = sampler._rng.rng, []
-        states = [generator.get_state()]
+        state, found = sampler._rng.rng.get_state(), []
         for name, distribution in self._order:
-            if distribution.single():
-                value = _get_single_value(distribution)
-            else:
-                value = sampler.sample_independent(self._study, trial._cached_frozen_trial, name, distribution)
+            value = self._value(trial, name, distribution)
             found.append((name, distribution, float(distribution.to_internal_repr(value))))
-            states.append(generator.get_state())
         self._draws += 1
-        self._drawn[trial._trial_id] = found, states, self._draws
+        self._drawn[trial._trial_id] = _Ahead(found, state, self._draws)
         return found
+
+    def _value(self, trial: Any, name: str, distribution: BaseDistribution) -> Any:
+        if distribution.single():
+            return _get_single_value(distribution)
+        return self._study.sampler.sample_independent(self._study, trial._cached_frozen_trial, name, distribution)
 
     def use(self, trial: Any, name: str, distribution: BaseDistribution) -> None:
         """Let the trial take its next value, as if the sampler had drawn it now."""
-        found, states, draw = self._drawn[trial._trial_id]
-        (_, known, internal), *rest = found
-        self._drawn[trial._trial_id] = rest, states[1:], draw
+        ahead = self._drawn[trial._trial_id]
+        _, known, internal = ahead.values[ahead.used]
+        ahead.used += 1
         before = trial.relative_params, trial.relative_search_space
         trial._relative_params, trial.relative_search_space = {name: known.to_external_repr(internal)}, {name: known}
         try:
@@ -59,13 +72,17 @@ class DrawnAhead:
 
     def drop(self, trial: Any) -> None:
         """Forget the values that a trial has not used: it asks for others, or has ended."""
-        found, states, draw = self._drawn.pop(trial._trial_id, ([], [], 0))
-        if found and draw == self._draws:  # else another trial has drawn since, and would be drawn once more
-            self._study.sampler._rng.rng.set_state(states[0])
+        ahead = self._drawn.pop(trial._trial_id, None)
+        # Where another trial has drawn since, its values would come once more.
+        if ahead is not None and ahead.used < len(ahead.values) and ahead.draw == self._draws:
+            self._study.sampler._rng.rng.set_state(ahead.state)
+            for name, distribution, _ in ahead.values[: ahead.used]:
+                self._value(trial, name, distribution)
 
     def given(self, trial: Any) -> list[Drawn]:
         """Return the values that a lost trial has got, and may have used without having said so."""
-        found = self._drawn.pop(trial._trial_id, ([], [], 0))[0]
+        ahead = self._drawn.pop(trial._trial_id, None)
+        found = [] if ahead is None else ahead.values
         space, params = trial.relative_search_space or {}, trial._relative_params or {}
         together = [(name, space[name], space[name].to_internal_repr(params[name])) for name in params if name in space]
         return [one for one in [*found, *together] if one[0] not in trial._cached_frozen_trial.distributions]
