@@ -7,7 +7,7 @@ Rule 2: fields are only added, with a default; journals of released versions rem
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -219,6 +219,17 @@ class VolumeMeasured(LeaseEvent, frozen=True, tag="volume_measured"):
     """What it trains on."""
 
 
+class Consulted(LeaseEvent, frozen=True, tag="consulted"):
+    """A trial was answered in mid-training, as by a sampler or a pruner of another library, or has told it something.
+
+    It decides nothing: the answer is a fact that is never asked for again.
+    """
+
+    facts: dict[str, Any]
+    """What was asked and answered, in the words of the one who answers; JSON values."""
+    lane: int = 0
+
+
 class CheckpointCommitted(LeaseEvent, frozen=True, tag="checkpoint_committed"):
     """A checkpoint is durable in the store."""
 
@@ -251,6 +262,12 @@ class StopRequested(Event, frozen=True, tag="stop_requested"):
     reason: str
     error_kind: str = ""
     """Name of the error class that ``run`` raises at its end. Empty if it raises none."""
+
+
+class EnoughTrials(Event, frozen=True, tag="enough_trials"):
+    """The run is to begin no more trials; those that train are trained to their ends."""
+
+    reason: str
 
 
 class Learned(Event, frozen=True, tag="learned"):
@@ -310,10 +327,12 @@ AnyEvent = (
     | PackMeasured
     | VolumeMeasured
     | PacksTimed
+    | Consulted
     | CheckpointCommitted
     | CheckpointFailed
     | TrialTimedOut
     | StopRequested
+    | EnoughTrials
     | Learned
     | LearnedPacked
     | Imported

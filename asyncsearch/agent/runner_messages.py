@@ -12,7 +12,7 @@ from asyncsearch.agent.training_lanes import TrainingLanes
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
 from asyncsearch.events import Outcome
-from asyncsearch.rpc.messages import GangNote, WorkerMessage
+from asyncsearch.rpc.messages import GangNote, TrialQuestion, WorkerMessage
 from asyncsearch.runner.protocol import (
     CopyWaits,
     CopyWritten,
@@ -20,6 +20,7 @@ from asyncsearch.runner.protocol import (
     FolderWanted,
     FromRunner,
     ImportedModules,
+    LaneQuestion,
     LaneReported,
     Note,
     PackFindings,
@@ -71,6 +72,8 @@ class RunnerMessages:
         match message:
             case LaneReported():
                 self._on_reported(run, message)
+            case LaneQuestion():
+                self._on_question(run, message)
             case UnitVolume():
                 volume = message.steps, message.gradient_bytes, message.device
                 self._send(events.VolumeMeasured(run.lease, *volume))
@@ -105,6 +108,11 @@ class RunnerMessages:
             self._lanes.finish(run, Outcome.FAILED, f"A report cannot be sent: {error}", "bad_report")
         else:
             run.resource = max(run.resource, reported.resource)
+
+    def _on_question(self, run: LaneRun, asked: LaneQuestion) -> None:
+        if not run.is_refused:
+            kind = asked.is_awaited, asked.has_more
+            self._send(TrialQuestion(run.lease, asked.number, asked.content, *kind, run.number))
 
     def _on_pack_measured(self, found: PackFindings) -> None:
         run = next((run for run in self._lanes.queue.sent if not run.is_refused), None)

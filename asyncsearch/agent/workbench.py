@@ -20,8 +20,8 @@ from asyncsearch.agent.trial_folders import TrialFolders
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import Outcome
 from asyncsearch.ids import Lease
-from asyncsearch.rpc.messages import DriverMessage, GangNote, Judged, Refused, WorkerMessage
-from asyncsearch.runner.protocol import Amendment, Answered, Note
+from asyncsearch.rpc.messages import DriverMessage, GangNote, Judged, Refused, TrialAnswer, WorkerMessage
+from asyncsearch.runner.protocol import Amendment, Answered, LaneAnswer, Note
 
 
 class Workbench:
@@ -81,6 +81,8 @@ class Workbench:
                 self._amend(message)
             case Judged():
                 self._pass_answer(message)
+            case TrialAnswer():
+                self._pass_on(message)
             case GangNote():
                 self._pass_note(message)
             case Refused(lease=lease):
@@ -137,6 +139,12 @@ class Workbench:
         for run in self._queue.under(answer.lease, answer.lane):
             if run.is_sent and run.stop_reason is None:
                 self._runner.tell(Answered(answer.resource, answer.lane, answer.next))
+
+    def _pass_on(self, answer: TrialAnswer) -> None:
+        """Give a lane the answer to its question."""
+        for run in self._queue.under(answer.lease, answer.lane):
+            if run.is_sent:
+                self._runner.tell(LaneAnswer(answer.number, answer.content, answer.has_more, answer.lane))
 
     def _pass_note(self, note: GangNote) -> None:
         """Pass on a value that another rank of a gang tells this one."""

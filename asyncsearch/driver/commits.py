@@ -20,7 +20,7 @@ from asyncsearch.errors import may_pass
 from asyncsearch.events import AnyEvent
 from asyncsearch.journal.opening import save_snapshot
 from asyncsearch.journal.writer import Journal
-from asyncsearch.rpc.messages import Judged
+from asyncsearch.rpc.messages import Judged, TrialAnswer
 from asyncsearch.store.base_store import Store
 
 _DELAY_S = 0.02
@@ -38,7 +38,7 @@ class Durable(NamedTuple):
     acknowledged: dict[Worker, int]
     """Highest number of each worker's messages to acknowledge."""
     actions: list[AnyAction]
-    answers: list[tuple[Worker, Judged]]
+    answers: list[tuple[Worker, Judged | TrialAnswer]]
     """Answers to reports that trials await, to be sent after the actions."""
 
 
@@ -79,7 +79,7 @@ class Commits:
         """Records that are not in the journal yet; their consequences wait in the next two."""
         self._unacknowledged: dict[Worker, int] = {}
         self._actions: list[AnyAction] = []
-        self._answers: list[tuple[Worker, Judged]] = []
+        self._answers: list[tuple[Worker, Judged | TrialAnswer]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = False
         self._disk = ThreadPoolExecutor(1, "asyncsearch-journal")
@@ -92,8 +92,8 @@ class Commits:
         """Note a message, to be acknowledged with the records."""
         self._unacknowledged[worker] = number
 
-    def answer(self, worker: Worker, answer: Judged) -> None:
-        """Note that a trial awaits what is decided by a report."""
+    def answer(self, worker: Worker, answer: Judged | TrialAnswer) -> None:
+        """Note that a trial awaits what is decided by a report, or an answer that must not be lost."""
         self._answers.append((worker, answer))
 
     def add(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> None:

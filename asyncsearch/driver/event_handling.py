@@ -14,6 +14,7 @@ from asyncsearch.driver.commits import Commits
 from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.incoming import EventInbox, Incoming, Received, TrueSizes
 from asyncsearch.driver.promises import Promises
+from asyncsearch.driver.questions import Settled
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.engine.affected import is_stale, trials_unsaved
 from asyncsearch.engine.attempts import Attempt
@@ -53,11 +54,14 @@ class EventHandling:
         self._packs, self._sharing = packs, sharing
         self._now = 0.0
 
-    async def handle_all(self, batch: Sequence[AnyEvent | Received], inbox: EventInbox) -> None:
+    async def handle_all(self, batch: Sequence[AnyEvent | Received | Settled], inbox: EventInbox) -> None:
         """Handle what was waiting; what is left if this is broken off goes back into the inbox."""
         for number, item in enumerate(batch):
             if isinstance(item, Received):
                 event = self._incoming.event_in(item)
+            elif isinstance(item, Settled):
+                self._settle(item)
+                continue
             else:
                 event = None if is_stale(self._state, item) else item
             if event is not None and self._sizes.is_to_be_compared(event):
@@ -73,6 +77,13 @@ class EventHandling:
                 self._handle(event)
             if isinstance(item, Received) and isinstance(event, Reported) and event.is_awaited:
                 self._commits.answer((item.worker, item.epoch), _answer(self._state, event))
+
+    def _settle(self, settled: Settled) -> None:
+        """Write what a trial was answered, and answer it once that is durable, if it waits for that."""
+        if settled.event is not None and not is_stale(self._state, settled.event):
+            self._handle(settled.event)
+        if settled.answer is not None:
+            self._commits.answer(settled.worker, settled.answer)
 
     def _handle(self, event: AnyEvent) -> None:
         loss = None

@@ -15,6 +15,7 @@ import msgspec
 
 from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.logs import LogSink
+from asyncsearch.driver.questions import Settled
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
@@ -30,7 +31,16 @@ from asyncsearch.events import (
     VolumeMeasured,
 )
 from asyncsearch.ids import CheckpointRef, Lease, WorkerId, trial_name
-from asyncsearch.rpc.messages import GangNote, Heartbeat, Hello, LogLines, RankFailed, StoreOutage, WorkerMessage
+from asyncsearch.rpc.messages import (
+    GangNote,
+    Heartbeat,
+    Hello,
+    LogLines,
+    RankFailed,
+    StoreOutage,
+    TrialQuestion,
+    WorkerMessage,
+)
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
 
@@ -50,15 +60,15 @@ class EventInbox:
     """The events and messages that wait for the driver's loop, in their order. Used in the driver's thread."""
 
     def __init__(self) -> None:
-        self._waiting: list[AnyEvent | Received] = []
+        self._waiting: list[AnyEvent | Received | Settled] = []
         self._woken = asyncio.Event()
 
-    def put(self, item: AnyEvent | Received) -> None:
+    def put(self, item: AnyEvent | Received | Settled) -> None:
         """Add what has come."""
         self._waiting.append(item)
         self.wake()
 
-    def put_back(self, rest: Sequence[AnyEvent | Received]) -> None:
+    def put_back(self, rest: Sequence[AnyEvent | Received | Settled]) -> None:
         """Put what was not handled before all that waits; nobody is woken for it."""
         self._waiting = [*rest, *self._waiting]
 
@@ -66,13 +76,13 @@ class EventInbox:
         """Let ``next`` return, though nothing may have come."""
         self._woken.set()
 
-    async def next(self) -> list[AnyEvent | Received]:
+    async def next(self) -> list[AnyEvent | Received | Settled]:
         """Wait until something comes, or for ``wake``; return all that waits."""
         await self._woken.wait()
         self._woken.clear()
         return self.take()
 
-    def take(self) -> list[AnyEvent | Received]:
+    def take(self) -> list[AnyEvent | Received | Settled]:
         """Return all that waits, and wait for none."""
         taken, self._waiting = self._waiting, []
         return taken
@@ -91,7 +101,7 @@ class Incoming:
     def event_in(self, received: Received) -> AnyEvent | None:
         """Return the event in a message; log lines are no events, and stale leases are refused."""
         worker, message = (received.worker, received.epoch), received.message
-        if isinstance(message, (Hello, Heartbeat)):  # a union of the two would be built for each message
+        if isinstance(message, (Hello, Heartbeat, TrialQuestion)):  # a union of the two would be built for each message
             return None
         if isinstance(message, StoreOutage):
             if self._state.pool.is_current(*worker):
@@ -130,15 +140,15 @@ class Incoming:
         """Return the event of a lane; None if it is refused, since it names something else than the lane's work."""
         if misnamed := attempt.misnamed(message):
             lane, lease = attempt.lane, attempt.lease
-            self._end_lease(worker, lease, f"{misnamed} is not of the work of lane {lane} of {lease}")
+            self.end_lease(worker, lease, f"{misnamed} is not of the work of lane {lane} of {lease}")
             return None
         return message
 
     def _pass_on(self, worker: tuple[WorkerId, int], note: GangNote) -> None:
         if reason := self._dispatcher.gangs.pass_on(worker, note):
-            self._end_lease(worker, note.lease, reason)
+            self.end_lease(worker, note.lease, reason)
 
-    def _end_lease(self, worker: tuple[WorkerId, int], lease: Lease, reason: str) -> None:
+    def end_lease(self, worker: tuple[WorkerId, int], lease: Lease, reason: str) -> None:
         """Refuse a lease that is current. Its worker drops the work, and counts as lost if it never says so."""
         self._dispatcher.refuse(worker, lease, reason)
         self._timeouts.begin_stop(lease, is_refused=True)

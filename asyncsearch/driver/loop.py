@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from asyncsearch.actions import EndRun
+from asyncsearch.actions import AnyAction, EndRun
 from asyncsearch.driver.commits import Commits, Follow, Snapshots
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.dispatcher import Dispatcher
@@ -28,6 +28,7 @@ from asyncsearch.driver.event_handling import EventHandling
 from asyncsearch.driver.incoming import EventInbox, Incoming, Received, TrueSizes
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.promises import Promises
+from asyncsearch.driver.questions import Answerer, Questions, Settled
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
 from asyncsearch.driver.threads import LoopThread
 from asyncsearch.driver.timeouts import DriverSettings, IdleWorkers, Timeouts
@@ -41,7 +42,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.journal.writer import Journal
-from asyncsearch.rpc.messages import Heartbeat, Hello, Transport, WorkerMessage
+from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Transport, TrialQuestion, WorkerMessage
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.pack_times import PackExchange, PackTimes
 from asyncsearch.shared.session import SharingSession
@@ -67,6 +68,7 @@ class Driver:
         shared: FolderMembership | None = None,
         pack_times: Sequence[PackTimes] = (),
         follow: Follow | None = None,
+        answerer: Answerer | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Take over a state, which no other code may change from now on.
@@ -79,12 +81,15 @@ class Driver:
             pack_times: where studies of the same code keep how fast packs train.
             changed: called in the driver's thread after each change that a display may show.
             follow: called in the driver's thread with each record of this driver.
+            answerer: answers the questions of trials, in a thread of its own. None: they have none to ask.
             clock: seconds since 1970.
         """
         self.outcome: EndRun | None = None
         """How the run ended; None while it has not."""
         self.failure: BaseException | None = None
         """The error that broke the driver itself: a journal that cannot be written, or a bug."""
+        self.answers_failure: BaseException | None = None
+        """What the answerer raised; the run ends in order then."""
         self.ended = threading.Event()
         self._thread = LoopThread("asyncsearch-driver")
         self.loop = self._thread.loop
@@ -98,6 +103,16 @@ class Driver:
         self._sizes = TrueSizes(state, store, settings.store_silent_s)
         self._packs = PackExchange(state, pack_times, self._files)
         self.logs = LogSink(store, self.loop, say=self._waits.say)
+        self._answerer, self._followed = answerer, follow
+        self._questions = Questions(
+            state,
+            answerer,
+            self.loop,
+            post=self._inbox.put,
+            send=self._send,
+            say=self._waits.say,
+            fail=self._fail_by_answerer,
+        )
         self._timeouts = Timeouts(state, self._waits, settings, self.loop, post=self._take, changed=changed)
         self._idle = IdleWorkers(state, settings.release_idle_s, self.loop, post=self._take)
         checkpoints = store if shared is None else shared.store
@@ -111,7 +126,7 @@ class Driver:
             wake=self._inbox.wake,
             requested_stop=self._inbox.requested_stop,
             silent_s=settings.store_silent_s,
-            follow=follow,
+            follow=self._follow if answerer is not None else follow,
         )
         self._dispatcher = Dispatcher(
             self._timeouts,
@@ -137,10 +152,11 @@ class Driver:
             )
         self._deletions = CheckpointDeletions(state, store, self.loop, self._dispatcher.send)
         self._dispatcher.admission = self._sharing or self._deletions
+        self._incoming = Incoming(state, self._dispatcher, self._timeouts, self.logs)
         self._events = EventHandling(
             state,
             clock,
-            Incoming(state, self._dispatcher, self._timeouts, self.logs),
+            self._incoming,
             self._sizes,
             self._commits,
             self._dispatcher,
@@ -214,6 +230,11 @@ class Driver:
     def received(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
         """See ``rpc.server.Handler``."""
         self._timeouts.seen((worker, epoch))
+        if isinstance(message, TrialQuestion):
+            # Before what waits behind the journal: the trial trains on only once it is answered.
+            reason = self._questions.take((worker, epoch), message)
+            if reason:
+                self._incoming.end_lease((worker, epoch), message.lease, reason)
         if not isinstance(message, Heartbeat):
             self._inbox.put(Received(worker, epoch, number, message))
 
@@ -235,7 +256,7 @@ class Driver:
         except BaseException as error:
             self._fail(error)
 
-    async def _process(self, batch: Sequence[AnyEvent | Received]) -> None:
+    async def _process(self, batch: Sequence[AnyEvent | Received | Settled]) -> None:
         await self._events.handle_all(batch, self._inbox)
         is_snapshot_due = self._snapshots.is_due
         # A snapshot that is ahead of the journal could not be opened: its records would be missing.
@@ -248,6 +269,19 @@ class Driver:
         if is_snapshot_due:
             self._snapshots.begin(self._files)
         self._changed()
+
+    def _send(self, worker: WorkerId, epoch: int, message: DriverMessage) -> None:
+        self._dispatcher.transport.send(worker, epoch, message)
+
+    def _follow(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
+        if self._followed is not None:
+            self._followed(now, event, actions)
+        self._questions.follow(event, actions)
+
+    def _fail_by_answerer(self, error: BaseException) -> None:
+        """End the run in order, since nobody answers any more, and let it raise the error."""
+        self.answers_failure = self.answers_failure or error
+        self._take(StopRequested(f"a question of a trial could not be answered: {type(error).__name__}: {error}"))
 
     def _end(self, action: EndRun) -> None:
         self.outcome = action
@@ -281,6 +315,7 @@ class Driver:
         if self.failure is None and self._waits.is_waiting(JOURNAL):
             self.failure = self._waits.final_error("the run was broken off")
         try:
+            await asyncio.to_thread(self._questions.close)  # what it still has to say goes into the journal
             if self.failure is None:
                 await self._process(self._inbox.take())
                 await self._events.commit()

@@ -36,6 +36,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How many failed attempts of a trial are retried."""
     max_losses: int = 3
     """How many attempts in a row may be lost without progress, with worker or process, before the trial is blamed."""
+    ends_on_failures: bool = True
+    """Whether trials that all fail end the run, and fail it as a whole. False where the trainable's library decides."""
     max_relaunches: int = 5
     """How many times in a row a worker may be lost without having finished any training or stored a checkpoint."""
     keep_checkpoints: int = 1

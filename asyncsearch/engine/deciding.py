@@ -229,7 +229,7 @@ def _respond_to_damage(state: StudyState, attempt: Attempt, reason: str, emit: E
 
 def _end_hopeless_run(state: StudyState, end: TrainingEnded, emit: Emit) -> None:
     """End a run in which every trial fails at one line, unless one trains that is beyond where this one failed."""
-    if state.run is None or state.stopping:
+    if state.run is None or state.stopping or not state.config.ends_on_failures:
         return
     reason = state.repeated.reason(end, state.run.parallelism, state.voices)
     if reason and not any(one.is_training and one.resource > end.resource for one in state.attempts.values()):

@@ -177,7 +177,8 @@ def conclude(state: StudyState, emit: Emit) -> None:
     for slot in state.pool.alive():
         emit(DismissWorker(slot.worker, slot.epoch, state.stopping or "nothing is left to train"))
     reason, kind = state.stopping or "everything that was asked for is trained", state.stopping_kind
-    failure = None if kind else failed_as_a_whole(state.trials, None if state.stopping else state.promoted)
+    is_failure = not kind and state.config.ends_on_failures
+    failure = failed_as_a_whole(state.trials, None if state.stopping else state.promoted) if is_failure else None
     if failure is not None:
         reason, kind = failure.words, "TrialsFailedError"
     if kind in ("", "TrialsFailedError") and not state.stopping and (missing := _missing_metric(state)):

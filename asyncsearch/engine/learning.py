@@ -27,7 +27,9 @@ from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
     CheckpointFailed,
+    Consulted,
     DriverStarted,
+    EnoughTrials,
     Imported,
     Learned,
     LearnedPacked,
@@ -79,6 +81,11 @@ def _learn_run(state: StudyState, event: RunRequested, now: float) -> None:
 def _learn_share(state: StudyState, event: ShareChanged, _now: float) -> None:
     assert state.run is not None, "else the event is stale"
     state.run = msgspec.structs.replace(state.run, share=event.workers)
+
+
+def _learn_enough(state: StudyState, _event: EnoughTrials, _now: float) -> None:
+    assert state.run is not None, "else the event is stale"
+    state.run = msgspec.structs.replace(state.run, num_trials=len(state.trials))
 
 
 def _learn_worker(state: StudyState, event: WorkerAttached, _now: float) -> None:
@@ -220,6 +227,8 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, float], list[Trial] | 
     WorkersIdled: lambda state, event, _now: None,
     TrialTimedOut: learn_timeout,
     StopRequested: _learn_stop,
+    EnoughTrials: _learn_enough,
+    Consulted: lambda state, event, _now: None,
     Learned: _learn_of_others,
     LearnedPacked: _learn_of_others,
     Imported: _learn_of_others,

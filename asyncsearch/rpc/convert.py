@@ -30,6 +30,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef, Lease
 from asyncsearch.rpc.fields import (
+    CONTENT,
     COUNT,
     LINE,
     METRICS,
@@ -62,6 +63,8 @@ from asyncsearch.rpc.messages import (
     Refused,
     StoreOutage,
     StoreTokens,
+    TrialAnswer,
+    TrialQuestion,
     Welcome,
     WorkerMessage,
 )
@@ -125,6 +128,13 @@ _PACK_MEMORY = messages(
 _SPENT = named_counts(Spent, pb.Spent, absent=UNSET)
 _GANG = tuples(messages(Codec(GangMember, pb.GangMember, "gang.", worker=_WORKER, epoch=_EPOCH)), may_be_empty=True)
 _GANG_NOTE = Codec(GangNote, pb.GangNote, lease=_LEASE, rank=_LANE, key=NAME, value=TEXT)
+_CONSULTATION: dict[str, Any] = {
+    "lease": _LEASE,
+    "lane": _LANE,
+    "number": counts(low=1),
+    "content": CONTENT,
+    "has_more": PLAIN,
+}
 _LOG_LINE = Codec(LogLine, pb.LogLine, "lines.", time_s=TIME, text=LINE, is_stderr=PLAIN)
 
 _FROM_WORKER = {
@@ -203,6 +213,7 @@ _FROM_WORKER = {
         left_out=counts(),
     ),
     "gang_note": _GANG_NOTE,
+    "question": Codec(TrialQuestion, pb.TrialQuestion, is_awaited=PLAIN, **_CONSULTATION),
     "rank_failed": Codec(RankFailed, pb.RankFailed, lease=_LEASE, error=TEXT, error_kind=WORD),
 }
 
@@ -251,6 +262,7 @@ _FROM_DRIVER = {
     "refused": Codec(Refused, pb.Refused, lease=_LEASE, reason=TEXT),
     "store_tokens": Codec(StoreTokens, pb.StoreTokens, tokens=SECRET),
     "gang_note": _GANG_NOTE,
+    "answer": Codec(TrialAnswer, pb.TrialAnswer, **_CONSULTATION),
 }
 _UNNUMBERED = frozenset({"hello", "heartbeat", "welcome"})
 _NO_BODY = "is missing, or of a kind that this version does not know"

@@ -33,6 +33,8 @@ NAME_CHARS = 1_000
 """Longest name of a metric, a host or a process."""
 SECRET_BYTES = 2**20
 """Most bytes of a file of tokens."""
+CONTENT_BYTES = 2**20
+"""Most bytes of a part of a question or an answer."""
 METRICS_MOST = 10_000
 """Most metrics in a report."""
 
@@ -289,9 +291,17 @@ def _check_secret(name: str, value: bytes) -> bytes:
     return value
 
 
+def _check_content(name: str, value: bytes) -> bytes:
+    if len(value) > CONTENT_BYTES:
+        fail(name, f"{len(value)} bytes are more than {CONTENT_BYTES}")
+    return value
+
+
 PLAIN = Field(_as_is, _as_is)
 SECRET = Field(_check_secret, _check_secret)
 """Bytes that no message shows."""
+CONTENT = Field(_check_content, _check_content)
+"""Bytes that only their sender and their receiver understand."""
 TEXT = Field(_read_text, _write_text)
 """Text of any number of lines."""
 LINE = Field(_read_line, _write_line)

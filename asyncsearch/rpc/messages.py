@@ -20,7 +20,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import Lease, WorkerId
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Version of the contract in ``rpc/search.proto``."""
 
 
@@ -85,6 +85,32 @@ class GangNote(msgspec.Struct, frozen=True):
     value: str
 
 
+class TrialQuestion(msgspec.Struct, frozen=True):
+    """A question of a trial to the one who answers in the driver, or what it tells; only these two read it."""
+
+    lease: Lease
+    number: int
+    """From 1; it grows by one from question to question of a lane."""
+    content: bytes
+    is_awaited: bool = True
+    """Whether an ``TrialAnswer`` follows."""
+    has_more: bool = False
+    """Whether the rest of the content follows in another message of this number."""
+    lane: int = 0
+
+
+class TrialAnswer(msgspec.Struct, frozen=True):
+    """TrialAnswer to a ``TrialQuestion``."""
+
+    lease: Lease
+    number: int
+    """That of the question."""
+    content: bytes
+    has_more: bool = False
+    """Whether the rest of the content follows in another message of this number."""
+    lane: int = 0
+
+
 class RankFailed(msgspec.Struct, frozen=True):
     """The training of a rank above 0 failed, and with it that of its gang."""
 
@@ -96,14 +122,14 @@ class RankFailed(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Answer to a message with a lease that is not current: drop all work under it."""
+    """TrialAnswer to a message with a lease that is not current: drop all work under it."""
 
     lease: Lease
     reason: str
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """Answer to a report that a trial awaits: all that follows from it was sent before this."""
+    """TrialAnswer to a report that a trial awaits: all that follows from it was sent before this."""
 
     lease: Lease
     resource: int
@@ -135,6 +161,7 @@ WorkerMessage = (
     | StoreOutage
     | GangNote
     | RankFailed
+    | TrialQuestion
 )
 DriverMessage = (
     Assign
@@ -148,6 +175,7 @@ DriverMessage = (
     | Refused
     | StoreTokens
     | GangNote
+    | TrialAnswer
 )
 
 

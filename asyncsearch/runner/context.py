@@ -191,6 +191,22 @@ class SearchContext(TrialContext):
 
         return open_lone_group(backend, rank_connections.keep)
 
+    def ask(self, content: bytes, *, is_awaited: bool = True) -> bytes:
+        """Ask the one who answers in the driver, and return the answer; empty if it is not awaited.
+
+        Only what runs other libraries' programs uses it: the content is known to these two alone.
+
+        Raises:
+            TrialStopped: the trial is to stop.
+            UsageError: the trial has ended, is another process's, or nobody is there to answer.
+        """
+        self._require_training("question to the driver")
+        ask = getattr(self._link, "ask", None)
+        if ask is None:
+            raise UsageError(f"{self.name} has no driver that would answer: run it in a study.")
+        answer: bytes = ask(content, is_awaited=is_awaited)
+        return answer
+
     def once(self, function: Callable[..., T], *args: Any) -> T:
         return once(function, *args)
 

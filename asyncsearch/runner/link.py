@@ -22,6 +22,8 @@ from asyncsearch.runner.protocol import (
     FolderWanted,
     FromRunner,
     Join,
+    LaneAnswer,
+    LaneQuestion,
     LaneReported,
     Loadable,
     Note,
@@ -34,11 +36,16 @@ from asyncsearch.runner.protocol import (
     Train,
     UnitVolume,
     WrittenShards,
+    parts_of,
 )
 from asyncsearch.runner.stopwatch import Stopwatch
 from asyncsearch.trainable import TrialStopped
 
 T = TypeVar("T")
+
+
+_ANSWER_S = 60.0
+"""Time after which a trial that awaits an answer looks whether it is to stop; a message wakes it at once."""
 
 
 class Link(Protocol):
@@ -169,6 +176,11 @@ class AgentLink:
         self._loadable: Loadable | None = None
         self._folder: Folder | None = None
         self._answer: ShardAnswer | None = None
+        self._asking = threading.Lock()
+        """Held while an answer is awaited: a trial's threads may ask, and each would read the others' answers."""
+        self._questions = 0
+        self._parts: list[LaneAnswer] = []
+        """What has come of the answer to the last question."""
 
     @property
     def stopwatch(self) -> Stopwatch:
@@ -198,6 +210,28 @@ class AgentLink:
         if self._reason is None:
             self._receive()
         return self._reason
+
+    def ask(self, content: bytes, *, is_awaited: bool = True) -> bytes:
+        """Ask the one who answers in the driver, and return the answer; empty if it is not awaited.
+
+        Raises:
+            TrialStopped: the trial is to stop, and nobody answers it any more.
+        """
+        with self._asking:
+            self._questions += 1
+            number, self._parts = self._questions, []
+            for part, has_more in parts_of(content):
+                self._send(LaneQuestion(number, part, is_awaited, has_more, self._lane))
+            if not is_awaited:
+                return b""
+            while not self._is_answered(number) and self._reason is None:
+                self.await_until(lambda: self._is_answered(number) or self._reason is not None, _ANSWER_S)
+            if not self._is_answered(number):
+                raise TrialStopped(self._reason)
+            return b"".join([part.content for part in self._parts])
+
+    def _is_answered(self, number: int) -> bool:
+        return bool(self._parts) and self._parts[-1].number == number and not self._parts[-1].has_more
 
     def tell_gang(self, rank: int, key: str, value: str) -> None:
         """Tell the other ranks of the gang a value."""
@@ -299,13 +333,15 @@ class AgentLink:
         if self._refusal:
             raise UsageError(self._refusal)
 
-    def _receive_own(self, message: StopTraining | Amendment | Answered | Loadable) -> None:
+    def _receive_own(self, message: StopTraining | Amendment | Answered | Loadable | LaneAnswer) -> None:
         """Take a message about this lane."""
         match message:
             case StopTraining(reason=reason):
                 self._reason = reason
             case Loadable():
                 self._loadable = message
+            case LaneAnswer():
+                self._parts.append(message)
             case Answered():
                 self._answered = message.resource, message.next
             case _:
@@ -314,7 +350,7 @@ class AgentLink:
     def _take(self, messages: list[ToRunner]) -> None:
         for message in messages:
             match message:
-                case StopTraining() | SaveAt() | CutWork() | ExtendWork() | Answered() | Loadable():
+                case StopTraining() | SaveAt() | CutWork() | ExtendWork() | Answered() | Loadable() | LaneAnswer():
                     if message.lane in self._lanes:
                         self._lanes[message.lane]._receive_own(message)
                 case Join(lane=train):

@@ -111,6 +111,17 @@ class Loadable(_Message, frozen=True, tag="loadable"):
     lane: int = 0
 
 
+class LaneAnswer(_Message, frozen=True, tag="lane_answer"):
+    """Answer to a ``LaneQuestion``."""
+
+    number: int
+    """That of the question."""
+    content: bytes
+    has_more: bool = False
+    """Whether the rest of the content follows in another message of this number."""
+    lane: int = 0
+
+
 class Folder(_Message, frozen=True, tag="folder"):
     """Answer to ``FolderWanted``."""
 
@@ -163,6 +174,29 @@ class LaneReported(_Message, frozen=True, tag="reported"):
     """Whether the trial waits for what is decided of it here."""
     spent: Spent | UnsetType = UNSET
     """What this process did so far since its work began, if it is time to tell it."""
+
+
+class LaneQuestion(_Message, frozen=True, tag="lane_question"):
+    """The user's function asks the one who answers in the driver, or tells it something; only these two read it."""
+
+    number: int
+    """From 1; it grows by one from question to question of a lane."""
+    content: bytes
+    is_awaited: bool = True
+    """Whether a ``LaneAnswer`` follows."""
+    has_more: bool = False
+    """Whether the rest of the content follows in another message of this number."""
+    lane: int = 0
+
+
+PART_BYTES = 2**20
+"""Most bytes of a question or an answer in one message."""
+
+
+def parts_of(content: bytes) -> list[tuple[bytes, bool]]:
+    """Return the parts in which a content travels, each with whether another one follows."""
+    starts = range(0, max(len(content), 1), PART_BYTES)
+    return [(content[start : start + PART_BYTES], start + PART_BYTES < len(content)) for start in starts]
 
 
 class FolderWanted(_Message, frozen=True, tag="folder_wanted"):
@@ -314,10 +348,32 @@ class Ended(_Message, frozen=True, tag="ended"):
 
 
 ToRunner = (
-    Load | Train | TrainPack | Join | Loadable | Folder | ShardAnswer | Amendment | Answered | StopTraining | Note
+    Load
+    | Train
+    | TrainPack
+    | Join
+    | Loadable
+    | LaneAnswer
+    | Folder
+    | ShardAnswer
+    | Amendment
+    | Answered
+    | StopTraining
+    | Note
 )
 Saving = FolderWanted | ShardPlaceWanted | ShardWritten | Saved | SaveFailed
 """Messages on a checkpoint that is due."""
 Copying = CopyWaits | CopyWritten
 """Messages on the copy of a training that has ended."""
-FromRunner = RunnerReady | LaneReported | Saving | Copying | PackFindings | Note | UnitVolume | Ended | ImportedModules
+FromRunner = (
+    RunnerReady
+    | LaneReported
+    | LaneQuestion
+    | Saving
+    | Copying
+    | PackFindings
+    | Note
+    | UnitVolume
+    | Ended
+    | ImportedModules
+)

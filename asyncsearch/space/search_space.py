@@ -90,6 +90,13 @@ class Space:
         """
         return space if isinstance(space, Space) else cls(space)
 
+    @classmethod
+    def open(cls) -> Space:
+        """Return a space whose parameters are not known before a trial asks for them, as in a program of Optuna."""
+        space = cls({"open": True})
+        space._nodes, space._parameters, space._order = {}, {}, ()
+        return space
+
     def with_initial(self, points: Iterable[Mapping[str, Any]]) -> Space:
         """Return a copy that proposes these points too, after its own initial ones.
 
@@ -247,7 +254,7 @@ class Space:
 
     def describe(self) -> list[str]:
         """Return lines for people: one for each parameter, constraint and initial point."""
-        width = max(map(len, self._nodes))
+        width = max(map(len, self._nodes), default=0)
         lines = [f"{path:<{width}}  {_describe(node)}" for path, node in self._nodes.items()]
         lines += [f"only where {name} holds" for name in self._candidates.constraint_names]
         lines += [f"first {show(point)}" for point in self.initial]

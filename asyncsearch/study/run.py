@@ -144,6 +144,8 @@ def _conduct(search: Search, display: Display, interrupts: Interrupts) -> EndRun
         _show_status(run, display, run.status(search.state))
     if run.driver.failure is not None:
         raise run.driver.failure
+    if run.driver.answers_failure is not None:
+        raise run.driver.answers_failure
     if run.unshown is not None:
         raise run.unshown
     return run.driver.outcome

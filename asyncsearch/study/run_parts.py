@@ -17,6 +17,7 @@ from msgspec import UNSET
 from asyncsearch._version import __version__
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.driver.loop import Driver
+from asyncsearch.driver.questions import Answerer
 from asyncsearch.driver.shared_workers import WorkerShare
 from asyncsearch.driver.threads import Wakeup
 from asyncsearch.driver.timeouts import DriverSettings
@@ -76,6 +77,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Where studies of the same code keep how fast packs train."""
     could_pack: bool = False
     """Whether the study might have asked for ``pack=``, and did not."""
+    answerer: Answerer | None = None
+    """Answers the questions of trials; None if they have none to ask."""
     share: WorkerShare | None = None
     """Its part of the workers that it shares with other studies; None if all are its own."""
 
@@ -121,6 +124,7 @@ class RunParts:
             shared=search.shared,
             pack_times=search.pack_times,
             follow=self._time.add,
+            answerer=search.answerer,
         )
         try:
             self._begin()

@@ -9,6 +9,7 @@ from pathlib import Path
 from asyncsearch import errors
 from asyncsearch.actions import EndRun
 from asyncsearch.driver.interrupts import Interrupts
+from asyncsearch.driver.questions import Answerer
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import AsyncSearchError, StoreLostError, UsageError
 from asyncsearch.journal.opening import read_records, read_study_file
@@ -65,11 +66,13 @@ class RunnableStudy(KeptStudy, kw_only=True):
         *,
         interrupts: Interrupts | None = None,
         place: SharedPlace | None = None,
+        answerer: Answerer | None = None,
     ) -> ReadState:
         """Search, and return the state in the end; see ``Study.run``.
 
         Args:
             place: its place on a cluster that it shares with other studies, in place of ``parallelism``.
+            answerer: answers the questions of its trials, where another library's program asks them.
         """
         what = self.definition
         advice, is_begun = self._check(num_trials, parallelism)
@@ -110,6 +113,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
                     shared=self._join(state, display),
                     pack_times=self._pack_times(place),
                     could_pack=self.could_pack,
+                    answerer=answerer,
                     share=None if place is None else place.share,
                 )
                 result, end = self._search(search, display, interrupts)

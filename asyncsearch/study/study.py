@@ -128,8 +128,9 @@ class Study(Results):
             name: the displayed name; by default the last part of the store, else the name of the trainable.
             seed: of the proposals and of every trial; 0 <= seed < 2**63.
             resume: continue the study in the store, if there is one.
-            warm_start: earlier studies of the same space and metric, or their stores. A searcher that learns starts
-                with the results of their trials, any other with their best configurations; see docs/searchers.md.
+            warm_start: earlier studies of the same space and metric, their stores, or studies of Optuna. A searcher
+                that learns starts with the results of their trials, any other with their best configurations; see
+                docs/searchers.md.
             version: your name for this version of code and data. Studies with the same version, seed and trainable
                 train a common beginning once; see docs/sharing.md. Without one nothing is shared with others.
             share: train the common beginning of trials once; False: each trial trains all of its units itself, except

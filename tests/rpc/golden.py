@@ -36,6 +36,8 @@ from asyncsearch.rpc.messages import (
     Refused,
     StoreOutage,
     StoreTokens,
+    TrialAnswer,
+    TrialQuestion,
     Welcome,
 )
 from asyncsearch.rpc.pb import search_pb2 as pb
@@ -147,6 +149,9 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     "driver_dismiss_unheard": (13, 307, DismissWorker(WorkerId(3), 2, reason="no space left", is_unheard=True)),
     "driver_store_tokens": (14, 307, StoreTokens(b"HDTS\0\0\0")),
     "worker_gang_note": (312, 5, GangNote(_LEASE, 1, "torch store", "10.0.0.7 40123")),
+    "worker_question": (319, 5, TrialQuestion(_LEASE, 12, b'["suggest","lr"]', lane=1, has_more=True)),
+    "worker_question_told": (320, 5, TrialQuestion(_LEASE, 13, b'["report",3,0.5]', is_awaited=False)),
+    "driver_answer": (22, 307, TrialAnswer(_LEASE, 12, b'["ok",0.003]', lane=1)),
     "worker_rank_failed": (313, 5, RankFailed(_LEASE, "Traceback: naïve", "ValueError")),
     "driver_gang_note": (17, 307, GangNote(_LEASE, 0, "decision 3", '{"stop":null,"amendments":[]}')),
     "driver_assign_gang": (

@@ -20,7 +20,7 @@ OUTCOME_STOPPED: Outcome
 OUTCOME_FAILED: Outcome
 
 class WorkerMessage(_message.Message):
-    __slots__ = ("number", "ack", "hello", "heartbeat", "reported", "training_ended", "checkpoint_committed", "checkpoint_failed", "log_lines", "store_outage", "pack_measured", "gang_note", "rank_failed", "volume_measured")
+    __slots__ = ("number", "ack", "hello", "heartbeat", "reported", "training_ended", "checkpoint_committed", "checkpoint_failed", "log_lines", "store_outage", "pack_measured", "gang_note", "rank_failed", "volume_measured", "question")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class WorkerMessage(_message.Message):
     GANG_NOTE_FIELD_NUMBER: _ClassVar[int]
     RANK_FAILED_FIELD_NUMBER: _ClassVar[int]
     VOLUME_MEASURED_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
     number: int
     ack: int
     hello: Hello
@@ -49,10 +50,11 @@ class WorkerMessage(_message.Message):
     gang_note: GangNote
     rank_failed: RankFailed
     volume_measured: VolumeMeasured
-    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reported: _Optional[_Union[Reported, _Mapping]] = ..., training_ended: _Optional[_Union[TrainingEnded, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., checkpoint_failed: _Optional[_Union[CheckpointFailed, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ..., store_outage: _Optional[_Union[StoreOutage, _Mapping]] = ..., pack_measured: _Optional[_Union[PackMeasured, _Mapping]] = ..., gang_note: _Optional[_Union[GangNote, _Mapping]] = ..., rank_failed: _Optional[_Union[RankFailed, _Mapping]] = ..., volume_measured: _Optional[_Union[VolumeMeasured, _Mapping]] = ...) -> None: ...
+    question: TrialQuestion
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reported: _Optional[_Union[Reported, _Mapping]] = ..., training_ended: _Optional[_Union[TrainingEnded, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., checkpoint_failed: _Optional[_Union[CheckpointFailed, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ..., store_outage: _Optional[_Union[StoreOutage, _Mapping]] = ..., pack_measured: _Optional[_Union[PackMeasured, _Mapping]] = ..., gang_note: _Optional[_Union[GangNote, _Mapping]] = ..., rank_failed: _Optional[_Union[RankFailed, _Mapping]] = ..., volume_measured: _Optional[_Union[VolumeMeasured, _Mapping]] = ..., question: _Optional[_Union[TrialQuestion, _Mapping]] = ...) -> None: ...
 
 class DriverMessage(_message.Message):
-    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused", "save_at", "cut_work", "store_tokens", "add_lane", "gang_note", "extend_work", "judged")
+    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused", "save_at", "cut_work", "store_tokens", "add_lane", "gang_note", "extend_work", "judged", "answer")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +69,7 @@ class DriverMessage(_message.Message):
     GANG_NOTE_FIELD_NUMBER: _ClassVar[int]
     EXTEND_WORK_FIELD_NUMBER: _ClassVar[int]
     JUDGED_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
     number: int
     ack: int
     welcome: Welcome
@@ -81,7 +84,8 @@ class DriverMessage(_message.Message):
     gang_note: GangNote
     extend_work: ExtendWork
     judged: Judged
-    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., save_at: _Optional[_Union[SaveAt, _Mapping]] = ..., cut_work: _Optional[_Union[CutWork, _Mapping]] = ..., store_tokens: _Optional[_Union[StoreTokens, _Mapping]] = ..., add_lane: _Optional[_Union[AddLane, _Mapping]] = ..., gang_note: _Optional[_Union[GangNote, _Mapping]] = ..., extend_work: _Optional[_Union[ExtendWork, _Mapping]] = ..., judged: _Optional[_Union[Judged, _Mapping]] = ...) -> None: ...
+    answer: TrialAnswer
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., save_at: _Optional[_Union[SaveAt, _Mapping]] = ..., cut_work: _Optional[_Union[CutWork, _Mapping]] = ..., store_tokens: _Optional[_Union[StoreTokens, _Mapping]] = ..., add_lane: _Optional[_Union[AddLane, _Mapping]] = ..., gang_note: _Optional[_Union[GangNote, _Mapping]] = ..., extend_work: _Optional[_Union[ExtendWork, _Mapping]] = ..., judged: _Optional[_Union[Judged, _Mapping]] = ..., answer: _Optional[_Union[TrialAnswer, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("number", "worker", "epoch")
@@ -256,6 +260,22 @@ class RankFailed(_message.Message):
     error: str
     error_kind: str
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., error: _Optional[str] = ..., error_kind: _Optional[str] = ...) -> None: ...
+
+class TrialQuestion(_message.Message):
+    __slots__ = ("lease", "lane", "number", "content", "is_awaited", "has_more")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    IS_AWAITED_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    number: int
+    content: bytes
+    is_awaited: bool
+    has_more: bool
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., number: _Optional[int] = ..., content: _Optional[bytes] = ..., is_awaited: bool = ..., has_more: bool = ...) -> None: ...
 
 class CheckpointCommitted(_message.Message):
     __slots__ = ("lease", "lane", "checkpoint", "size_bytes")
@@ -436,6 +456,20 @@ class Judged(_message.Message):
     resource: int
     next: int
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., resource: _Optional[int] = ..., next: _Optional[int] = ...) -> None: ...
+
+class TrialAnswer(_message.Message):
+    __slots__ = ("lease", "lane", "number", "content", "has_more")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    number: int
+    content: bytes
+    has_more: bool
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., number: _Optional[int] = ..., content: _Optional[bytes] = ..., has_more: bool = ...) -> None: ...
 
 class Dismiss(_message.Message):
     __slots__ = ("worker", "epoch", "reason", "is_unheard")

@@ -59,6 +59,10 @@ class DefaultFolder:
             else:
                 return folder
 
+    def folders(self) -> list[Path]:
+        """Return the folders of this name that are there, whatever they hold, the oldest first."""
+        return sorted(self._taken(), key=lambda folder: folder.stat().st_mtime)
+
     def _numbered(self, number: int) -> Path:
         return HOME / (self._base if number == 1 else f"{self._base}-{number}")
 

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,6 +26,7 @@ from asyncsearch.journal.reading import read_state
 from asyncsearch.report.formatting import cut
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.observations import Observed, TrialPosition, differences
+from asyncsearch.searchers.optuna_trials import is_optuna_study, observed_in
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
@@ -69,11 +71,36 @@ def warm_start_of(
     if isinstance(earlier, str | Path) or not isinstance(earlier, Sequence):
         shown = cut(repr(earlier), _SHOWN_CHARS)
         raise UsageError(f"warm_start={shown}: write a list of studies or of their stores, [...].")
-    sources = tuple(map(_source, earlier))
-    urls = tuple(source.shown for source in sources)
+    sources: list[Any] = [one if is_optuna_study(one) else _source(one) for one in earlier]
+    urls = tuple([f"optuna:{one.study_name}" if is_optuna_study(one) else one.shown for one in sources])
     if resume and read_study_file(store) is not None:
         return _same(store, urls)
-    return WarmStart(urls, tuple(trial for source in sources for trial in _read(source, space, config)))
+    return WarmStart(urls, tuple(trial for source in sources for trial in _trials_of(source, space, config)))
+
+
+def _trials_of(source: Any, space: Space, config: EngineConfig) -> list[Observed]:
+    return (_read_optuna if is_optuna_study(source) else _read)(source, space, config)
+
+
+def _read_optuna(study: Any, space: Space, config: EngineConfig) -> list[Observed]:
+    """Return the trials of a study of Optuna."""
+    name = f"the study {study.study_name!r} of Optuna"
+    directions = [direction.name for direction in study.directions]
+    mode = "max" if directions == ["MAXIMIZE"] else "min"
+    if len(directions) > 1 or mode != config.mode:
+        raise UsageError(
+            f"warm_start: {name} has directions {', '.join(directions).lower()}, and this study has "
+            f"mode={config.mode!r}: their values do not compare. Leave it out."
+        )
+    found = list(observed_in(study, mode))
+    _require_fitting(space, name, {TrialId(number): trial.params for number, trial in enumerate(found)})
+    _require_results(found, name)
+    return found
+
+
+def _require_results(found: Sequence[Observed], source: str) -> None:
+    if not any(score is not None for trial in found for score in trial.values.values()):
+        raise UsageError(f"warm_start: no trial of {source} has a result, so there is nothing to begin with.")
 
 
 def kept(store: Store) -> WarmStart:
@@ -129,11 +156,10 @@ def _read(source: Store, space: Space, config: EngineConfig) -> list[Observed]:
     if replayed.unread:
         _log.warning("%s is being written: its last trials are not among the initial ones.", source.shown)
     begun = branched(read_records(source))
-    _require_fitting(space, source, {trial.id: _own(trial, begun)[0] for trial in state.trials})
+    _require_fitting(space, source.shown, {trial.id: _own(trial, begun)[0] for trial in state.trials})
     values = _values(source, state)
     found = [_observed(state, trial, _own(trial, begun), values.get(trial.id, {})) for trial in state.trials]
-    if not any(score is not None for trial in found for score in trial.values.values()):
-        raise UsageError(f"warm_start: no trial of {source.shown} has a result, so there is nothing to begin with.")
+    _require_results(found, source.shown)
     return found
 
 
@@ -161,7 +187,7 @@ def _observed(state: StudyState, trial: Trial, own: tuple[Params, float], values
     return Observed(trial.params, {}, values, position, trial.resource, score)
 
 
-def _require_fitting(space: Space, source: Store, trials: Mapping[TrialId, Params]) -> None:
+def _require_fitting(space: Space, source: str, trials: Mapping[TrialId, Params]) -> None:
     counts: Counter[str] = Counter()
     words: dict[str, str] = {}
     for trial, params in trials.items():
@@ -176,7 +202,7 @@ def _require_fitting(space: Space, source: Store, trials: Mapping[TrialId, Param
         shown = [_with_others(words[key], counts[key]) for key in list(words)[:_SHOWN]]
         more = f"; and {len(words) - _SHOWN} more differences" if len(words) > _SHOWN else ""
         raise UsageError(
-            f"warm_start: the trials of {source.shown} do not fit the space of this study: {'; '.join(shown)}{more}. "
+            f"warm_start: the trials of {source} do not fit the space of this study: {'; '.join(shown)}{more}. "
             "Make the spaces equal, or leave it out."
         )
 

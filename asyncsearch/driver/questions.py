@@ -1,0 +1,154 @@
+"""The questions of trials, and the one who answers them: another library's sampler, pruner and study, for example.
+
+    question ──> Questions ──> Answerer, in a thread of its own, one at a time ──> fact into the journal, answer
+
+An answer that the driver has sent and not written yet is lost with the driver, and the trial that got it is, too: so it
+waits for the disk only where the answerer says that it must not be lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from asyncsearch.actions import AnyAction
+from asyncsearch.driver.store_waits import Worker
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import AnyEvent, Consulted, EnoughTrials
+from asyncsearch.ids import Lease, TrialId, WorkerId
+from asyncsearch.rpc.messages import DriverMessage, TrialAnswer, TrialQuestion
+from asyncsearch.runner.protocol import parts_of
+
+
+class Response(NamedTuple):
+    """What an answerer says to a question."""
+
+    content: bytes = b""
+    facts: dict[str, Any] | None = None
+    """What the journal keeps of it, JSON values. None if there is nothing to keep, as of a question that only reads."""
+    is_durable: bool = False
+    """Whether the answer waits until the facts are in the journal."""
+    enough: str = ""
+    """Why the run is to begin no more trials. Empty if it goes on."""
+    notice: str = ""
+    """A sentence for the user. Empty if there is none."""
+
+
+class Answerer(Protocol):
+    """Answers the questions of trials. All its methods are called in one thread, one after another."""
+
+    def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response:
+        """TrialAnswer a question; an exception ends the run, and is raised by it."""
+
+    def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
+        """Take note of a record of the journal; of what is returned only ``enough`` counts."""
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """An answer, on its way into the journal."""
+
+    worker: Worker
+    event: Consulted | None
+    answer: TrialAnswer | None
+    """To be sent once the event is durable. None if it was sent, or is not awaited."""
+
+
+class Questions:
+    """Passes questions on, and answers back. Called in the driver's thread, except ``_answer`` and ``_note``."""
+
+    def __init__(
+        self,
+        state: StudyState,
+        answerer: Answerer | None,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        post: Callable[[AnyEvent | Settled], None],
+        send: Callable[[WorkerId, int, DriverMessage], None],
+        say: Callable[[str], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """Begin without questions.
+
+        Args:
+            state: of the study, for reading only.
+            answerer: answers them. None: they are refused.
+            loop: the driver's.
+            post: puts an item before the engine.
+            send: sends a message to a worker.
+            say: tells the user a sentence.
+            fail: ends the run by an error.
+        """
+        self._state, self._answerer, self._loop = state, answerer, loop
+        self._post, self._send, self._say, self._fail = post, send, say, fail
+        self._parts: dict[tuple[Lease, int], list[bytes]] = {}
+        """What has come of questions whose rest is still to come."""
+        self._thread = ThreadPoolExecutor(1, "asyncsearch-answers") if answerer is not None else None
+
+    def take(self, worker: Worker, question: TrialQuestion) -> str:
+        """Pass on a question; return why its lease is to end. Empty if it goes on, or is over: then it is dropped."""
+        lease = question.lease
+        attempt = self._state.attempt(lease, question.lane)
+        if attempt is None or attempt.end is not None or (lease.worker, lease.epoch) != worker:
+            return ""
+        if self._thread is None:
+            return "it asks the driver, and nobody there answers"
+        parts = self._parts.setdefault((lease, question.lane), [])
+        parts.append(question.content)
+        if not question.has_more:
+            del self._parts[lease, question.lane]
+            self._thread.submit(self._answer, worker, question, attempt.trial, b"".join(parts))
+        return ""
+
+    def follow(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
+        """Let the answerer take note of a record with decisions."""
+        if self._thread is not None and actions:
+            self._thread.submit(self._note, event, actions)
+
+    def close(self) -> None:
+        """TrialAnswer no more; what is being answered comes to its end first."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True, cancel_futures=True)
+
+    # The answerer's thread
+
+    def _answer(self, worker: Worker, question: TrialQuestion, trial: TrialId, content: bytes) -> None:
+        assert self._answerer is not None
+        try:
+            answered = self._answerer.answer(trial, question.lease, content)
+        except BaseException as error:
+            self._loop.call_soon_threadsafe(self._fail, error)
+        else:
+            self._loop.call_soon_threadsafe(self._settle, worker, question, answered)
+
+    def _note(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
+        assert self._answerer is not None
+        try:
+            answered = self._answerer.followed(event, actions)
+        except BaseException as error:
+            self._loop.call_soon_threadsafe(self._fail, error)
+        else:
+            self._loop.call_soon_threadsafe(self._end_if_enough, answered)
+
+    # The driver's thread
+
+    def _settle(self, worker: Worker, question: TrialQuestion, answered: Response) -> None:
+        lease, lane = question.lease, question.lane
+        event = None if answered.facts is None else Consulted(lease, answered.facts, lane)
+        parts = parts_of(answered.content) if question.is_awaited else []
+        answers = [TrialAnswer(lease, question.number, part, has_more, lane) for part, has_more in parts]
+        last = answers.pop() if answers and answered.is_durable else None
+        for answer in answers:
+            self._send(*worker, answer)
+        self._end_if_enough(answered)
+        if answered.notice:
+            self._say(answered.notice)
+        if event is not None or last is not None:
+            self._post(Settled(worker, event, last))
+
+    def _end_if_enough(self, answered: Response) -> None:
+        if answered.enough:
+            self._post(EnoughTrials(answered.enough))

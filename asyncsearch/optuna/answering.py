@@ -1,0 +1,329 @@
+"""The driver's half: the program's own study, sampler and pruner, which answer the trials on the workers.
+
+Rule 1: one thread calls everything here, one question after another: samplers and pruners keep their state, and
+callbacks come one at a time. Rule 2: a trial on a worker has its real ``optuna.Trial`` here, and each question is a
+call of it, so that with one worker the sampler is asked what Optuna itself asks it, in the same order.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import optuna
+from optuna import progress_bar
+from optuna.distributions import BaseDistribution
+from optuna.storages._heartbeat import get_heartbeat_thread, is_heartbeat_enabled
+from optuna.study._optimize import _log_failed_trial
+from optuna.study._tell import _tell_with_warning
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from asyncsearch.actions import AnyAction, MoveTrial
+from asyncsearch.driver.questions import Response
+from asyncsearch.events import AnyEvent
+from asyncsearch.ids import Lease, TrialId
+from asyncsearch.optuna.changes import words_of
+from asyncsearch.optuna.choices import KnownChoices
+from asyncsearch.optuna.drawn_ahead import DrawnAhead
+from asyncsearch.optuna.facts import StudyFacts
+from asyncsearch.optuna.messages import ValueCodec
+from asyncsearch.optuna.returned import ObjectiveEnd, error_of
+
+Callback = Callable[[Any, FrozenTrial], None]
+_logger = optuna.logging.get_logger("optuna.study._optimize")
+
+
+class OptimizeOptions(NamedTuple):
+    """The arguments of ``optimize`` that the driver obeys."""
+
+    n_trials: int | None
+    timeout_s: float | None
+    catch: tuple[type[Exception], ...]
+    callbacks: Sequence[Callback]
+    gc_after_trial: bool
+    show_progress_bar: bool
+    retries_lost: bool
+
+
+class _Open(NamedTuple):
+    """A trial that runs on a worker."""
+
+    trial: Trial
+    asyncsearch_trial: TrialId
+    ends: ExitStack
+    """Ends its heartbeat."""
+
+
+class StudyAnswerer:
+    """Answers the questions of the trials of one ``optimize``."""
+
+    def __init__(self, study: Any, codec: ValueCodec, options: OptimizeOptions) -> None:
+        self.error: BaseException | None = None
+        """What ``optimize`` raises: the exception of a trial that nothing catches, or of a callback."""
+        self.was_asked_to_prune = False
+        """Whether any trial asked the pruner."""
+        self._study, self._codec, self._options = study, codec, options
+        self._facts = StudyFacts()
+        self._choices = KnownChoices(study)
+        self._ahead = DrawnAhead(study)
+        self._open: dict[int, _Open] = {}
+        """By the number of its lease."""
+        self._named: set[str] = set()
+        """What was said to have been changed on workers."""
+        self._notice = ""
+        """A sentence to say with the next answer."""
+        self._begun = 0
+        self._last = -1
+        """The lease that was answered last."""
+        self._over = ""
+        """Why no further trial begins. Empty while some may."""
+        self._since_s: float | None = None
+        """When the first trial began, by which the timeout counts: workers take their time to start."""
+        self._bar = progress_bar._ProgressBar(options.show_progress_bar, options.n_trials, options.timeout_s)
+
+    # driver.questions.Answerer
+
+    def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response:
+        kind, *arguments = self._codec.loads(content)
+        self._study._thread_local.in_optimize_loop = True  # it is of each thread, and ``stop`` asks for it
+        if lease.number != self._last:  # what Optuna keeps for the time of one trial is not of this one
+            self._study._thread_local.cached_all_trials = None
+        self._last = lease.number
+        if kind == "begin":
+            return self._begin(trial, lease)
+        opened = self._open.get(lease.number)
+        if opened is None:
+            return self._error(RuntimeError("This trial has failed: its worker seemed lost."))
+        *noted, (kind, *arguments) = arguments if kind == "several" else [(kind, *arguments)]
+        try:
+            known = [getattr(self, f"_{one}")(opened.trial, *rest)[1] for one, *rest in noted]
+            value, facts = getattr(self, f"_{kind}")(opened.trial, *arguments)
+        except Exception as error:
+            # As in Optuna the objective gets it, unless it has gone on meanwhile, or has ended.
+            return self._give_up(error) if kind in ("report", "tell") else self._error(error)
+        if known:
+            facts = {"several": [*known, *([] if facts is None else [facts])]}
+        notice, self._notice = self._notice, ""
+        return Response(self._codec.dumps(["ok", value]), facts, kind == "tell", self._enough(), notice)
+
+    def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
+        for action in actions:
+            if isinstance(action, MoveTrial):
+                for lease, opened in list(self._open.items()):
+                    if opened.asyncsearch_trial == action.trial:
+                        self._lose(lease, action.reason)
+        return Response(enough=self._enough())
+
+    def finish(self) -> None:
+        """Let the trials fail that are still open, as after an interrupt, and end the progress bar."""
+        for lease in list(self._open):
+            self._lose(lease, "the run was ended", is_retried=False)
+        self._bar.close()
+
+    def notes(self) -> list[str]:
+        """Return sentences for the end of the run: that the pruner was given for nothing."""
+        pruner = self._study.pruner
+        is_given = not isinstance(pruner, optuna.pruners.NopPruner | optuna.pruners.MedianPruner)
+        if not is_given or self.was_asked_to_prune or not self._begun:
+            return []
+        missing = "trial.should_prune() after trial.report(value, step)"
+        return [f"No trial asked {type(pruner).__name__} whether to go on: call {missing} in the objective."]
+
+    # Questions
+
+    def _begin(self, trial: TrialId, lease: Lease) -> Response:
+        options, study = self._options, self._study
+        if self._since_s is None:
+            self._since_s = time.monotonic()
+        if not self._enough() and options.n_trials is not None and self._begun >= options.n_trials:
+            self._over = "all trials have begun"
+        if self._over:
+            return Response(self._codec.dumps(["over", self._over]), enough=self._over)
+        try:
+            if is_heartbeat_enabled(study._storage):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                    optuna.storages.fail_stale_trials(study)
+            asked = study.ask()
+            ends = ExitStack()
+            ends.enter_context(get_heartbeat_thread(asked._trial_id, study._storage))
+        except Exception as error:
+            return self._give_up(error)
+        self._begun += 1
+        self._open[lease.number] = _Open(asked, trial, ends)
+        frozen, ahead = asked._cached_frozen_trial, self._ahead.draw(asked)
+        return Response(self._codec.dumps(["ok", [frozen, ahead]]), self._facts.begun(frozen, ahead))
+
+    def _suggest(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[Any, dict[str, Any]]:
+        """Return what the worker needs to know the value, and all values that were drawn together with it."""
+        knew_relative = trial._relative_params is not None
+        self._ahead.drop(trial)
+        self._ahead.note_draw()
+        known = self._choices.known(name, distribution)
+        internal = known.to_internal_repr(trial._suggest(name, known))
+        drawn = trial._relative_params
+        together = {}
+        if drawn and not knew_relative:
+            space = trial.relative_search_space or {}
+            together = {
+                one: (space[one], space[one].to_internal_repr(value)) for one, value in drawn.items() if one in space
+            }
+        value = self._choices.index_in(distribution, known, internal)
+        drawn_ahead = [(one, *pair) for one, pair in together.items() if one != name]
+        return (value, together), self._facts.suggested(name, known, internal, drawn_ahead)
+
+    def _suggested(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[None, dict[str, Any]]:
+        """Take note that the worker has taken a value that it knew already."""
+        internal = distribution.to_internal_repr(trial._suggest(name, distribution))
+        return None, self._facts.suggested(name, distribution, internal)
+
+    def _used(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[None, dict[str, Any]]:
+        """Take note that the worker has taken the next value that was drawn for it when it began."""
+        self._ahead.use(trial, name, distribution)
+        internal = distribution.to_internal_repr(trial._cached_frozen_trial.params[name])
+        return None, self._facts.suggested(name, distribution, internal)
+
+    def _report(self, trial: Trial, step: int, value: float) -> tuple[None, dict[str, Any]]:
+        trial.report(value, step)
+        return None, self._facts.reported(step, value)
+
+    def _prune(self, trial: Trial) -> tuple[bool, dict[str, Any]]:
+        self.was_asked_to_prune = True
+        verdict = bool(trial.should_prune())
+        return verdict, self._facts.judged(verdict)
+
+    def _user_attr(self, trial: Trial, key: str, value: Any) -> tuple[None, dict[str, Any]]:
+        trial.set_user_attr(key, value)
+        return None, self._facts.attribute("user_attr", key, value)
+
+    def _system_attr(self, trial: Trial, key: str, value: Any) -> tuple[None, dict[str, Any]]:
+        trial.storage.set_trial_system_attr(trial._trial_id, key, value)
+        trial._cached_frozen_trial.system_attrs[key] = value
+        return None, self._facts.attribute("system_attr", key, value)
+
+    def _storage(self, _trial: Trial, method: str, arguments: tuple[Any, ...]) -> tuple[Any, None]:
+        """Call a method of the storage for the worker's copy of it."""
+        return getattr(self._study._storage, method)(*arguments), None
+
+    def _changed(self, _trial: Trial, names: list[str]) -> tuple[None, None]:
+        """Say, once for each name, what the program will look for in vain."""
+        new = [name for name in names if name not in self._named]
+        self._named.update(new)
+        self._notice = words_of(new) if new else ""
+        return None, None
+
+    def _stop(self, _trial: Trial) -> tuple[None, None]:
+        self._study.stop()
+        return None, None
+
+    def _tell(self, trial: Trial, *fields: Any) -> tuple[str, dict[str, Any]]:
+        """End a trial as ``optimize`` of Optuna does, and call the callbacks."""
+        study, lease, ended = self._study, self._last, ObjectiveEnd(*fields)
+        error = error_of(ended, self._options.catch)
+        state = None if ended.state is None else TrialState[ended.state]
+        try:
+            _, _, warning = _tell_with_warning(
+                study=study, trial=trial, value_or_values=ended.value_or_values, state=state, suppress_warning=True
+            )
+        finally:
+            self._open.pop(lease).ends.close()
+            self._ahead.asked(trial)
+            frozen = study._storage.get_trial(trial._trial_id)
+            facts = self._facts.ended(frozen)
+        _log(study, frozen, error, ended, warning)
+        if frozen.state is TrialState.FAIL and error is not None and not isinstance(error, self._options.catch):
+            self.error = self.error or error
+            self._over = self._over or f"trial {frozen.number} has raised {type(error).__name__}"
+            return frozen.state.name, facts
+        self._call_back(frozen)
+        return frozen.state.name, facts
+
+    # After a trial
+
+    def _call_back(self, frozen: FrozenTrial) -> None:
+        """Call the callbacks; an exception of one leaves ``optimize``."""
+        try:
+            for callback in self._options.callbacks:
+                callback(self._study, copy.deepcopy(frozen))
+        except BaseException as error:
+            self.error = self.error or error
+            self._over = self._over or f"a callback has raised {type(error).__name__}"
+        if self._options.gc_after_trial:
+            gc.collect()
+        self._bar.update(self._elapsed_s, self._study)
+
+    def _lose(self, lease: int, reason: str, *, is_retried: bool = True) -> None:
+        """Let a trial fail whose worker is gone; the storage's own callback may enqueue it once more."""
+        study, opened = self._study, self._open.pop(lease)
+        opened.ends.close()
+        for name, distribution, internal in self._ahead.given(opened.trial):
+            study._storage.set_trial_param(opened.trial._trial_id, name, internal, distribution)
+        number = opened.trial._trial_id
+        try:
+            study._storage.set_trial_state_values(number, state=TrialState.FAIL)
+        except optuna.exceptions.UpdateFinishedTrialError:
+            return  # another process that uses the storage was first
+        frozen = study._storage.get_trial(number)
+        _logger.warning(f"Trial {frozen.number} failed: {reason}")  # noqa: G004  # as Optuna's own lines
+        if not is_retried:
+            return
+        retry = getattr(study._storage, "get_failed_trial_callback", lambda: None)()
+        if retry is None and self._options.retries_lost:
+            retry = _retry()
+        if retry is not None:
+            retry(study, copy.deepcopy(frozen))
+            if self._options.retries_lost:
+                self._begun -= 1
+
+    def _enough(self) -> str:
+        timeout_s = self._options.timeout_s
+        if not self._over and self._study._stop_flag:
+            self._over = "the study was stopped"
+        elif not self._over and timeout_s is not None and self._elapsed_s >= timeout_s:
+            self._over = f"the timeout of {timeout_s:g} s has passed"
+        return self._over
+
+    @property
+    def _elapsed_s(self) -> float:
+        return 0.0 if self._since_s is None else time.monotonic() - self._since_s
+
+    def _error(self, error: Exception) -> Response:
+        try:
+            content = self._codec.dumps(["error", error])
+        except Exception:  # it holds what cannot be pickled
+            content = self._codec.dumps(["error", RuntimeError(f"{type(error).__name__}: {error}")])
+        return Response(content)
+
+    def _give_up(self, error: Exception) -> Response:
+        """End the run by an exception of the study itself."""
+        self.error = self.error or error
+        self._over = self._over or f"the study has raised {type(error).__name__}"
+        return Response(self._codec.dumps(["over", self._over]), enough=self._over)
+
+
+def _retry() -> Callback:
+    """Return Optuna's own callback that enqueues a failed trial again, under the name that its version has for it."""
+    newer = getattr(optuna.storages, "RetryHeartbeatStaleTrialCallback", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        made: Callback = newer() if newer is not None else optuna.storages.RetryFailedTrialCallback()
+    return made
+
+
+def _log(
+    study: Any, frozen: FrozenTrial, error: BaseException | None, ended: ObjectiveEnd, warning: str | None
+) -> None:
+    """Write the line that Optuna writes."""
+    if frozen.state is TrialState.COMPLETE:
+        study._log_completed_trial(frozen.values, frozen.number, frozen.params)
+    elif frozen.state is TrialState.PRUNED:
+        _logger.info(f"Trial {frozen.number} pruned. {error}")  # noqa: G004
+    else:
+        message = repr(error) if error is not None else str(warning)
+        shown = None if error is None else (type(error), error, error.__traceback__)
+        _log_failed_trial(frozen.number, frozen.params, message, exc_info=shown, value_or_values=ended.shown)

@@ -1,0 +1,203 @@
+"""Values of a program of Optuna as JSON text: between driver and worker, and in the journal.
+
+Plain values, distributions and trials are JSON. Any other object is a pickle inside it. Rule: what came over the
+network is unpickled only if it is sealed with the study's key, which workers have from the launcher's closure alone;
+the journal is the study's own, as its pickled trainable is.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import hmac
+import io
+import json
+import math
+import pickle
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from asyncsearch.errors import UsageError
+
+_PLAIN = (type(None), bool, int, str)
+"""Exactly these types: a subclass, such as an enum of integers, would come back as another class."""
+MOST_KEPT_BYTES = 2**16
+"""Pickles beyond this size are not kept in the journal, which is read as a whole."""
+
+
+class ValueCodec:
+    """Encodes values as JSON, and decodes them."""
+
+    def __init__(self, key: bytes | None) -> None:
+        """Begin with the study's key; None: for the journal, whose pickles are the study's own and need no seal."""
+        self._key = key
+
+    def dumps(self, value: Any) -> bytes:
+        """Return a value as bytes.
+
+        Raises:
+            Exception: an object in it cannot be pickled.
+        """
+        return json.dumps(self.encode(value), separators=(",", ":")).encode()
+
+    def loads(self, data: bytes) -> Any:
+        """Return the value of bytes.
+
+        Raises:
+            UsageError: an object in it is not sealed with this study's key.
+        """
+        return self.decode(json.loads(data))
+
+    def encode(self, value: Any) -> Any:
+        """Return a value as JSON: plain values and lists are themselves, all others objects of one field, the kind."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if kind is list:
+            return [self.encode(one) for one in value]
+        if kind is tuple:
+            return {"tuple": [self.encode(one) for one in value]}
+        if kind is dict:
+            return {"dict": [[self.encode(name), self.encode(one)] for name, one in value.items()]}
+        if isinstance(value, TrialState | StudyDirection):
+            return {kind.__name__: value.name}
+        if kind is datetime.datetime:
+            return {"time": value.isoformat()}
+        if isinstance(value, BaseDistribution):
+            return self._distribution(value)
+        if kind is FrozenTrial:
+            return {"trial": self.encode(_fields_of(value))}
+        return self._pickled(value)
+
+    def _distribution(self, value: BaseDistribution) -> Any:
+        if type(value) is CategoricalDistribution:
+            return {"choices": [self.encode(choice) for choice in value.choices]}
+        if type(value) in (FloatDistribution, IntDistribution):
+            number = float if type(value) is FloatDistribution else int  # of numpy's numbers, too
+            step = None if value.step is None else number(value.step)
+            return {type(value).__name__: [number(value.low), number(value.high), value.log, step]}
+        return self._pickled(value)  # of a former version, which samplers still know
+
+    def _pickled(self, value: Any) -> Any:
+        data = pickled(value)
+        if self._key is None:
+            too_long = len(data) > MOST_KEPT_BYTES
+            return {"left_out": len(data)} if too_long else {"pickle": base64.b64encode(data).decode()}
+        return {"pickle": base64.b64encode(data).decode(), "seal": _seal(self._key, data)}
+
+    def decode(self, value: Any) -> Any:
+        """Return the value of its JSON."""
+        if isinstance(value, list):
+            return [self.decode(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        ((kind, content), *rest) = value.items()
+        if kind == "pickle":
+            return self._unpickled(content, dict(rest).get("seal", ""))
+        return _DECODED[kind](self, content)
+
+    def _unpickled(self, content: str, seal: str) -> Any:
+        data = base64.b64decode(content)
+        if self._key is not None and not hmac.compare_digest(seal, _seal(self._key, data)):
+            raise UsageError("An object of a trial is not sealed with the key of its study, and is not unpickled.")
+        return pickle.loads(data)  # noqa: S301  # sealed by a process that has this study's code, or the study's own file
+
+
+def pickled(value: Any) -> bytes:
+    """Return the pickle of a value: its functions and classes are those of the receiver, if that has them by name."""
+    buffer = io.BytesIO()
+    _NamePickler(buffer).dump(value)
+    return buffer.getvalue()
+
+
+_INSTALLED = ("asyncsearch", "builtins", "cloudpickle", "optuna")
+"""What both processes import, so that its pickle is its name."""
+
+
+class _NamePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """A program's own code has come by value, and as another object: by its name the driver finds the original."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        has_name = isinstance(obj, type | types.FunctionType) and "<" not in obj.__qualname__
+        if has_name and str(obj.__module__).partition(".")[0] not in _INSTALLED:
+            return _named, (obj.__module__, obj.__qualname__, cloudpickle.dumps(obj))
+        return super().reducer_override(obj)
+
+
+def _named(module: str, name: str, by_value: bytes) -> Any:
+    """Return a function or class of this process, else the one that was sent."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return pickle.loads(by_value) if found is None else found  # noqa: S301  # a part of a sealed pickle
+
+
+def _seal(key: bytes, data: bytes) -> str:
+    return hmac.new(key, data, hashlib.sha256).hexdigest()
+
+
+def _categorical(choices: list[Any]) -> CategoricalDistribution:
+    # Not by its constructor, which warns of each choice that is no plain value: where it was suggested, it has warned.
+    made = CategoricalDistribution.__new__(CategoricalDistribution)
+    made.choices = tuple(choices)
+    return made
+
+
+_FIELDS = (
+    "number",
+    "state",
+    "values",
+    "datetime_start",
+    "datetime_complete",
+    "params",
+    "distributions",
+    "user_attrs",
+    "system_attrs",
+    "intermediate_values",
+    "_trial_id",
+)
+
+
+def _fields_of(trial: FrozenTrial) -> list[Any]:
+    return [getattr(trial, name) for name in _FIELDS]
+
+
+def _trial_of(fields: list[Any]) -> FrozenTrial:
+    given = dict(zip(_FIELDS, fields, strict=True))
+    return FrozenTrial(value=None, trial_id=given.pop("_trial_id"), **given)
+
+
+def _distribution_of(kind: Callable[..., BaseDistribution], content: list[Any]) -> BaseDistribution:
+    low, high, log, step = content
+    return kind(low, high, log=log, step=step)
+
+
+_DECODED: dict[str, Callable[[ValueCodec, Any], Any]] = {
+    "float": lambda codec, content: float(content),
+    "tuple": lambda codec, content: tuple([codec.decode(one) for one in content]),
+    "dict": lambda codec, content: {codec.decode(name): codec.decode(one) for name, one in content},
+    "TrialState": lambda codec, content: TrialState[content],
+    "StudyDirection": lambda codec, content: StudyDirection[content],
+    "time": lambda codec, content: datetime.datetime.fromisoformat(content),
+    "choices": lambda codec, content: _categorical([codec.decode(one) for one in content]),
+    "FloatDistribution": lambda codec, content: _distribution_of(FloatDistribution, content),
+    "IntDistribution": lambda codec, content: _distribution_of(IntDistribution, content),
+    "trial": lambda codec, content: _trial_of(codec.decode(content)),
+    "left_out": lambda codec, content: None,
+}
+"""Kind -> what makes its value."""

@@ -1,0 +1,130 @@
+"""The way of a suggestion to the driver and back, and what an objective of suggestions alone costs.
+
+Figures: ``suggest_p99_ms`` is the 99th percentile over ``--workers`` workers that suggest without a pause; its baseline
+is the median. ``suggest_trial_ms`` is the time of a trial of 20 suggestions and no work; its baseline is that of a
+trial of plain asyncsearch, which draws all values at once. ``suggest_storage_ratio`` has that of Optuna itself with
+journal storage in as many processes as its baseline.
+
+    python scripts/bench_suggest.py [--workers 8] [--suggestions 500] [--trials 200]
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import optuna
+from _bench import Figure, percentile, show
+
+import asyncsearch.optuna as ours
+from asyncsearch import Study, uniform
+
+NAMES = [f"x{number}" for number in range(20)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=8, help="workers that suggest at the same time")
+    parser.add_argument("--suggestions", type=int, default=500, help="suggestions of each of them")
+    parser.add_argument("--trials", type=int, default=200, help="trials of 20 suggestions and no work")
+    parser.add_argument("--parallelism", type=int, default=2, help="workers that run these")
+    given = parser.parse_args()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with tempfile.TemporaryDirectory() as folder:
+        waits = latencies(Path(folder), given.workers, given.suggestions)
+        here = seconds_here(Path(folder), given.trials, given.parallelism)
+        plain = seconds_plain(Path(folder), given.trials, given.parallelism)
+        stored = seconds_stored(Path(folder), given.trials, given.parallelism)
+    each = 1e3 / given.trials
+    print(f"suggestions: {len(waits):,}; trials: {given.trials:,} on {given.parallelism} workers")
+    figures = [
+        Figure("suggest_p99_ms", percentile(waits, 99), "ms", percentile(waits, 50)),
+        Figure("suggest_trial_ms", each * here, "ms", each * plain),
+        Figure("suggest_storage_ratio", each * here, "ms", each * stored),
+    ]
+    show("A suggestion", figures)
+
+
+def latencies(folder: Path, workers: int, suggestions: int) -> list[float]:
+    """Return the milliseconds of each suggestion, sorted."""
+
+    def objective(trial: Any) -> float:
+        trial.suggest_float("first", 0, 1)
+        waits = []
+        for number in range(suggestions):
+            began = time.perf_counter()
+            trial.suggest_float(f"x{trial.number}_{number}", 0, 1)  # a name that no trial had, so none is drawn ahead
+            waits.append(1e3 * (time.perf_counter() - began))
+        trial.set_user_attr("waits", waits)
+        return 0.0
+
+    ours.workers(workers, backend="processes", store=str(folder / "waits"), display="none")
+    study = ours.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(objective, n_trials=workers)
+    return sorted(wait for trial in study.trials for wait in trial.user_attrs["waits"])
+
+
+def objective(trial: Any) -> float:
+    return float(sum(trial.suggest_float(name, 0, 1) for name in NAMES))
+
+
+def seconds_here(folder: Path, trials: int, workers: int) -> float:
+    """Return how long the trials take here, from the first one's beginning on."""
+    ours.workers(workers, backend="processes", store=str(folder / "here"), display="none")
+    study = ours.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(objective, n_trials=trials)
+    return span(study)
+
+
+def span(study: Any) -> float:
+    found = study.trials
+    first = min(trial.datetime_start for trial in found)
+    seconds: float = (max(trial.datetime_complete for trial in found) - first).total_seconds()
+    return seconds
+
+
+def seconds_plain(folder: Path, trials: int, workers: int) -> float:
+    """Return how long as many trials of plain asyncsearch take, whose values come with their work."""
+    study = Study(
+        lambda trial: sum(trial.params.values()),
+        space={name: uniform(0, 1) for name in NAMES},
+        metric="sum",
+        mode="min",
+        store=folder / "plain",
+        backend="processes",
+    ).run(trials, parallelism=workers, display="none")
+    found = study.trials
+    return max(trial.ended_s or 0.0 for trial in found) - min(trial.started_s or 0.0 for trial in found)
+
+
+def journal(file: str) -> Any:
+    return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(file))
+
+
+def optimize_stored(file: str, trials: int) -> None:
+    """Run some of the trials of a study that processes share."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = optuna.samplers.RandomSampler(seed=0)
+    optuna.load_study(study_name="stored", storage=journal(file), sampler=sampler).optimize(objective, n_trials=trials)
+
+
+def seconds_stored(folder: Path, trials: int, processes: int) -> float:
+    """Return how long they take with Optuna's journal storage in some processes."""
+    file = str(folder / "stored.log")
+    optuna.create_study(study_name="stored", storage=journal(file))
+    context = multiprocessing.get_context("spawn")
+    each = trials // processes
+    started = [context.Process(target=optimize_stored, args=(file, each)) for _ in range(processes)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    return span(optuna.load_study(study_name="stored", storage=journal(file)))
+
+
+if __name__ == "__main__":
+    main()

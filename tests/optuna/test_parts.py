@@ -1,0 +1,211 @@
+"""The parts of a program of Optuna's run, each alone: what travels, what is kept, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+import asyncsearch.optuna as ours
+from asyncsearch import Study, randint, uniform
+from asyncsearch.errors import UsageError
+from asyncsearch.events import Consulted
+from asyncsearch.ids import Lease, WorkerId
+from asyncsearch.optuna.changes import Watch, here
+from asyncsearch.optuna.choices import KnownChoices
+from asyncsearch.optuna.facts import StudyFacts, trials_of
+from asyncsearch.optuna.messages import ValueCodec
+from asyncsearch.optuna.refusals import require_supported, require_version
+from asyncsearch.optuna.returned import ObjectiveError, end_by_error, end_by_value, error_of
+
+KEY = b"k" * 32
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [1, (2.5, None)], 3: True},
+        math.inf,
+        FloatDistribution(1e-5, 1.0, log=True),
+        IntDistribution(0, 10, step=2),
+        CategoricalDistribution(["a", None, 2]),
+        optuna.trial.TrialState.PRUNED,
+        np.float32(0.5),
+        {1, 2},
+        optuna.create_trial(value=0.5, params={"x": 1}, distributions={"x": IntDistribution(0, 2)}),
+    ],
+    ids=repr,
+)
+def test_a_value_comes_back_as_it_was(value: Any) -> None:
+    for codec in (ValueCodec(KEY), ValueCodec(None)):
+        back = codec.loads(codec.dumps(value))
+        assert back == value
+        assert type(back) is type(value)
+
+
+def test_an_object_is_unpickled_only_with_the_seal_of_its_study() -> None:
+    sent = ValueCodec(b"another").dumps({"model": np.arange(3)})
+    with pytest.raises(UsageError, match="not sealed"):
+        ValueCodec(KEY).loads(sent)
+
+
+def test_a_program_finds_its_own_function_again() -> None:
+    codec = ValueCodec(KEY)
+    assert codec.loads(codec.dumps(test_a_program_finds_its_own_function_again)) is (
+        test_a_program_finds_its_own_function_again
+    )
+
+
+def test_facts_give_the_trials_and_those_that_were_lost_have_failed() -> None:
+    facts, study = StudyFacts(), optuna.create_study()
+    trials, events = [study.ask(), study.ask()], []
+    for number, trial in enumerate(trials):
+        lease, distribution = Lease(number, WorkerId(0), 1), FloatDistribution(0, 1)
+        found = [facts.begun(trial._cached_frozen_trial)]
+        value = trial.suggest_float("x", 0, 1)
+        found += [facts.suggested("x", distribution, value), facts.reported(3, 0.5), facts.judged(False)]
+        trial.report(0.5, 3)
+        trial.set_user_attr("pair", (1, {"a": np.float64(2)}))
+        found.append(facts.attribute("user_attr", "pair", (1, {"a": np.float64(2)})))
+        if number == 0:
+            study.tell(trial, 0.25)
+            found.append(facts.ended(study.trials[0]))
+        events += [Consulted(lease, one) for one in found]
+    complete, lost = trials_of(events)
+    assert complete == study.trials[0]
+    assert lost.state is optuna.trial.TrialState.FAIL
+    assert (lost.params, lost.intermediate_values) == (study.trials[1].params, study.trials[1].intermediate_values)
+
+
+def test_choices_in_another_order_are_the_known_ones() -> None:
+    known = KnownChoices(optuna.create_study())
+    first, other = CategoricalDistribution(["b", "a", "c"]), CategoricalDistribution(["a", "b", "c"])
+    assert known.known("kind", first) is first
+    assert known.known("kind", other) is first
+    for place, choice in enumerate(first.choices):
+        assert other.choices[int(known.index_in(other, first, place))] == choice
+    changed = CategoricalDistribution(["a", "d"])
+    assert known.known("kind", changed) is changed
+
+
+def test_returned_values_are_what_optuna_makes_of_them() -> None:
+    assert end_by_value(None).value_or_values is None
+    assert end_by_value(np.float32(0.5)).value_or_values == 0.5
+    assert end_by_value((1, 2)).value_or_values == [1.0, 2.0]
+    assert repr(end_by_value("no").value_or_values) == "['n', 'o']".replace("'", "'")
+    assert repr(end_by_value({"a": 1}).value_or_values) == "{'a': 1}"
+
+
+def test_an_exception_that_cannot_be_sent_is_still_caught_by_its_class() -> None:
+    end = end_by_error(KeyError("k"), "the text")._replace(error=None)
+    found = error_of(end, (LookupError,))
+    assert isinstance(found, LookupError)
+    assert isinstance(found, ObjectiveError)
+    assert not isinstance(error_of(end, (ValueError,)), ValueError)
+
+
+counter = 0
+found: list[int] = []
+
+
+class Rows:
+    def __init__(self) -> None:
+        self.rows: dict[int, int] = {}
+
+    def __call__(self, trial: int) -> None:
+        self.rows[trial] = 1
+
+
+def test_what_an_objective_changes_has_a_name() -> None:
+    kept: list[int] = []
+
+    def objective(extra: list[int], trial: int) -> None:
+        global counter  # noqa: PLW0603
+        counter += 1
+        found.append(trial)
+        kept.append(trial)
+        extra.append(trial)
+
+    bound = partial(objective, [])
+    watch = Watch(bound, here())
+    bound(1)
+    assert sorted(watch.changed()) == ["argument 0", "counter", "found", "kept"]
+    rows = Rows()
+    watch = Watch(rows, here())
+    rows(1)
+    assert watch.changed() == ["self.rows"]
+    quiet = Watch(partial(max, 1), here())
+    assert quiet.changed() == []
+
+
+@pytest.mark.parametrize(
+    ("version", "is_known"), [("4.4.0", False), ("4.5.0", True), ("5.9.1", True), ("6.0.0", False)]
+)
+def test_only_known_versions_of_optuna_run(version: str, is_known: bool) -> None:
+    if is_known:
+        require_version(version)
+    else:
+        with pytest.raises(UsageError, match=r"from 4\.5 on, below 6"):
+            require_version(version)
+
+
+def test_a_sampler_that_learned_from_another_study_is_refused() -> None:
+    sampler = optuna.samplers.TPESampler()
+    require_supported(optuna.create_study(sampler=sampler, study_name="first"))
+    with pytest.raises(UsageError, match=r"learned from 'first'.*sampler=TPESampler"):
+        require_supported(optuna.create_study(sampler=sampler, study_name="second"))
+
+
+def test_a_search_that_makes_its_own_study_is_answered() -> None:
+    with pytest.raises(UsageError, match="OptunaSearchCV is a search that makes its own study"):
+        ours.integration.OptunaSearchCV  # noqa: B018
+    with pytest.raises(UsageError, match=r"optuna.workers\(8"):
+        ours.workers(processes=3)
+
+
+def test_all_other_names_are_optunas_own_objects() -> None:
+    for name in ("TrialPruned", "samplers", "pruners", "trial", "exceptions", "distributions", "create_trial"):
+        assert getattr(ours, name) is getattr(optuna, name)
+    assert ours.study.MaxTrialsCallback is optuna.study.MaxTrialsCallback
+    assert issubclass(ours.Study, optuna.Study)
+    assert ours.study.create_study is ours.create_study
+    assert type(pickle.loads(pickle.dumps(ours.create_study()))) is optuna.Study
+
+
+def test_the_import_brings_optuna_only_when_a_name_is_asked_for() -> None:
+    code = "import sys, asyncsearch.optuna; print('optuna' in sys.modules)"
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def train(trial: Any) -> None:
+    for step in range(1, 4):
+        if trial.params["n"] == 3:
+            raise ValueError("three")
+        trial.report(loss=trial.params["x"] / step)
+
+
+def test_searches_of_both_go_into_each_other(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"space": {"x": uniform(0, 1), "n": randint(1, 3)}, "metric": "loss", "mode": "min"}
+    first = Study(train, store=tmp_path / "first", backend="inline", **options).run(8, display="none")
+    made = ours.to_optuna(first)
+    assert [trial.number for trial in made.trials] == list(range(8))
+    assert made.best_params == first.best_trial.params
+    assert made.best_value == first.best_trial.value
+    complete = made.get_trials(states=(optuna.trial.TrialState.COMPLETE,))
+    assert complete[0].intermediate_values.keys() == {1, 2, 3}
+    assert any(trial.state is optuna.trial.TrialState.FAIL for trial in made.trials)
+    second = Study(train, store=tmp_path / "second", backend="inline", searcher="tpe", warm_start=[made], **options)
+    assert second.run(2, display="none").best_trial.value is not None
+    with pytest.raises(UsageError, match="directions minimize, and this study has mode='max'"):
+        Study(train, store=tmp_path / "third", **{**options, "mode": "max"}, warm_start=[made])

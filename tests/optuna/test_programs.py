@@ -1,0 +1,58 @@
+"""Programs of Optuna run here as they run there: the same trials, value by value, with one worker."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+import asyncsearch.optuna as ours
+from tests.optuna.programs import PROGRAMS
+
+
+@pytest.fixture(autouse=True)
+def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    ours.workers(1, backend="inline", display="none")
+    yield
+    ours.workers()
+    optuna.logging.set_verbosity(before)
+
+
+def rows(study: Any) -> list[Any]:
+    """Return all of a study's trials that two runs have in common: everything but times."""
+    return [
+        [
+            trial.number,
+            trial.state,
+            repr(trial.values),
+            trial.params,
+            trial.distributions,
+            trial.user_attrs,
+            trial.system_attrs,
+            repr(trial.intermediate_values),
+        ]
+        for trial in study.trials
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_a_program_has_the_trials_that_it_has_with_optuna(name: str, tmp_path: Path) -> None:
+    found = []
+    for module in (optuna, ours):
+        folder = tmp_path / module.__name__
+        folder.mkdir()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            found.append(PROGRAMS[name](module, folder))
+    theirs, here = found
+    assert len(theirs) == len(here)
+    for one, other in zip(theirs, here, strict=True):
+        assert rows(other) == rows(one)
+        assert other.user_attrs == one.user_attrs

@@ -1,0 +1,177 @@
+"""Optuna's rules where trials run in processes, some of them at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+import asyncsearch.optuna as ours
+from asyncsearch.errors import NotPicklableError
+from tests.optuna.test_programs import rows
+
+ROOT = Path(__file__).parents[2]
+COMPLETE, FAIL, RUNNING = (
+    optuna.trial.TrialState.COMPLETE,
+    optuna.trial.TrialState.FAIL,
+    optuna.trial.TrialState.RUNNING,
+)
+
+
+@pytest.fixture(autouse=True)
+def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    ours.workers(2, backend="processes", display="none")
+    yield
+    ours.workers()
+    optuna.logging.set_verbosity(before)
+
+
+class ScaleError(ValueError):
+    """An error with a value that its class needs."""
+
+    def __init__(self, scale: int) -> None:
+        super().__init__(f"scale {scale}")
+        self.scale = scale
+
+
+def test_two_workers_keep_the_rules_of_one_study(caplog: pytest.LogCaptureFixture) -> None:
+    """No point of a grid twice, callbacks one at a time, every trial at its end, attributes as they were set."""
+    found: list[int] = []
+    calls: list[tuple[int, int]] = []
+    busy = threading.Lock()
+
+    def objective(trial: Any) -> float:
+        found.append(trial.number)  # on the worker, which is said
+        x, y = trial.suggest_int("x", 0, 2), trial.suggest_int("y", 0, 1)
+        trial.report(x, 0)
+        trial.set_user_attr("point", (x, y))
+        return float(x + y)
+
+    def callback(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+        assert busy.acquire(blocking=False)
+        calls.append((trial.number, len(study.get_trials(states=(COMPLETE,)))))
+        busy.release()
+
+    sampler = optuna.samplers.GridSampler({"x": [0, 1, 2], "y": [0, 1]}, seed=1)
+    study = ours.create_study(sampler=sampler)
+    study.optimize(objective, callbacks=[callback])
+    finished = study.get_trials(states=(COMPLETE,))
+    assert {trial.user_attrs["point"] for trial in finished} == {(x, y) for x in range(3) for y in range(2)}
+    assert not study.get_trials(states=(RUNNING,))
+    assert [count for _, count in calls] == list(range(1, len(calls) + 1))
+    assert found == []
+    assert "changes found on its worker" in caplog.text
+
+
+def test_an_exception_is_raised_as_itself_and_a_lost_trial_fails() -> None:
+    def objective(trial: Any) -> float:
+        x = trial.suggest_float("x", 0, 1)
+        trial.report(x, 3)
+        if trial.number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if trial.number == 3:
+            raise ScaleError(7)
+        return float(x)
+
+    study = ours.create_study()
+    with pytest.raises(ScaleError, match="scale 7") as caught:
+        study.optimize(objective, n_trials=20)
+    assert "raise ScaleError(7)" in str(caught.value.__cause__)
+    assert caught.value.scale == 7
+    states = {trial.number: trial.state for trial in study.trials}
+    assert states[1] is FAIL
+    assert study.trials[1].intermediate_values == {3: study.trials[1].params["x"]}
+    assert states[3] is FAIL
+    assert all(state is COMPLETE for number, state in states.items() if number not in (1, 3))
+    assert len(states) < 20
+
+
+def test_a_lost_trial_runs_again_where_that_is_asked_for() -> None:
+    ours.workers(1, backend="processes", display="none", retries_lost=True)
+
+    def objective(trial: Any) -> float:
+        x = trial.suggest_float("x", 0, 1)
+        if trial.number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return float(x)
+
+    study = ours.create_study()
+    study.optimize(objective, n_trials=3)
+    assert [trial.state for trial in study.trials] == [COMPLETE, FAIL, COMPLETE, COMPLETE]
+    assert study.trials[2].params == study.trials[1].params
+    assert study.trials[2].system_attrs["retry_history"] == [1]
+
+
+PROGRAM = """
+import os, signal, sys, warnings
+import optuna as plain
+import asyncsearch.optuna as optuna
+warnings.simplefilter("ignore")
+plain.logging.set_verbosity(plain.logging.CRITICAL)
+
+def objective(trial):
+    x = trial.suggest_float("x", 0, 1)
+    trial.report(x, 1)
+    trial.set_user_attr("pair", (trial.number, x))
+    return x
+
+def kill(study, trial):
+    if sys.argv[1] == "kill" and trial.number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+optuna.workers(1, backend="inline", store="kept", display="none")
+study = optuna.create_study(study_name="mine", sampler=plain.samplers.RandomSampler(seed=1))
+study.optimize(objective, n_trials=6, callbacks=[kill])
+for trial in study.trials:
+    print(trial.state.name, trial.values, trial.params, trial.user_attrs, trial.intermediate_values)
+"""
+
+
+def test_a_killed_driver_goes_on_by_the_same_line(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    runs = [
+        subprocess.run(
+            [sys.executable, script, word], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
+        for word in ("kill", "go on", "once more")
+    ]
+    assert [run.returncode for run in runs[:2]] == [-signal.SIGKILL, 0], runs[1].stderr
+    lines = runs[1].stdout.splitlines()
+    done = [line for line in lines if line.startswith("COMPLETE")]
+    assert len(done) == 6
+    # The trial whose callback killed the driver had not ended, and is known if it was written that it had begun.
+    assert [line.split()[0] for line in lines if line not in done] in ([], ["FAIL"])
+    assert lines.index(done[2]) == 2
+    assert len(set(lines)) == len(lines), "nothing is drawn twice"
+    assert "holds a study that came to its end" in runs[2].stderr
+
+
+def test_what_cannot_be_sent_is_named_with_the_line_to_write() -> None:
+    lock = threading.Lock()
+
+    def objective(trial: Any) -> float:
+        with lock:
+            return float(trial.suggest_float("x", 0, 1))
+
+    study = ours.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    with pytest.raises(NotPicklableError, match=r"variable 'lock'.*optuna.workers\(backend='threads'\)"):
+        study.optimize(objective, n_trials=2)
+    assert study.trials == []
+    ours.workers(1, backend="threads", display="none")
+    study.optimize(objective, n_trials=2)
+    theirs = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    theirs.optimize(objective, n_trials=2)
+    assert rows(study) == rows(theirs)
