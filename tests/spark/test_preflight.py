@@ -15,10 +15,11 @@ import pytest
 
 from asyncsearch._version import __version__
 from asyncsearch.errors import NotEnoughSlotsError, PackagesDifferError, UnsupportedSparkError, UsageError
+from asyncsearch.launch.spark.base_session import new_tag
 from asyncsearch.launch.spark.placement import Executor
 from asyncsearch.launch.spark.preflight import addresses, examine, memory_warning, task_mode, warnings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error, probe
-from asyncsearch.launch.spark.session import Made, Spark, new_tag
+from asyncsearch.launch.spark.session import Made, Spark
 from asyncsearch.launch.spark.task import TaskMode
 
 ELASTIC = {"spark.dynamicAllocation.enabled": "true"}

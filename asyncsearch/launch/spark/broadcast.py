@@ -12,7 +12,7 @@ import threading
 from typing import Any, NamedTuple
 
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.launch.spark.session import Spark
+from asyncsearch.launch.spark.base_session import AnySpark
 from asyncsearch.launch.value_pickler import dumps
 
 _OWN = frozenset(("endpoint", "worker", "epoch", "gpus", "store", "dirs"))
@@ -35,18 +35,35 @@ class SentConfig(NamedTuple):
         return WorkerConfig(**(pickle.loads(self.shared.value) | self.own))  # noqa: S301
 
 
+class PickledConfig(NamedTuple):
+    """A whole configuration in the closure of a query, whose own pickler knows nothing of the user's modules."""
+
+    content: bytes
+
+    def received(self) -> WorkerConfig:
+        """Return it, in the task."""
+        config: WorkerConfig = pickle.loads(self.content)  # noqa: S301 - written by the driver, as above
+        return config
+
+
+Carried = WorkerConfig | SentConfig | PickledConfig
+"""What the closure of a launch carries."""
+
+
 class SharedPart:
     """The broadcast of one run, made at the first launch that is worth it. Any thread may call it."""
 
-    def __init__(self, spark: Spark) -> None:
+    def __init__(self, spark: AnySpark) -> None:
         self._spark = spark
         self._guard = threading.Lock()
         self._fields: dict[str, Any] = {}
         """What was broadcast."""
         self._broadcast: Any = None
 
-    def without(self, config: WorkerConfig) -> WorkerConfig | SentConfig:
+    def without(self, config: WorkerConfig) -> Carried:
         """Return what the closure of a launch is to carry."""
+        if not self._spark.has_broadcasts:
+            return PickledConfig(dumps(config))
         if len(config.bundle) < WORTH_BYTES:
             return config
         with self._guard:

@@ -17,10 +17,11 @@ import msgspec
 
 from asyncsearch.errors import AsyncSearchError, ClusterError, NotEnoughSlotsError
 from asyncsearch.launch.spark import slots
+from asyncsearch.launch.spark.base_session import new_tag
 from asyncsearch.launch.spark.job_ends import reason_of
+from asyncsearch.launch.spark.joining import join
 from asyncsearch.launch.spark.preflight import addresses, port, task_mode, warnings_of_settings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error
-from asyncsearch.launch.spark.session import join, new_tag
 from asyncsearch.launch.spark.task_facts import StoreView, TaskFacts, store_view, task_facts
 
 T = TypeVar("T")
@@ -86,11 +87,11 @@ class ExaminedSession:
     def facts(self) -> ClusterFacts:
         """Return the facts about the session, and those that its tasks find."""
         spark = self._spark
-        host, bind = addresses(spark.conf, spark.is_local)
+        host, bind = addresses(spark.driver_conf, spark.is_local, spark.machine)
         packages = {"asyncsearch": "asyncsearch", "hdfs_native": "hdfs-native", **PACKAGES}
         found = ClusterFacts(
-            place=str(spark.context.master),
-            spark_version=str(spark.context.version),
+            place=spark.place.removeprefix("Spark "),
+            spark_version=spark.version,
             is_local=spark.is_local,
             settings={key: spark.conf(key) for key in _SETTINGS if spark.conf(key)},
             driver=host,

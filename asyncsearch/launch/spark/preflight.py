@@ -13,16 +13,16 @@ from asyncsearch.errors import ClusterError, NotEnoughSlotsError, UnsupportedSpa
 from asyncsearch.launch.base_launcher import Preflight
 from asyncsearch.launch.machine import cores
 from asyncsearch.launch.spark import slots
+from asyncsearch.launch.spark.base_session import WAIT_LOGGED_AFTER_S, AnySpark, new_tag
 from asyncsearch.launch.spark.job_ends import reason_of
 from asyncsearch.launch.spark.probe import PACKAGES, Answer, ExecutorFacts, as_packages_error, probe, require_same
-from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark, new_tag
 from asyncsearch.launch.spark.task import TaskMode
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def task_mode(spark: Spark) -> TaskMode:
+def task_mode(spark: AnySpark) -> TaskMode:
     """Return the kind of tasks for workers: barrier tasks where they are allowed, and where one can be lost.
 
     In a local session none can, and a barrier stage takes longer to start.
@@ -30,7 +30,7 @@ def task_mode(spark: Spark) -> TaskMode:
     return TaskMode.PLAIN if spark.has_dynamic_allocation or spark.is_one_process else TaskMode.INDEPENDENT
 
 
-def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout_s: float) -> Preflight:
+def examine(spark: AnySpark, parallelism: int | None, mode: TaskMode, start_timeout_s: float) -> Preflight:
     """Check that the workers can run.
 
     Args:
@@ -54,7 +54,7 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
         workers, tasks = slots.fixed(spark, parallelism)
     if not spark.runs_this_python:
         _check_new_executors(spark, tasks, start_timeout_s)
-    host, bind = addresses(spark.conf, spark.is_local)
+    host, bind = addresses(spark.driver_conf, spark.is_local, spark.machine)
     return Preflight(
         parallelism=workers,
         cpu_threads=spark.cpus_per_task,
@@ -64,25 +64,25 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
         launches_at_once=max(1, cores() - 1) if spark.is_one_process and not spark.has_served else None,
         warnings=tuple(warnings(spark, mode)),
         is_elastic=spark.has_dynamic_allocation or not spark.is_made_here,
-        place=f"Spark {spark.context.master}",
+        place=spark.place,
     )
 
 
-def warnings(spark: Spark, mode: TaskMode) -> list[str]:
+def warnings(spark: AnySpark, mode: TaskMode) -> list[str]:
     """Return warnings about the session and the settings of the application."""
     found = warnings_of_settings(spark, mode)
     # spark-submit has the master from its command, and its session ends with the application in any case.
     if spark.is_made_here and "PYSPARK_GATEWAY_PORT" not in os.environ:
         found.insert(
             0,
-            f"There was no Spark session, so that one with master {spark.context.master} was started for this run; it "
+            f"There was no Spark session, so that one with master {spark.master} was started for this run; it "
             "ends with it. To choose its master, or to keep it for the next run, write before: "
             'SparkSession.builder.master("local[4]").getOrCreate().',
         )
     return found
 
 
-def warnings_of_settings(spark: Spark, mode: TaskMode) -> list[str]:
+def warnings_of_settings(spark: AnySpark, mode: TaskMode) -> list[str]:
     """Return warnings about the settings of the application."""
     found = []
     if spark.has_dynamic_allocation:
@@ -109,7 +109,7 @@ def warnings_of_settings(spark: Spark, mode: TaskMode) -> list[str]:
             "spark.executor.pyspark.memory limits the address space of trials, and CUDA asks for more of it than there "
             "is memory: remove it, and raise spark.executor.memoryOverhead instead."
         )
-    overhead = memory_warning(spark.conf, str(spark.context.master), spark.cpus_per_task)
+    overhead = memory_warning(spark.conf, spark.master, spark.cpus_per_task)
     return [*found, overhead] if overhead else found
 
 
@@ -161,7 +161,7 @@ def _megabytes(text: str) -> float:
     return float(text.removesuffix(unit)) * _UNITS_MB[unit or "m"]
 
 
-def _check_new_executors(spark: Spark, slots: int, timeout_s: float) -> None:
+def _check_new_executors(spark: AnySpark, slots: int, timeout_s: float) -> None:
     """Ask each executor that no earlier check has seen, by one task; all slots if Spark cannot name its executors."""
     found = spark.executors()
     new = [one for one in found or () if one.name not in spark.examined]
@@ -174,7 +174,7 @@ def _check_new_executors(spark: Spark, slots: int, timeout_s: float) -> None:
         spark.examined.update(one.name for one in new)
 
 
-def _ask_executors(spark: Spark, tasks: int, places: Sequence[str], timeout_s: float) -> Sequence[ExecutorFacts]:
+def _ask_executors(spark: AnySpark, tasks: int, places: Sequence[str], timeout_s: float) -> Sequence[ExecutorFacts]:
     """Run the probe, and return the answers of executors that are fit for workers."""
     tag = new_tag("check")
     done: queue.SimpleQueue[list[Answer] | Exception] = queue.SimpleQueue()

@@ -18,8 +18,8 @@ from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, OnWorkerEnded
 from asyncsearch.launch.machine import patiently
 from asyncsearch.launch.spark import job_ends
+from asyncsearch.launch.spark.base_session import WAIT_LOGGED_AFTER_S, AnySpark
 from asyncsearch.launch.spark.broadcast import SharedPart
-from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
 from asyncsearch.launch.spark.slots import REPLACED_AFTER_S, SlotWatch
 from asyncsearch.launch.spark.task import CANCEL_AGAIN_S, CANCELLED_WITHIN_S, NO_CONFIG, SpareTask, TaskMode, task
 
@@ -51,7 +51,7 @@ class Supervisor:
 
     def __init__(
         self,
-        spark: Spark,
+        spark: AnySpark,
         *,
         agent: AgentFunction,
         mode: TaskMode,
@@ -89,7 +89,7 @@ class Supervisor:
     def start(self) -> None:
         """Start the thread. Jobs have the scheduler pool and job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
-        if self._spark.is_on(job_ends.DECOMMISSION_SETTING) and not self._spark.is_one_process:
+        if self._spark.tells_departures:
             self._spark.thread(self._watch_departures, "asyncsearch-departures").start()
 
     def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
@@ -123,7 +123,7 @@ class Supervisor:
                 try:
                     do()
                 except Exception as error:
-                    is_bug = type(error).__module__.partition(".")[0] not in ("py4j", "pyspark")
+                    is_bug = type(error).__module__.partition(".")[0] not in ("grpc", "py4j", "pyspark")
                     _log.warning(
                         "Spark could not be asked about a worker: %s.", job_ends.reason_of(error), exc_info=is_bug
                     )
