@@ -13,11 +13,14 @@ from typing import Any
 import psutil
 import pytest
 
+from asyncsearch import FIFO, TrialContext
+from asyncsearch.doctor import examine
 from asyncsearch.errors import NotEnoughSlotsError
 from asyncsearch.events import WorkerLost
 from asyncsearch.journal.opening import read_records
 from asyncsearch.launch import is_spark_active
 from asyncsearch.launch.base_launcher import Launcher
+from asyncsearch.launch.spark.broadcast import MOST_SENT_BYTES, STORED
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.testing import LauncherTests
 from tests.spark.cluster import require_no_job
@@ -88,3 +91,34 @@ def test_parallelism_is_asked_for_where_connect_does_not_say(session: Any, monke
     monkeypatch.setattr(type(session.conf), "getAll", property(lambda _: settings))
     with pytest.raises(NotEnoughSlotsError, match=r"run with parallelism=\.\.\..*\(4 each\).*the page Executors"):
         SparkLauncher().check(None)
+
+
+def test_a_session_that_its_server_closes_is_made_anew(session: Any, tmp_path: Path) -> None:
+    other = type(session)(connection=session.client._builder)
+    gate = Gate(tmp_path).make()
+    study = make_study(make_trainable(gate), tmp_path / "study", backend=SparkLauncher(other))
+    running = Running(study)
+    gate.pids()
+    other.client.release_session()  # ends its queries, too
+    require_whole(running.wait())
+    other.client.close()
+    require_no_query()
+
+
+def test_a_large_bundle_goes_through_the_store_and_leaves_nothing(tmp_path: Path) -> None:
+    weights = os.urandom(MOST_SENT_BYTES + 1)
+
+    def train(trial: TrialContext) -> float:
+        return float(trial.params["x"] * len(weights))
+
+    study = make_study(train, tmp_path / "study", backend="spark", scheduler=FIFO())
+    study.run(2, parallelism=2, display="none")
+    assert study.best_trial.value == len(weights)
+    assert not list((tmp_path / "study").glob(f"{STORED}*"))
+
+
+def test_the_doctor_asks_the_executors_of_connect(tmp_path: Path) -> None:
+    found = str(examine(tmp_path / "study"))
+    assert "executors: all connect to the driver at 127.0.0.1:" in found
+    assert "3 slots, so up to 3 workers (parallelism=3)" in found
+    assert "fault" not in found

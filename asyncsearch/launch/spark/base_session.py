@@ -168,6 +168,10 @@ class AnySpark(abc.ABC):
     def running(self) -> Set[str] | None:
         """Return the tags of workers' jobs whose task has found a slot, by one look; None if Spark cannot tell."""
 
+    def trouble(self) -> str:
+        """Return why no job can begin or end now, by one look; empty if one can, or if that shows in the jobs."""
+        return ""
+
     def leaving(self) -> Set[str]:
         """Return the tags of all workers' jobs on an executor that is being decommissioned, by one look."""
         return frozenset()

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import socket
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, TypeVar
@@ -19,11 +21,14 @@ from typing import Any, TypeVar
 from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.machine import cores
 from asyncsearch.launch.spark.base_session import AnySpark
+from asyncsearch.launch.spark.job_ends import is_closed_session
 from asyncsearch.launch.spark.placement import DRIVER, Executor
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LOOPBACK = ("localhost", "127.", "::1", "[::1]")
+_LOOK_AGAIN_S = 2.0
 _ANY_PORT = 9
 """A datagram socket that is "connected" sends nothing, so that its port does not matter."""
 
@@ -53,7 +58,11 @@ class ConnectSpark(AnySpark):
         self._running: set[str] = set()
         self._cancelling: set[str] = set()
         self._server = str(session.client.host)
-        self._is_heard = False
+        self._listened: list[Any] = []
+        """The sessions whose progress is heard."""
+        self._is_renewed = False
+        self._look = (0.0, "")
+        """When the server was last looked for, and what was wrong."""
 
     @property
     def master(self) -> str:
@@ -86,9 +95,9 @@ class ConnectSpark(AnySpark):
         """Return the address of this machine on its way to the server."""
         if not self._is_server_here:
             for family in (socket.AF_INET, socket.AF_INET6):
-                with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as way:
-                    way.connect((self._server.strip("[]"), _ANY_PORT))
-                    return str(way.getsockname()[0])
+                with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as link:
+                    link.connect((self._server.strip("[]"), _ANY_PORT))
+                    return str(link.getsockname()[0])
         return socket.gethostname()
 
     @property
@@ -128,17 +137,38 @@ class ConnectSpark(AnySpark):
         del description, places  # its pages name queries themselves, and it has no places
         from pyspark.sql.types import StringType, StructField, StructType
 
-        with self._guard:
-            if not self._is_heard:
-                self._is_heard = True
-                self.session.registerProgressHandler(self._progress)
+        session = self._listen()
         for tag in (*self._tags, *tags):
-            self.session.addTag(tag)
+            session.addTag(tag)
         self._mine.tags = tags
         rows = StructType([StructField("answer", StringType())])
-        query = self.session.range(0, tasks, 1, tasks).mapInArrow(_query(task), rows, barrier=is_barrier)
+        query = session.range(0, tasks, 1, tasks).mapInArrow(_query(task), rows, barrier=is_barrier)
         prepared()
-        return [_answer(json.loads(row[0])) for row in query.collect()]
+        try:
+            return [_answer(json.loads(row[0])) for row in query.collect()]
+        except Exception as error:
+            if is_closed_session(error):
+                self._renew(session)
+            raise
+
+    def _listen(self) -> Any:
+        """Return the present session, whose progress is heard from now on."""
+        with self._guard:
+            if self.session not in self._listened:
+                self._listened.append(self.session)
+                self.session.registerProgressHandler(self._progress)
+            return self.session
+
+    def _renew(self, closed: Any) -> None:
+        """Replace a session that its server has closed, so that the next launch has one; its settings are lost."""
+        from pyspark.sql.connect.session import SparkSession
+
+        with self._guard:
+            builder = getattr(closed.client, "_builder", None)
+            # With a name of its own it would be the closed session again.
+            if self.session is closed and builder is not None and builder.session_id is None:
+                self.session, self._is_renewed = SparkSession(connection=builder), True
+                _log.warning("The Spark Connect server has closed the session: the search goes on in a new one.")
 
     def _progress(self, *, inflight_tasks: int, done: bool, **_: object) -> None:
         """Note whether a query's task has its slot. Spark calls this in the thread of the query, for all of them."""
@@ -166,6 +196,19 @@ class ConnectSpark(AnySpark):
             with self._guard:
                 self._cancelling.discard(tag)
 
+    def trouble(self) -> str:
+        endpoint = str(getattr(getattr(self.session.client, "_builder", None), "endpoint", ""))
+        host, _, port = endpoint.rpartition(":")
+        looked_s, found = self._look
+        if port.isdecimal() and time.monotonic() - looked_s > _LOOK_AGAIN_S:
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK_AGAIN_S).close()
+                found = ""
+            except OSError as error:
+                found = f"the Spark Connect server at {endpoint} does not answer: {error}"
+            self._look = time.monotonic(), found
+        return found
+
     def running(self) -> Set[str] | None:
         with self._guard:
             return set(self._running)
@@ -174,8 +217,13 @@ class ConnectSpark(AnySpark):
         return threading.Thread(target=target, name=name, daemon=True)
 
     def close(self) -> None:
-        with contextlib.suppress(ValueError):  # there was no query, or the user has cleared all handlers
-            self.session.removeProgressHandler(self._progress)
+        for session in self._listened:
+            with contextlib.suppress(ValueError):  # the user has cleared all handlers
+                session.removeProgressHandler(self._progress)
+        if self._is_renewed:
+            with contextlib.suppress(Exception):  # its server is gone
+                self.session.client.release_session()
+                self.session.client.close()
 
 
 _NEWEST_TOO_OLD = (3, 5)

@@ -43,6 +43,8 @@ class _Job:
         """When to check it again; None for never."""
         self.reason: str | None = None
         """Reason of its cancellation; None if it is not cancelled."""
+        self.is_told = False
+        """Whether its end was told, which it may be before the job's own: Spark may not answer any more."""
         self.is_cancelled = threading.Event()
 
 
@@ -78,6 +80,7 @@ class Supervisor:
         self._stopped = threading.Event()
         self.has_submitted = threading.Event()
         """Set once the first job was given to Spark, or could not be."""
+        self._telling = threading.Lock()
         self._jobs: dict[LaunchKey, _Job] = {}
         self._shared = SharedPart(spark)
         self._slots = SlotWatch(spark.running, start_timeout_s, brings_executors=spark.has_dynamic_allocation)
@@ -161,21 +164,26 @@ class Supervisor:
         due = [job for job in self._jobs.values() if job.due is not None and now >= job.due]
         waiting = [job for job in due if job.reason is None]
         later = self._slots.refresh([job.tag for job in waiting], now)
+        trouble = self._spark.trouble() if due else ""
         for job in due:
             if job.reason is not None:
                 self._cancel(job, job.reason)
+                if trouble:  # Spark cannot tell its end
+                    self._notify(job, f"{job.reason}, and {trouble}")
             elif later is not None:
                 job.due = later
             else:
-                self._look_for_slot(job, now)
+                self._look_for_slot(job, now, trouble)
 
-    def _look_for_slot(self, job: _Job, now: float) -> None:
+    def _look_for_slot(self, job: _Job, now: float, trouble: str) -> None:
         others = [other.tag for other in self._jobs.values() if other is not job and other.reason is None]
         wait = self._slots.look(job.tag, job.name, now - job.launched_at, others)
         if wait is None:
             job.due = None
-        elif wait.reason:
-            self._cancel(job, wait.reason)
+        elif trouble or wait.reason:
+            self._cancel(job, trouble or wait.reason)
+            if trouble:
+                self._notify(job, trouble)
         else:
             job.due = job.launched_at + wait.next_s
             if wait.sentence:
@@ -206,7 +214,7 @@ class Supervisor:
         except Exception as error:
             self._notify(job, f"its job could not be started: {job_ends.reason_of(error)}")
 
-    # Methods of a job's thread.
+    # Methods of a job's thread; the supervisor's calls ``_notify`` too.
 
     def _run(self, job: _Job, config: WorkerConfig) -> None:
         try:
@@ -235,6 +243,10 @@ class Supervisor:
 
     def _notify(self, job: _Job, reason: str) -> None:
         self.has_submitted.set()
+        with self._telling:
+            if job.is_told:
+                return
+            job.is_told = True
         try:
             self._ended(*job.key, reason)
         finally:
