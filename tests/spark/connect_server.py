@@ -7,9 +7,12 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.spark.cluster import FAST_START, Daemon
 
 _SETTINGS = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -46,3 +49,32 @@ def server_context() -> Any:
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context
+
+
+class ConnectServer:
+    """A Connect server in a process of its own, which is the driver of a cluster's application."""
+
+    def __init__(self, log: Path, master: str, **settings: str) -> None:
+        """Start it, with a port that the system chooses. Dots of the settings' names are written as two underscores."""
+        every = _SETTINGS | {
+            "spark.connect.grpc.binding.port": "0",
+            "spark.connect.authenticate.token": "",
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": FAST_START,
+            "spark.log.level": "INFO",
+        }
+        every |= {key.replace("__", "."): value for key, value in settings.items()}
+        options = [part for key, value in every.items() if value for part in ("--conf", f"{key}={value}")]
+        submit = ("org.apache.spark.deploy.SparkSubmit", "--master", master, *options)
+        name = "org.apache.spark.sql.connect.service.SparkConnectServer"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYSPARK_PYTHON", sys.executable)
+            self.daemon = Daemon(log, *submit, "--class", name, "spark-internal", heap="512m")
+        found = self.daemon.await_line(r"Spark Connect server started at: \S*?:(\d+)")
+        self.url = f"sc://127.0.0.1:{found[1]}"
+
+    def session(self) -> Any:
+        """Return a new session of it."""
+        from pyspark.sql.connect.session import SparkSession
+
+        return SparkSession.builder.remote(self.url).create()

@@ -405,14 +405,14 @@ def test_local_workers_reach_the_driver_over_loopback() -> None:
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "localhost"])
-def test_executors_that_do_not_reach_the_driver_end_the_run_with_the_address(host: str) -> None:
+def test_executors_that_do_not_reach_the_driver_are_told_with_its_address(host: str) -> None:
     own = {"host": host, "bindAddress": "127.0.0.1", "port": "0"}
     spark = FakeSpark({f"spark.asyncsearch.driver.{key}": value for key, value in own.items()})
     spark.answer = None
     if host == "localhost":
         assert check(spark).host == host
         return
-    words = r"do not reach this process at nowhere\.invalid:\d+, .* on .*Set spark\.asyncsearch\.driver\.host .*driver\.port"
+    words = r"do not reach this process at nowhere\.invalid:\d+, .*Set spark\.asyncsearch\.driver\.host .*driver\.port"
     with pytest.raises(ClusterError, match=words):
         check(spark)
 

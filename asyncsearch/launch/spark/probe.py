@@ -124,7 +124,7 @@ def probe(packages: dict[str, str], driver: Callback | None = None) -> Callable[
         packages: module -> package that installs it.
         driver: where the driver answers; None if it is not to be tried.
     """
-    way = None if driver is None else (*driver, CONNECTED_WITHIN_S)
+    answers_at = None if driver is None else (*driver, CONNECTED_WITHIN_S)
 
     def look(rows: Iterable[Any]) -> list[Answer]:
         import importlib
@@ -144,9 +144,9 @@ def probe(packages: dict[str, str], driver: Callback | None = None) -> Callable[
             return spec is not None and spec.origin is not None
 
         def why_unreached() -> str:
-            if way is None:
+            if answers_at is None:
                 return ""
-            host, port, token, within_s = way
+            host, port, token, within_s = answers_at
             try:
                 with socket.create_connection((host, port), timeout=within_s) as connection:
                     connection.sendall(token)

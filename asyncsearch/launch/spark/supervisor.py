@@ -43,8 +43,8 @@ class _Job:
         """When to check it again; None for never."""
         self.reason: str | None = None
         """Reason of its cancellation; None if it is not cancelled."""
-        self.is_told = False
-        """Whether its end was told, which it may be before the job's own: Spark may not answer any more."""
+        self.is_reported = False
+        """Whether its end was reported, which it may be before the job's own: Spark may not answer any more."""
         self.is_cancelled = threading.Event()
 
 
@@ -80,7 +80,7 @@ class Supervisor:
         self._stopped = threading.Event()
         self.has_submitted = threading.Event()
         """Set once the first job was given to Spark, or could not be."""
-        self._telling = threading.Lock()
+        self._reporting = threading.Lock()
         self._jobs: dict[LaunchKey, _Job] = {}
         self._shared = SharedPart(spark)
         self._slots = SlotWatch(spark.running, start_timeout_s, brings_executors=spark.has_dynamic_allocation)
@@ -243,10 +243,10 @@ class Supervisor:
 
     def _notify(self, job: _Job, reason: str) -> None:
         self.has_submitted.set()
-        with self._telling:
-            if job.is_told:
+        with self._reporting:
+            if job.is_reported:
                 return
-            job.is_told = True
+            job.is_reported = True
         try:
             self._ended(*job.key, reason)
         finally:
