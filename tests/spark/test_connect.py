@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from asyncsearch import FIFO, TrialContext
+from asyncsearch import ASHA, FIFO, TrialContext
 from asyncsearch.doctor import examine
 from asyncsearch.errors import NotEnoughSlotsError
 from asyncsearch.events import WorkerLost
@@ -23,6 +23,7 @@ from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.spark.broadcast import MOST_SENT_BYTES, STORED
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.testing import LauncherTests
+from tests.shares import takes_long
 from tests.spark.cluster import require_no_job
 from tests.spark.connect_server import connect_session, server_context
 from tests.spark.test_local_session import require_whole
@@ -122,3 +123,24 @@ def test_the_doctor_asks_the_executors_of_connect(tmp_path: Path) -> None:
     assert "executors: all connect to the driver at 127.0.0.1:" in found
     assert "3 slots, so up to 3 workers (parallelism=3)" in found
     assert "fault" not in found
+
+
+@takes_long  # on a classic session: tests/gangs/test_spark.py
+def test_a_gang_of_connect_trains_as_one_worker(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from tests.gangs.searches import grid, line_weights, linear, require_same
+
+    alone = grid(linear(), tmp_path / "alone", None, 6, backend="inline", scheduler=ASHA(max_resource=9))
+    together = grid(linear(), tmp_path / "together", 2, 6, scheduler=ASHA(max_resource=9), backend="spark")
+    alone.run(display="none")
+    require_same(together.run(parallelism=2, display="none"), alone, line_weights)
+
+
+@takes_long  # on a classic session: tests/packing/test_joins.py
+def test_a_pack_by_connect_has_the_results_of_lone_trainings(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from tests.packing.joined_searches import require_results_of_lone_trainings, search
+    from tests.packing.test_torch_units import Blobs
+
+    found = search(Blobs, tmp_path / "study", backend="spark").run(12, parallelism=1, display="none")
+    require_results_of_lone_trainings(found, Blobs, tmp_path)
