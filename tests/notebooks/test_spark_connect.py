@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -42,8 +41,7 @@ def test_notebook_of_connect_runs_from_top_to_bottom(tmp_path: Path, monkeypatch
     assert "\n3\n" in said, "the session is still there"
     study = Study.open(tmp_path / "studies" / "connect")
     assert len(study.trials) == 9
-    assert study.best_trial.value > 0.9
-    assert "SPARK_REMOTE" not in os.environ
+    assert (study.best_trial.value or 0.0) > 0.9
 
 
 def test_saved_notebook_of_connect_shows_a_search_without_errors() -> None:
