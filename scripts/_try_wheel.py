@@ -20,6 +20,7 @@ from shutil import which
 ROOT = Path(__file__).resolve().parent.parent
 USES = {
     "spark": "import pyspark",
+    "connect": "from pyspark.sql.connect.session import SparkSession",
     "torch": "from asyncsearch import TorchTrainer",
     "tensorflow": "from asyncsearch import KerasTrainer",
     "hdfs": "import hdfs_native",

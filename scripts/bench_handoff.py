@@ -7,7 +7,10 @@ launch, which takes the same cores. The baseline is a bare Spark job of two task
 plain socket from the driver. ``first_trial_s`` is the time from the call of ``run`` to the first ``Assign``; its
 baseline is the same on local processes. ``start_s`` lies between the two: runners import and load the trainable.
 
-    python scripts/bench_handoff.py [--trials 1000]
+With ``--connect`` the session is one of Spark Connect, of a server in this process's Java. Its baselines are the
+figures of a classic session, which is measured before.
+
+    python scripts/bench_handoff.py [--trials 1000] [--connect]
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,6 +87,23 @@ def handoff(backend: str, trials: int) -> Taken:
 
 
 @contextlib.contextmanager
+def connect_session() -> Iterator[Any]:
+    """A session of a local Spark Connect server with one slot for each worker."""
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+    settings = ("spark.ui.enabled=false", "spark.log.level=ERROR", "spark.connect.grpc.binding.address=127.0.0.1")
+    options = " ".join(f"--conf {setting}" for setting in settings)
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    os.environ |= {"PYSPARK_SUBMIT_ARGS": f"{options} pyspark-shell", "SPARK_TESTING": "1"}  # any free port
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.remote(f"local[{WORKERS}]").getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextlib.contextmanager
 def spark_session() -> Iterator[Any]:
     """A local session with one slot for each worker."""
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
@@ -140,10 +161,31 @@ def bare_ms(session: Any, numbers: int) -> float:
     return 1e3 * (times[1] - times[0]) / numbers
 
 
+def compare(trials: int) -> None:
+    """Measure Spark Connect beside a classic session."""
+    with spark_session():
+        classic = handoff("spark", trials)
+    with connect_session():
+        by_connect = handoff("spark", trials)
+    show(
+        f"{trials} trials that do nothing, on {WORKERS} workers by Spark Connect; baselines: on a classic session",
+        [
+            Figure("handoff_ms", by_connect.trial_ms, "ms", classic.trial_ms),
+            Figure("first_trial_s", by_connect.first_s, "s", classic.first_s),
+            Figure("start_s", by_connect.start_s, "s", classic.start_s),
+        ],
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the overhead of a trial.")
     parser.add_argument("--trials", type=int, default=1_000)
-    trials = parser.parse_args().trials
+    parser.add_argument("--connect", action="store_true", help="compare Spark Connect with a classic session")
+    options = parser.parse_args()
+    trials = options.trials
+    if options.connect:
+        compare(trials)
+        return
     with spark_session() as session:
         bare = bare_ms(session, trials)
         on_spark = handoff("spark", trials)

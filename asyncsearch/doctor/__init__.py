@@ -80,7 +80,7 @@ def examine(
 
 
 def _has_session(session: Any) -> bool:
-    from asyncsearch.launch.spark.session import present
+    from asyncsearch.launch.spark.joining import present
 
     return session is not None or present() is not None
 

@@ -15,7 +15,7 @@ from asyncsearch.cli import main
 from asyncsearch.doctor import Severity, examine
 from asyncsearch.doctor.facts import store_facts
 from asyncsearch.errors import StoreError
-from asyncsearch.launch.spark.cluster_facts import ClockServer
+from asyncsearch.launch.spark.clock_server import ClockServer
 from asyncsearch.launch.spark.task_facts import StoreView, store_view, task_facts
 from asyncsearch.store import Store, open_store
 

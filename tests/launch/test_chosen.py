@@ -23,6 +23,7 @@ class FakeSpark:
     has_dynamic_allocation = False
     is_local = False
     is_one_process = False
+    hands_over = False
 
     def __init__(self) -> None:
         self.is_owned = not FakeSpark.is_active

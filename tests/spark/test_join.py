@@ -5,27 +5,29 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from asyncsearch.errors import UnsupportedSparkError
+from asyncsearch.launch.spark.joining import join
 from asyncsearch.launch.spark.launcher import SparkLauncher
-from asyncsearch.launch.spark.session import join
 
 pytest.importorskip("pyspark")
 
 
-def test_connect_is_refused_with_the_reason_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-    with pytest.raises(UnsupportedSparkError, match=r"Spark Connect session.*spark-submit.*backend='processes'"):
-        SparkLauncher().check(1)
+def connect_session(**facts: Any) -> Any:
+    return type("SparkSession", (), {"__module__": "pyspark.sql.connect.session", **facts})()
 
 
-def test_connect_session_that_is_passed_is_refused() -> None:
-    kind = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
-    with pytest.raises(UnsupportedSparkError, match="Spark Connect session"):
-        join(kind())
+def test_a_connect_session_that_was_stopped_is_refused() -> None:
+    with pytest.raises(UnsupportedSparkError, match=r"The Spark session was stopped\. Make a new one"):
+        join(connect_session(is_stopped=True))
+
+
+def test_a_connect_server_without_tags_is_refused_by_its_version() -> None:
+    with pytest.raises(UnsupportedSparkError, match=r"need Spark 4\.0 or newer .*, and its server is 3\.5\.4"):
+        join(connect_session(is_stopped=False, version="3.5.4"))
 
 
 def test_missing_pyspark_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +48,7 @@ def test_old_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_missing_java_says_what_to_do() -> None:
     code = """
-from asyncsearch.launch.spark.session import join
+from asyncsearch.launch.spark.joining import join
 try:
     join()
 except Exception as error:

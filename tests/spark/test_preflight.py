@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from asyncsearch._version import __version__
-from asyncsearch.errors import NotEnoughSlotsError, PackagesDifferError, UnsupportedSparkError, UsageError
+from asyncsearch.errors import ClusterError, NotEnoughSlotsError, PackagesDifferError, UnsupportedSparkError, UsageError
+from asyncsearch.launch.spark.base_session import new_tag
 from asyncsearch.launch.spark.placement import Executor
 from asyncsearch.launch.spark.preflight import addresses, examine, memory_warning, task_mode, warnings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error, probe
-from asyncsearch.launch.spark.session import Made, Spark, new_tag
+from asyncsearch.launch.spark.session import Made, Spark
 from asyncsearch.launch.spark.task import TaskMode
 
 ELASTIC = {"spark.dynamicAllocation.enabled": "true"}
@@ -36,7 +37,7 @@ class FakeSpark(Spark):
     """Has settings and slots; its executors answer what they are told to."""
 
     def __init__(self, settings: dict[str, str] | None = None, *, master: str = "yarn", slots: int = 4) -> None:
-        super().__init__(FakeContext(master, settings or {}))
+        super().__init__(FakeContext(master, {"spark.driver.host": "localhost"} | (settings or {})))
         self.count = slots
         self.answer: Any = ("host-1", "/usr/bin/python3", __version__, ())
         self.present: list[Executor] | None = [Executor(name, "host-1", slots // 2) for name in ("1", "2")]
@@ -56,6 +57,8 @@ class FakeSpark(Spark):
 
     def run(self, task: Callable[[Iterable[int]], Iterable[Any]], tasks: int, **how: Any) -> list[Any]:
         self.asked, self.places = tasks, how["places"]
+        if self.answer is None:
+            return list(task([]))
         if isinstance(self.answer, Exception):
             raise self.answer
         return [(*self.answer, 0 if self.is_busy else number) for number in range(tasks)]
@@ -349,8 +352,8 @@ def test_folder_without_code_is_no_package(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "only_a_folder" / "inside").mkdir(parents=True)
     monkeypatch.syspath_prepend(str(tmp_path))
     packages = {"only_a_folder.inside": "folder", "msgspec": "msgspec", "missing.inside": "missing"}
-    [(_, python, version, missing, _)] = probe(packages)([0])
-    assert (python, version, missing) == (sys.executable, __version__, ("folder", "missing"))
+    [(_, python, version, missing, _, unreached)] = probe(packages)([0])
+    assert (python, version, missing, unreached) == (sys.executable, __version__, ("folder", "missing"), "")
 
 
 def test_probe_runs_where_asyncsearch_is_missing() -> None:
@@ -399,6 +402,19 @@ def test_port_is_any_unless_it_is_set() -> None:
 
 def test_local_workers_reach_the_driver_over_loopback() -> None:
     assert addresses(settings_of(spark_driver_host="10.0.0.5"), True) == ("127.0.0.1", "127.0.0.1")
+
+
+@pytest.mark.parametrize("host", ["nowhere.invalid", "localhost"])
+def test_executors_that_do_not_reach_the_driver_are_told_with_its_address(host: str) -> None:
+    own = {"host": host, "bindAddress": "127.0.0.1", "port": "0"}
+    spark = FakeSpark({f"spark.asyncsearch.driver.{key}": value for key, value in own.items()})
+    spark.answer = None
+    if host == "localhost":
+        assert check(spark).host == host
+        return
+    words = r"do not reach this process at nowhere\.invalid:\d+, .*Set spark\.asyncsearch\.driver\.host .*driver\.port"
+    with pytest.raises(ClusterError, match=words):
+        check(spark)
 
 
 def test_tags_have_no_commas_and_differ() -> None:

@@ -24,14 +24,12 @@ class FakeSpark:
 
     has_dynamic_allocation = False
     is_one_process = False
+    has_broadcasts = True
+    tells_departures = False
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
         self.on_cancel: Callable[[], None] = lambda: None
-        self.switched_on: set[str] = set()
-
-    def is_on(self, key: str) -> bool:
-        return key in self.switched_on
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         return threading.Thread(target=target, name=name, daemon=True)
@@ -42,6 +40,9 @@ class FakeSpark:
 
     def running(self) -> Set[str] | None:
         return None
+
+    def trouble(self) -> str:
+        return ""
 
     def leaving(self) -> Set[str]:
         return frozenset()
@@ -133,7 +134,7 @@ def test_a_worker_on_a_decommissioned_executor_is_ended_and_no_other(
 ) -> None:
     monkeypatch.setattr("asyncsearch.launch.spark.job_ends.DECOMMISSION_LOOK_S", 0.001)
     spark, ends, config = LeavingSpark(), Ends(), config_for(tmp_path)
-    spark.switched_on = {"spark.decommission.enabled"}
+    spark.tells_departures = True
     supervisor = supervise(spark, ends)
     supervisor.start()
     supervisor.launch((WorkerId(1), 1), config)
@@ -152,7 +153,7 @@ def test_no_kill_and_no_end_waits_for_a_look_and_looks_are_one_at_a_time(
 ) -> None:
     monkeypatch.setattr("asyncsearch.launch.spark.job_ends.DECOMMISSION_LOOK_S", 0.0)
     spark, ends, config = SlowlyLookedAtSpark(), Ends(), config_for(tmp_path)
-    spark.switched_on = {"spark.decommission.enabled"}
+    spark.tells_departures = True
     supervisor = supervise(spark, ends)
     supervisor.start()
     supervisor.launch((WorkerId(0), 1), config)

@@ -16,15 +16,24 @@ from typing import Any, NamedTuple
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(executor (\S+) exited[^)]*\)(?: Reason:\s*(.*))?")
 _TRACEBACK_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|Warning)\b.*", re.MULTILINE)
 _JVM_GONE = ("SparkContext was shut down", "Py4JNetworkError", "Answer from Java side is empty", "Connection refused")
-_CANCELLED = ("SPARK_JOB_CANCELLED", "cancelled part of cancelled", "cancelled as part of")
+_SESSION_CLOSED = ("SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED", "on closed channel", "Channel closed")
+_SERVER_GONE = ("StatusCode.UNAVAILABLE", "RETRIES_EXCEEDED")
+_CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "cancelled part of cancelled", "cancelled as part of")
 _CRASHED = ("Python worker exited unexpectedly", "Python worker failed to connect back")
 _KNOWN = (
+    (_SESSION_CLOSED, "the Spark Connect session was closed, by its server or here"),
+    (_SERVER_GONE, "the Spark Connect server does not answer"),
     (_JVM_GONE, "Spark's driver is gone: the session was stopped, or its Java process ended"),
     (_CANCELLED, "its Spark job was cancelled"),
     (("SPARK-24942", "BarrierJobRunWithDynamicAllocation"), "dynamic allocation does not allow barrier tasks"),
     (("SPARK-24819", "BarrierJobSlotsNumberCheckFailed"), "the cluster no longer has a task slot"),
     (_CRASHED, "its Python worker process crashed or was killed"),
 )
+
+
+def is_closed_session(error: BaseException) -> bool:
+    """Return whether a query failed because the server has no longer its session of Spark Connect."""
+    return "INVALID_HANDLE.SESSION_" in full_text(error)
 
 
 def reason_of(error: BaseException) -> str:

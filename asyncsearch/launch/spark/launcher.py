@@ -20,10 +20,10 @@ from asyncsearch.launch.base_launcher import (
     Tokens,
     run_agent,
 )
-from asyncsearch.launch.delegation_tokens import delegation_tokens
 from asyncsearch.launch.machine import machine_devices
+from asyncsearch.launch.spark.base_session import AnySpark, new_tag
+from asyncsearch.launch.spark.joining import is_java_there, join, present
 from asyncsearch.launch.spark.preflight import examine, task_mode
-from asyncsearch.launch.spark.session import Spark, is_java_there, join, new_tag, present
 from asyncsearch.launch.spark.slots import slots_now
 from asyncsearch.launch.spark.supervisor import Supervisor
 from asyncsearch.launch.spark.task import IS_POSSIBLE, SpareTask, TaskMode
@@ -60,7 +60,7 @@ class SparkLauncher(Launcher):
         self._mode = mode
         self._start_timeout_s = start_timeout_s
         self._agent = agent
-        self._spark: Spark | None = None
+        self._spark: AnySpark | None = None
         self._config_for: ConfigFor | None = None
         self._tag = ""
         self._at_once: int | None = None
@@ -77,7 +77,7 @@ class SparkLauncher(Launcher):
         if spark is None:
             java = "" if is_java_there() else "Java and "
             return f"there is no Spark session yet: starting {java}one for this run, which takes some seconds ..."
-        if slots_now(spark) is None:
+        if spark.has_dynamic_allocation and slots_now(spark) is None:
             return "waiting for the executors of Spark ..."
         return "checking the executors of Spark ..."
 
@@ -107,7 +107,7 @@ class SparkLauncher(Launcher):
         return None
 
     def warm_up(self, workers: int) -> None:
-        if self._spark is None or not (self._spark.is_one_process and IS_POSSIBLE):
+        if self._spark is None or not (self._spark.hands_over and IS_POSSIBLE):
             return
         for number in range(min(workers, self._at_once or workers)):
             worker = WorkerId(number)
@@ -146,8 +146,7 @@ class SparkLauncher(Launcher):
         self._supervisor.launch((worker, epoch), self._config_for(worker, epoch))
 
     def tokens_for(self, url: str) -> Tokens | None:
-        spark = self._spark
-        return None if spark is None or spark.is_local else delegation_tokens(spark.context, url)
+        return None if self._spark is None else self._spark.tokens_for(url)
 
     def await_submission(self, timeout_s: float) -> None:
         if self._supervisor is not None:
@@ -178,7 +177,7 @@ class SparkLauncher(Launcher):
         if spark is not None:
             spark.close()
 
-    def _mode_of(self, spark: Spark) -> TaskMode:
+    def _mode_of(self, spark: AnySpark) -> TaskMode:
         return self._mode or task_mode(spark)
 
 

@@ -15,7 +15,8 @@ _SETTLED_S = 5.0
 """Time after which the tasks of earlier launches run, so that Spark counts them."""
 _AGAIN_S = 1.0
 """Least time between two looks."""
-_DRIVER = "driver"
+DRIVER = "driver"
+"""The name of the executor of a local session, which has no place."""
 
 
 class Executor(NamedTuple):
@@ -28,14 +29,14 @@ class Executor(NamedTuple):
     @property
     def place(self) -> str:
         """Its name as a preferred place of a task; empty if there is nothing to choose, in a local session."""
-        return "" if self.name == _DRIVER else f"executor_{self.host}_{self.name}"
+        return "" if self.name == DRIVER else f"executor_{self.host}_{self.name}"
 
 
 def executors(context: Any) -> list[Executor]:
     """Return the executors that are there, by some calls of the JVM for each; in a local session the driver itself."""
     rows = context._jsc.sc().statusStore().executorList(True)
     found = [_executor(rows.apply(index)) for index in range(rows.size())]
-    return [one for one in found if one.name != _DRIVER] or [one for one in found if one.slots > 0]
+    return [one for one in found if one.name != DRIVER] or [one for one in found if one.slots > 0]
 
 
 def _executor(row: Any) -> Executor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
@@ -13,16 +14,26 @@ from asyncsearch.errors import ClusterError, NotEnoughSlotsError, UnsupportedSpa
 from asyncsearch.launch.base_launcher import Preflight
 from asyncsearch.launch.machine import cores
 from asyncsearch.launch.spark import slots
+from asyncsearch.launch.spark.base_session import WAIT_LOGGED_AFTER_S, AnySpark, new_tag
+from asyncsearch.launch.spark.clock_server import ClockServer
 from asyncsearch.launch.spark.job_ends import reason_of
-from asyncsearch.launch.spark.probe import PACKAGES, Answer, ExecutorFacts, as_packages_error, probe, require_same
-from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark, new_tag
+from asyncsearch.launch.spark.probe import (
+    PACKAGES,
+    Answer,
+    Callback,
+    ExecutorFacts,
+    as_packages_error,
+    probe,
+    require_reached,
+    require_same,
+)
 from asyncsearch.launch.spark.task import TaskMode
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def task_mode(spark: Spark) -> TaskMode:
+def task_mode(spark: AnySpark) -> TaskMode:
     """Return the kind of tasks for workers: barrier tasks where they are allowed, and where one can be lost.
 
     In a local session none can, and a barrier stage takes longer to start.
@@ -30,7 +41,7 @@ def task_mode(spark: Spark) -> TaskMode:
     return TaskMode.PLAIN if spark.has_dynamic_allocation or spark.is_one_process else TaskMode.INDEPENDENT
 
 
-def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout_s: float) -> Preflight:
+def examine(spark: AnySpark, parallelism: int | None, mode: TaskMode, start_timeout_s: float) -> Preflight:
     """Check that the workers can run.
 
     Args:
@@ -52,9 +63,9 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
         workers = tasks = slots.elastic(spark, parallelism)
     else:
         workers, tasks = slots.fixed(spark, parallelism)
+    host, bind = addresses(spark.driver_conf, spark.is_local, spark.machine)
     if not spark.runs_this_python:
-        _check_new_executors(spark, tasks, start_timeout_s)
-    host, bind = addresses(spark.conf, spark.is_local)
+        _check_new_executors(spark, tasks, ClockServer(host, bind, port(spark.conf)), start_timeout_s)
     return Preflight(
         parallelism=workers,
         cpu_threads=spark.cpus_per_task,
@@ -64,25 +75,25 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
         launches_at_once=max(1, cores() - 1) if spark.is_one_process and not spark.has_served else None,
         warnings=tuple(warnings(spark, mode)),
         is_elastic=spark.has_dynamic_allocation or not spark.is_made_here,
-        place=f"Spark {spark.context.master}",
+        place=spark.place,
     )
 
 
-def warnings(spark: Spark, mode: TaskMode) -> list[str]:
+def warnings(spark: AnySpark, mode: TaskMode) -> list[str]:
     """Return warnings about the session and the settings of the application."""
     found = warnings_of_settings(spark, mode)
     # spark-submit has the master from its command, and its session ends with the application in any case.
     if spark.is_made_here and "PYSPARK_GATEWAY_PORT" not in os.environ:
         found.insert(
             0,
-            f"There was no Spark session, so that one with master {spark.context.master} was started for this run; it "
+            f"There was no Spark session, so that one with master {spark.master} was started for this run; it "
             "ends with it. To choose its master, or to keep it for the next run, write before: "
             'SparkSession.builder.master("local[4]").getOrCreate().',
         )
     return found
 
 
-def warnings_of_settings(spark: Spark, mode: TaskMode) -> list[str]:
+def warnings_of_settings(spark: AnySpark, mode: TaskMode) -> list[str]:
     """Return warnings about the settings of the application."""
     found = []
     if spark.has_dynamic_allocation:
@@ -109,7 +120,7 @@ def warnings_of_settings(spark: Spark, mode: TaskMode) -> list[str]:
             "spark.executor.pyspark.memory limits the address space of trials, and CUDA asks for more of it than there "
             "is memory: remove it, and raise spark.executor.memoryOverhead instead."
         )
-    overhead = memory_warning(spark.conf, str(spark.context.master), spark.cpus_per_task)
+    overhead = memory_warning(spark.conf, spark.master, spark.cpus_per_task)
     return [*found, overhead] if overhead else found
 
 
@@ -161,7 +172,7 @@ def _megabytes(text: str) -> float:
     return float(text.removesuffix(unit)) * _UNITS_MB[unit or "m"]
 
 
-def _check_new_executors(spark: Spark, slots: int, timeout_s: float) -> None:
+def _check_new_executors(spark: AnySpark, slots: int, server: ClockServer, timeout_s: float) -> None:
     """Ask each executor that no earlier check has seen, by one task; all slots if Spark cannot name its executors."""
     found = spark.executors()
     new = [one for one in found or () if one.name not in spark.examined]
@@ -169,12 +180,19 @@ def _check_new_executors(spark: Spark, slots: int, timeout_s: float) -> None:
         return
     # Without an executor one task brings the first, where the cluster allocates them as tasks come.
     tasks = slots if found is None else max(1, len(new))
-    answers = _ask_executors(spark, tasks, [one.place for one in new], timeout_s)
+    with contextlib.ExitStack() as stack:
+        driver = None
+        with contextlib.suppress(OSError):  # the port is taken, or the address is not ours, as the driver will say
+            stack.enter_context(server)
+            driver = Callback(server.host, server.port, server.token)
+        answers = _ask_executors(spark, tasks, [one.place for one in new], driver, timeout_s)
     if len({(one.host, one.parent) for one in answers}) == len(new):  # else some were busy, and others ran their tasks
         spark.examined.update(one.name for one in new)
 
 
-def _ask_executors(spark: Spark, tasks: int, places: Sequence[str], timeout_s: float) -> Sequence[ExecutorFacts]:
+def _ask_executors(
+    spark: AnySpark, tasks: int, places: Sequence[str], driver: Callback | None, timeout_s: float
+) -> Sequence[ExecutorFacts]:
     """Run the probe, and return the answers of executors that are fit for workers."""
     tag = new_tag("check")
     done: queue.SimpleQueue[list[Answer] | Exception] = queue.SimpleQueue()
@@ -182,7 +200,8 @@ def _ask_executors(spark: Spark, tasks: int, places: Sequence[str], timeout_s: f
     def run() -> None:
         words = "asyncsearch: check of the executors"
         try:
-            done.put(spark.run(probe(PACKAGES), tasks, tags=(tag,), description=words, is_barrier=False, places=places))
+            look = probe(PACKAGES, driver)
+            done.put(spark.run(look, tasks, tags=(tag,), description=words, is_barrier=False, places=places))
         except Exception as error:
             done.put(error)
 
@@ -198,7 +217,16 @@ def _ask_executors(spark: Spark, tasks: int, places: Sequence[str], timeout_s: f
         ) from result
     answers = [ExecutorFacts(*answer) for answer in result]
     require_same(answers, spark.is_local)
+    if driver is not None:
+        require_reached(answers, driver.host, driver.port, _UNREACHED)
     return answers
+
+
+_UNREACHED = (
+    "Set spark.asyncsearch.driver.host to the name or address of this machine at which they reach it, and "
+    "spark.asyncsearch.driver.port to a port that the firewalls between them let through; if there is no such way, run "
+    "the search inside the cluster, by spark-submit --deploy-mode cluster."
+)
 
 
 def _await(done: queue.SimpleQueue[T], timeout_s: float) -> T:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from asyncsearch._version import __version__
-from asyncsearch.errors import PackagesDifferError
+from asyncsearch.errors import ClusterError, PackagesDifferError
 from asyncsearch.launch.spark.job_ends import full_text, last_line_of_traceback
 
 PACKAGE = "asyncsearch"
@@ -71,7 +72,7 @@ PACKAGES = {
 }
 """Module that a worker imports -> package that installs it."""
 
-Answer = tuple[str, str, str, tuple[str, ...], int]
+Answer = tuple[str, str, str, tuple[str, ...], int, str]
 """The fields of ``ExecutorFacts``, as an executor without asyncsearch can send them."""
 
 _SHIP = (
@@ -83,6 +84,9 @@ _SAME_PYTHON = (
     "Set os.environ['PYSPARK_PYTHON'] = sys.executable before the Spark session is made, or unset it and "
     "spark.pyspark.python: then this Python is used."
 )
+
+
+_LACKING_ARROW = re.compile(r"No module named '(pyarrow|pandas)|\] (PyArrow|Pandas) >= \S+ must be installed")
 
 
 class ExecutorFacts(msgspec.Struct, frozen=True):
@@ -97,10 +101,30 @@ class ExecutorFacts(msgspec.Struct, frozen=True):
     """Missing packages, by the names that install them."""
     parent: int = 0
     """The process that started its own: one for each executor of a machine."""
+    connection_error: str = ""
+    """Why it does not reach the driver; empty if it does."""
 
 
-def probe(packages: dict[str, str]) -> Callable[[Iterable[Any]], list[Answer]]:
-    """Return the executors' function. A nested function is sent by value, because they may lack asyncsearch."""
+class Callback(NamedTuple):
+    """Where a task tries to reach the driver, and what is answered there with the time."""
+
+    host: str
+    port: int
+    token: bytes
+
+
+CONNECTED_WITHIN_S = 4.0
+"""Time that a task waits for the driver. A name may have two addresses, and both are tried within 10 s."""
+
+
+def probe(packages: dict[str, str], driver: Callback | None = None) -> Callable[[Iterable[Any]], list[Answer]]:
+    """Return the executors' function. A nested function is sent by value, because they may lack asyncsearch.
+
+    Args:
+        packages: module -> package that installs it.
+        driver: where the driver answers; None if it is not to be tried.
+    """
+    answers_at = None if driver is None else (*driver, CONNECTED_WITHIN_S)
 
     def look(rows: Iterable[Any]) -> list[Answer]:
         import importlib
@@ -119,13 +143,24 @@ def probe(packages: dict[str, str]) -> Callable[[Iterable[Any]], list[Answer]]:
             # A folder counts as a namespace package: Spark's own jar, which is on the path, contains google/protobuf.
             return spec is not None and spec.origin is not None
 
+        def why_unreached() -> str:
+            if answers_at is None:
+                return ""
+            host, port, token, within_s = answers_at
+            try:
+                with socket.create_connection((host, port), timeout=within_s) as connection:
+                    connection.sendall(token)
+                    return "" if len(connection.recv(8)) == 8 else "another program listens there"
+            except OSError as error:
+                return str(error)
+
         missing = [package for name, package in packages.items() if not is_there(name)]
         try:
             from asyncsearch._version import __version__ as version
         except ImportError:
             version = ""
             missing.insert(0, "asyncsearch")
-        return [(socket.gethostname(), sys.executable, version, tuple(missing), os.getppid())]
+        return [(socket.gethostname(), sys.executable, version, tuple(missing), os.getppid(), why_unreached())]
 
     return look
 
@@ -158,6 +193,20 @@ def require_same(found: Sequence[ExecutorFacts], is_local: bool) -> None:
         )
 
 
+def require_reached(found: Sequence[ExecutorFacts], host: str, port: int, advice: str) -> None:
+    """Check that the executors have reached the driver.
+
+    Raises:
+        ClusterError: some have not; names the address that they tried, and the settings.
+    """
+    unreached = [one for one in found if one.connection_error]
+    if unreached:
+        raise ClusterError(
+            f"Executors do not reach this process at {host}:{port}, where workers connect: on {_hosts(unreached)}, "
+            f"{unreached[0].connection_error}. {advice}"
+        )
+
+
 def as_packages_error(error: BaseException, is_local: bool) -> PackagesDifferError | None:
     """Return the error about the executors that a failure of the probe implies; None if it implies none."""
     text = full_text(error)
@@ -165,6 +214,12 @@ def as_packages_error(error: BaseException, is_local: bool) -> PackagesDifferErr
     if "PYTHON_VERSION_MISMATCH" in text:
         line = last_line_of_traceback(text).partition("[PYTHON_VERSION_MISMATCH]")[2].strip()
         return PackagesDifferError(f"Executors run another Python than the driver: {line} {advice}")
+    lacking = _LACKING_ARROW.search(text)
+    if lacking:
+        package = next(name for name in lacking.groups() if name).lower()
+        return PackagesDifferError(
+            f"{package} cannot be imported on the executors, and a worker by Spark Connect needs it there. {advice}"
+        )
     if "Cannot run program" in text:
         program = text.partition("Cannot run program")[2].splitlines()[0]
         return PackagesDifferError(f"Executors do not have the Python they are told to run:{program}. {advice}")

@@ -16,7 +16,7 @@ import msgspec
 
 from asyncsearch.errors import NotEnoughSlotsError
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
+from asyncsearch.launch.spark.base_session import WAIT_LOGGED_AFTER_S, AnySpark
 
 _log = logging.getLogger(__name__)
 
@@ -31,24 +31,40 @@ _UNLIMITED = 2**31 - 1
 """Spark's value for "no limit"."""
 
 
-def fixed(spark: Spark, parallelism: int | None) -> tuple[int, int]:
+def fixed(spark: AnySpark, parallelism: int | None) -> tuple[int, int]:
     """Return (workers, slots) of a cluster without dynamic allocation.
 
     Raises:
-        NotEnoughSlotsError: there are fewer slots than workers.
+        NotEnoughSlotsError: there are fewer slots than workers, or Spark does not say how many there are.
     """
     slots = _await_slots(spark, parallelism)
+    if slots is None:
+        return _named(spark, parallelism)
     workers = parallelism or max(1, slots)
     more = (
         f"use master('local[{workers}]')"
         if spark.is_one_process
         else "raise spark.executor.instances or spark.executor.cores"
     )
-    _require(workers, slots, f"{spark.context.master} has", more)
+    _require(workers, slots, f"{spark.master} has", more)
     return workers, slots
 
 
-def elastic(spark: Spark, parallelism: int | None) -> int:
+def _named(spark: AnySpark, parallelism: int | None) -> tuple[int, int]:
+    """Return (workers, slots) of a cluster that does not tell its slots."""
+    if parallelism is None:
+        per_executor = "spark.executor.cores / spark.task.cpus"
+        if named := spark.conf("spark.executor.cores"):
+            per_executor = f"{max(1, _number(named) // spark.cpus_per_task)} each"
+        raise NotEnoughSlotsError(
+            "Spark Connect does not say how many tasks its cluster runs at once, so set the number of workers: run "
+            f"with parallelism=.... It is the number of executors times their slots ({per_executor}); the page "
+            "Executors of Spark's web interface shows both, as rows and as the column Cores."
+        )
+    return parallelism, parallelism
+
+
+def elastic(spark: AnySpark, parallelism: int | None) -> int:
     """Return the number of workers of a cluster with dynamic allocation.
 
     Raises:
@@ -68,20 +84,24 @@ def elastic(spark: Spark, parallelism: int | None) -> int:
     return parallelism
 
 
-def slots_now(spark: Spark) -> int | None:
+def slots_now(spark: AnySpark) -> int | None:
     """Return the number of workers of a run that leaves it to the cluster, without waiting; None if it is not known."""
     if not spark.has_dynamic_allocation:
-        return max(1, spark.slots())
+        slots = spark.slots()
+        return None if slots is None else max(1, slots)
     try:
         return elastic(spark, None)
     except NotEnoughSlotsError:  # it has no limit
         return None
 
 
-def _await_slots(spark: Spark, wanted: int | None) -> int:
+def _await_slots(spark: AnySpark, wanted: int | None) -> int | None:
     """Return the number of slots, once it suffices or stops growing: a new session's executors start one by one."""
     began = grown = time.monotonic()
-    most = slots = spark.slots()
+    slots = spark.slots()
+    if slots is None:
+        return None
+    most = slots
     requested = _requested(spark)
     is_shown = False
     pause = threading.Event()
@@ -100,20 +120,20 @@ def _await_slots(spark: Spark, wanted: int | None) -> int:
             _log.warning(
                 "%s has given this application %s yet: waiting for executors until it is %.0f s old. Its queue may be "
                 "full; the cluster's web page says what it waits for.",
-                spark.context.master,
+                spark.master,
                 f"{slots} of {wanted} slots" if slots else "no slot",
                 until_s,
             )
         pause.wait(_GROWTH_LOOK_S)  # Spark does not notify Python of new executors
-        slots = spark.slots()
+        slots = spark.slots() or 0
         if slots > most:
             most, grown = slots, time.monotonic()
     return slots
 
 
-def _requested(spark: Spark) -> int:
+def _requested(spark: AnySpark) -> int:
     """Return the number of slots that the application has asked its cluster for; 0 if for as many as there are."""
-    default = "0" if str(spark.context.master).startswith("spark:") else "2"
+    default = "0" if str(spark.master).startswith("spark:") else "2"
     executors = _number(spark.conf("spark.executor.instances", default))
     return executors * max(1, _number(spark.conf("spark.executor.cores", "1")) // spark.cpus_per_task)
 

@@ -18,8 +18,8 @@ from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, OnWorkerEnded
 from asyncsearch.launch.machine import patiently
 from asyncsearch.launch.spark import job_ends
+from asyncsearch.launch.spark.base_session import WAIT_LOGGED_AFTER_S, AnySpark
 from asyncsearch.launch.spark.broadcast import SharedPart
-from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
 from asyncsearch.launch.spark.slots import REPLACED_AFTER_S, SlotWatch
 from asyncsearch.launch.spark.task import CANCEL_AGAIN_S, CANCELLED_WITHIN_S, NO_CONFIG, SpareTask, TaskMode, task
 
@@ -43,6 +43,8 @@ class _Job:
         """When to check it again; None for never."""
         self.reason: str | None = None
         """Reason of its cancellation; None if it is not cancelled."""
+        self.is_reported = False
+        """Whether its end was reported, which it may be before the job's own: Spark may not answer any more."""
         self.is_cancelled = threading.Event()
 
 
@@ -51,7 +53,7 @@ class Supervisor:
 
     def __init__(
         self,
-        spark: Spark,
+        spark: AnySpark,
         *,
         agent: AgentFunction,
         mode: TaskMode,
@@ -78,6 +80,7 @@ class Supervisor:
         self._stopped = threading.Event()
         self.has_submitted = threading.Event()
         """Set once the first job was given to Spark, or could not be."""
+        self._reporting = threading.Lock()
         self._jobs: dict[LaunchKey, _Job] = {}
         self._shared = SharedPart(spark)
         self._slots = SlotWatch(spark.running, start_timeout_s, brings_executors=spark.has_dynamic_allocation)
@@ -89,7 +92,7 @@ class Supervisor:
     def start(self) -> None:
         """Start the thread. Jobs have the scheduler pool and job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
-        if self._spark.is_on(job_ends.DECOMMISSION_SETTING) and not self._spark.is_one_process:
+        if self._spark.tells_departures:
             self._spark.thread(self._watch_departures, "asyncsearch-departures").start()
 
     def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
@@ -123,7 +126,7 @@ class Supervisor:
                 try:
                     do()
                 except Exception as error:
-                    is_bug = type(error).__module__.partition(".")[0] not in ("py4j", "pyspark")
+                    is_bug = type(error).__module__.partition(".")[0] not in ("grpc", "py4j", "pyspark")
                     _log.warning(
                         "Spark could not be asked about a worker: %s.", job_ends.reason_of(error), exc_info=is_bug
                     )
@@ -161,21 +164,26 @@ class Supervisor:
         due = [job for job in self._jobs.values() if job.due is not None and now >= job.due]
         waiting = [job for job in due if job.reason is None]
         later = self._slots.refresh([job.tag for job in waiting], now)
+        trouble = self._spark.trouble() if due else ""
         for job in due:
             if job.reason is not None:
                 self._cancel(job, job.reason)
+                if trouble:  # Spark cannot tell its end
+                    self._notify(job, f"{job.reason}, and {trouble}")
             elif later is not None:
                 job.due = later
             else:
-                self._look_for_slot(job, now)
+                self._look_for_slot(job, now, trouble)
 
-    def _look_for_slot(self, job: _Job, now: float) -> None:
+    def _look_for_slot(self, job: _Job, now: float, trouble: str) -> None:
         others = [other.tag for other in self._jobs.values() if other is not job and other.reason is None]
         wait = self._slots.look(job.tag, job.name, now - job.launched_at, others)
         if wait is None:
             job.due = None
-        elif wait.reason:
-            self._cancel(job, wait.reason)
+        elif trouble or wait.reason:
+            self._cancel(job, trouble or wait.reason)
+            if trouble:
+                self._notify(job, trouble)
         else:
             job.due = job.launched_at + wait.next_s
             if wait.sentence:
@@ -206,7 +214,7 @@ class Supervisor:
         except Exception as error:
             self._notify(job, f"its job could not be started: {job_ends.reason_of(error)}")
 
-    # Methods of a job's thread.
+    # Methods of a job's thread; the supervisor's calls ``_notify`` too.
 
     def _run(self, job: _Job, config: WorkerConfig) -> None:
         try:
@@ -235,6 +243,10 @@ class Supervisor:
 
     def _notify(self, job: _Job, reason: str) -> None:
         self.has_submitted.set()
+        with self._reporting:
+            if job.is_reported:
+                return
+            job.is_reported = True
         try:
             self._ended(*job.key, reason)
         finally:

@@ -26,8 +26,8 @@ import msgspec
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import is_bug
 from asyncsearch.launch.base_launcher import AgentFunction, import_agent
-from asyncsearch.launch.spark.broadcast import SentConfig
-from asyncsearch.launch.spark.session import Spark
+from asyncsearch.launch.spark.base_session import AnySpark
+from asyncsearch.launch.spark.broadcast import Carried
 from asyncsearch.launch.value_pickler import dumps
 
 
@@ -47,14 +47,12 @@ NO_CONFIG = ""
 SparkTask = Callable[[Iterable[int]], list[str]]
 
 
-def task(agent: AgentFunction, config: WorkerConfig | SentConfig | PipeAddress, mode: TaskMode) -> SparkTask:
+def task(agent: AgentFunction, config: Carried | PipeAddress, mode: TaskMode) -> SparkTask:
     """Return the function that Spark pickles, which holds little except the configuration, or where it comes from."""
     return functools.partial(_run, agent, config, mode.value)
 
 
-def _run(
-    agent: AgentFunction, source: WorkerConfig | SentConfig | PipeAddress, mode: str, rows: Iterable[int]
-) -> list[str]:
+def _run(agent: AgentFunction, source: Carried | PipeAddress, mode: str, rows: Iterable[int]) -> list[str]:
     """Run the agent and return the reason for its end, or ``NO_CONFIG``.
 
     An exception becomes a result, because Spark would rerun a plain stage's failed task.
@@ -86,10 +84,10 @@ def _run(
         return [f"its task failed: {last}\n{traceback.format_exc() if is_bug(error) else ''}".strip()]
 
 
-def _config_of(source: WorkerConfig | SentConfig | PipeAddress) -> WorkerConfig | None:
+def _config_of(source: Carried | PipeAddress) -> WorkerConfig | None:
     if isinstance(source, WorkerConfig):
         return source
-    return source.received() if isinstance(source, SentConfig) else _awaited(source)
+    return _awaited(source) if isinstance(source, PipeAddress) else source.received()
 
 
 def _awaited(address: PipeAddress) -> WorkerConfig | None:
@@ -171,7 +169,7 @@ class SpareTask:
     """
 
     def __init__(
-        self, spark: Spark, *, agent: AgentFunction, mode: TaskMode, tag: str, run_tag: str, description: str
+        self, spark: AnySpark, *, agent: AgentFunction, mode: TaskMode, tag: str, run_tag: str, description: str
     ) -> None:
         """Begin it.
 

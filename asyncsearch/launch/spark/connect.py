@@ -1,0 +1,288 @@
+"""A session of Spark Connect: each task is a query, for this process has no connection to Spark's Java.
+
+A query begins when its result is fetched, and ends with it: what a task says while it runs goes over the agent's own
+stream. Spark Connect tells how many tasks of a query run, and nothing of executors, slots and places.
+
+Rule: Spark's client tries for minutes to reach a server that is gone, so only a query's own thread may wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from typing import Any, TypeVar
+
+from asyncsearch.errors import UnsupportedSparkError
+from asyncsearch.launch.machine import cores
+from asyncsearch.launch.spark.base_session import AnySpark
+from asyncsearch.launch.spark.job_ends import is_closed_session
+from asyncsearch.launch.spark.placement import DRIVER, Executor
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_LOOPBACK = ("localhost", "127.", "::1", "[::1]")
+_LOOK_AGAIN_S = 2.0
+_ANY_PORT = 9
+"""A datagram socket that is "connected" sends nothing, so that its port does not matter."""
+
+
+def is_connect(session: Any) -> bool:
+    """Return whether a session is one of Spark Connect; pyspark is not imported for it."""
+    return any(kind.__module__.startswith("pyspark.sql.connect") for kind in type(session).__mro__)
+
+
+class ConnectSpark(AnySpark):
+    """A session of Spark Connect."""
+
+    has_broadcasts = False
+
+    def __init__(self, session: Any) -> None:
+        """Wrap a session, and ask its server for the settings.
+
+        Raises:
+            UnsupportedSparkError: its server does not answer with them.
+        """
+        self.session = session
+        self._settings = _settings_of(session)
+        self._tags = frozenset(session.getTags())
+        self._mine = threading.local()
+        """In the thread of a query: its tags."""
+        self._guard = threading.Lock()
+        self._running: set[str] = set()
+        self._cancelling: set[str] = set()
+        self._server = str(session.client.host)
+        self._listened: list[Any] = []
+        """The sessions whose progress is heard."""
+        self._is_renewed = False
+        self._look = (0.0, "")
+        """When the server was last looked for, and what was wrong."""
+
+    @property
+    def master(self) -> str:
+        return self.conf("spark.master")
+
+    @property
+    def place(self) -> str:
+        return f"Spark Connect on {self._server}" + (f" ({self.master})" if self.master else "")
+
+    @property
+    def version(self) -> str:
+        return str(self.session.version)
+
+    @property
+    def is_local(self) -> bool:
+        return self.is_one_process and self._is_server_here
+
+    def conf(self, key: str, default: str = "") -> str:
+        return self._settings.get(key, default)
+
+    def driver_conf(self, key: str) -> str:
+        # Those of Spark's driver are about the server's machine.
+        return "" if key.startswith("spark.driver.") and not self._is_server_here else self.conf(key)
+
+    @property
+    def _is_server_here(self) -> bool:
+        return self._server.startswith(_LOOPBACK)
+
+    def machine(self) -> str:
+        """Return the address of this machine on its way to the server."""
+        if not self._is_server_here:
+            for family in (socket.AF_INET, socket.AF_INET6):
+                with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as link:
+                    link.connect((self._server.strip("[]"), _ANY_PORT))
+                    return str(link.getsockname()[0])
+        return socket.gethostname()
+
+    @property
+    def has_served(self) -> bool:
+        return self.session in _SERVED
+
+    def serves(self) -> None:
+        _SERVED.add(self.session)
+
+    @property
+    def examined(self) -> set[str]:
+        return _EXAMINED.setdefault(self.session, set())
+
+    def executors(self) -> Sequence[Executor] | None:
+        # One Java process is its only executor, and stays; others come and go untold.
+        return [Executor(DRIVER, self._server, self.slots() or 1)] if self.is_one_process else None
+
+    def slots(self) -> int | None:
+        if not self.is_one_process:
+            return None
+        number = self.master.partition("[")[2].partition("]")[0].partition(",")[0]
+        if number.isdecimal():
+            return int(number) // self.cpus_per_task
+        return cores() // self.cpus_per_task if self.is_local and number == "*" else None
+
+    def run(
+        self,
+        task: Callable[[Iterable[int]], Iterable[T]],
+        tasks: int,
+        *,
+        tags: Sequence[str],
+        description: str,
+        is_barrier: bool,
+        places: Sequence[str] = (),
+        prepared: Callable[[], object] = lambda: None,
+    ) -> list[T]:
+        del description, places  # its pages name queries themselves, and it has no places
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        session = self._listen()
+        for tag in (*self._tags, *tags):
+            session.addTag(tag)
+        self._mine.tags = tags
+        rows = StructType([StructField("answer", StringType())])
+        query = session.range(0, tasks, 1, tasks).mapInArrow(_query(task), rows, barrier=is_barrier)
+        prepared()
+        try:
+            return [_answer(json.loads(row[0])) for row in query.collect()]
+        except Exception as error:
+            if is_closed_session(error):
+                self._renew(session)
+            raise
+
+    def _listen(self) -> Any:
+        """Return the present session, whose progress is heard from now on."""
+        with self._guard:
+            if self.session not in self._listened:
+                self._listened.append(self.session)
+                self.session.registerProgressHandler(self._progress)
+            return self.session
+
+    def _renew(self, closed: Any) -> None:
+        """Replace a session that its server has closed, so that the next launch has one; its settings are lost."""
+        from pyspark.sql.connect.session import SparkSession
+
+        with self._guard:
+            builder = getattr(closed.client, "_builder", None)
+            # With a name of its own it would be the closed session again.
+            if self.session is closed and builder is not None and builder.session_id is None:
+                self.session, self._is_renewed = SparkSession(connection=builder), True
+                _log.warning("The Spark Connect server has closed the session: the search goes on in a new one.")
+
+    def _progress(self, *, inflight_tasks: int, done: bool, **_: object) -> None:
+        """Note whether a query's task has its slot. Spark calls this in the thread of the query, for all of them."""
+        tags = getattr(self._mine, "tags", None)
+        if not tags:
+            return
+        with self._guard:
+            if inflight_tasks and not done:
+                self._running.update(tags)
+            elif done:
+                self._running.difference_update(tags)
+
+    def cancel(self, tag: str) -> None:
+        with self._guard:
+            if tag in self._cancelling:  # the server does not answer
+                return
+            self._cancelling.add(tag)
+        threading.Thread(target=self._interrupt, args=(tag,), name="asyncsearch-cancel", daemon=True).start()
+
+    def _interrupt(self, tag: str) -> None:
+        try:
+            with contextlib.suppress(Exception):  # the session is closed, or its server is gone: so are its queries
+                self.session.interruptTag(tag)
+        finally:
+            with self._guard:
+                self._cancelling.discard(tag)
+
+    def trouble(self) -> str:
+        endpoint = str(getattr(getattr(self.session.client, "_builder", None), "endpoint", ""))
+        host, _, port = endpoint.rpartition(":")
+        looked_s, found = self._look
+        if port.isdecimal() and time.monotonic() - looked_s > _LOOK_AGAIN_S:
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK_AGAIN_S).close()
+                found = ""
+            except OSError as error:
+                found = f"the Spark Connect server at {endpoint} does not answer: {error}"
+            self._look = time.monotonic(), found
+        return found
+
+    def running(self) -> Set[str] | None:
+        with self._guard:
+            return set(self._running)
+
+    def thread(self, target: Callable[[], None], name: str) -> Any:
+        return threading.Thread(target=target, name=name, daemon=True)
+
+    def close(self) -> None:
+        for session in self._listened:
+            with contextlib.suppress(ValueError):  # the user has cleared all handlers
+                session.removeProgressHandler(self._progress)
+        if self._is_renewed:
+            with contextlib.suppress(Exception):  # its server is gone
+                self.session.client.release_session()
+                self.session.client.close()
+
+
+_NEWEST_TOO_OLD = (3, 5)
+
+
+def require_connect(session: Any) -> None:
+    """Check that this side and the server speak of tags and progress.
+
+    Raises:
+        UnsupportedSparkError: one of them is too old; the message says which.
+    """
+    import pyspark
+
+    if session.is_stopped:
+        raise UnsupportedSparkError("The Spark session was stopped. Make a new one, or omit session=.")
+    for name, version in (("pyspark here", pyspark.__version__), ("its server", str(session.version))):
+        if tuple(map(int, version.split(".")[:2])) <= _NEWEST_TOO_OLD:
+            raise UnsupportedSparkError(
+                f"Workers by Spark Connect need Spark 4.0 or newer on both sides, and {name} is {version}. Install a "
+                "newer one, or use a classic session: SparkSession.builder.master(...) where the Spark driver runs."
+            )
+
+
+_SERVED: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The sessions in which workers were launched."""
+_EXAMINED: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+"""The executors of each that were fit for workers."""
+
+
+def _settings_of(session: Any) -> dict[str, str]:
+    try:
+        return {str(key): str(value) for key, value in session.conf.getAll.items()}
+    except Exception as error:
+        line = str(error).strip().partition("\n")[0]
+        raise UnsupportedSparkError(
+            f"The server of this Spark Connect session does not answer: {line}. Make a new session: "
+            'SparkSession.builder.remote("sc://...").getOrCreate().'
+        ) from error
+
+
+def _query(task: Callable[[Iterable[int]], Iterable[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return the function of a query. A nested function is sent by value, because executors may lack asyncsearch."""
+
+    def batches(rows: Iterator[Any]) -> Iterator[Any]:
+        import json
+
+        import pyarrow
+
+        for _ in rows:  # the numbers of the tasks
+            pass
+        yield pyarrow.RecordBatch.from_pydict({"answer": [json.dumps(one) for one in task([])]})
+
+    return batches
+
+
+def _answer(value: Any) -> Any:
+    """Return an answer with the tuples that a classic session returns, which JSON has as lists."""
+    if isinstance(value, list):
+        return tuple(_answer(one) for one in value)
+    if isinstance(value, dict):
+        return {key: _answer(one) for key, one in value.items()}
+    return value
