@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from asyncsearch.launch.spark.job_ends import reason_of
+from asyncsearch.launch.spark.joining import not_started
 
 BARRIER = (
     "Job aborted due to stage failure: Could not recover from a failed barrier ResultStage. Most recent failure "
@@ -62,6 +63,28 @@ def test_advice_on_memory_is_given_once_and_names_the_setting() -> None:
     reason = reason_of(RuntimeError(BARRIER + BY_YARN))
     assert "1.5 GB of 1.4 GB physical memory used): raise spark.executor.memoryOverhead, which holds workers" in reason
     assert reason.count("memoryOverhead") == 1
+
+
+def test_an_error_of_this_package_is_said_without_its_class() -> None:
+    text = PYTHON.replace("ModuleNotFoundError: No", "asyncsearch.errors.DisconnectedError: The driver at h:1 is no")
+    assert reason_of(RuntimeError(text)).startswith("its task failed: The driver at h:1 is no")
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("PySparkRuntimeError: [JAVA_GATEWAY_EXITED] Java gateway process exited.\nx", "It needs Java 17 or newer"),
+        (
+            "IllegalStateException: Cannot call methods on a stopped SparkContext.\nx",
+            "may have refused the application",
+        ),
+    ],
+)
+def test_java_is_blamed_only_where_it_did_not_start(text: str, step: str) -> None:
+    words = not_started(text)
+    assert step in words
+    assert ".." not in words
+    assert ("Java 17" in words) == ("GATEWAY" in text)
 
 
 def test_last_exception_of_a_chain_counts() -> None:

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(executor (\S+) exited[^)]*\)(?: Reason:\s*(.*))?")
 _TRACEBACK_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|Warning)\b.*", re.MULTILINE)
+_OWN_ERROR = re.compile(r"^asyncsearch\.errors\.\w+: ")
+"""Begin of an error of this package, whose message is a sentence for users."""
 _JVM_GONE = ("SparkContext was shut down", "Py4JNetworkError", "Answer from Java side is empty", "Connection refused")
 _SESSION_CLOSED = ("SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED", "on closed channel", "Channel closed")
 _SERVER_GONE = ("StatusCode.UNAVAILABLE", "RETRIES_EXCEEDED")
@@ -45,7 +47,7 @@ def reason_of(error: BaseException) -> str:
     if "Traceback (most recent call last)" in text:
         last = last_line_of_traceback(text)
         if last:
-            return f"its task failed: {last}"
+            return f"its task failed: {_OWN_ERROR.sub('', last)}"
     for signs, words in _KNOWN:
         if any(sign in text for sign in signs):
             return words

@@ -100,7 +100,18 @@ def _make(builder: Any) -> Any:
             builder = builder.config(key, value)
         return builder.getOrCreate()
     except Exception as error:
-        raise UnsupportedSparkError(
-            f"Spark could not be started: {job_ends.full_text(error).splitlines()[0]}. It needs Java 17 or newer "
-            "(JAVA_HOME); where there is none, pass backend='processes'."
-        ) from error
+        raise UnsupportedSparkError(not_started(job_ends.full_text(error))) from error
+
+
+def not_started(text: str) -> str:
+    """Return why there is no Spark session, and what to do, for the message of Spark's error."""
+    reason = text.strip().splitlines()[0].removeprefix("PySparkRuntimeError: ").rstrip(".")
+    if "JAVA_GATEWAY_EXITED" in text or "UnsupportedClassVersionError" in text:
+        step = "It needs Java 17 or newer (JAVA_HOME); where there is none, pass backend='processes'"
+    else:
+        step = (
+            "The cluster may have refused the application, and Spark's log above says why: see its address "
+            "(spark.master), spark.authenticate.secret and the queue. For a search on this machine pass "
+            "backend='processes'"
+        )
+    return f"Spark could not be started: {reason}. {step}."
