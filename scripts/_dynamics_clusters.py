@@ -66,6 +66,6 @@ def calls_per_s(workers: int = WORKERS, *, leave: bool) -> float:
     jvm = Jvm([*jobs, ("asyncsearch-run,asyncsearch-waits", [])], names, set(names) if leave else set())
     spark = spark_of(jvm)
     for _ in range(round(WATCHED_S / DECOMMISSION_LOOK_S)):
-        spark.leaving()
+        spark.departures()
         spark.running()
     return jvm.calls / WATCHED_S

@@ -38,7 +38,9 @@ def test_workers_that_join_are_used_and_killed_ones_cost_only_training(
         search.open()
         assert "best: 1" in search.finish()
     # The trial on the killed Worker had a durable checkpoint of its first unit.
-    tell("standalone, a Worker killed", require_whole(search, store, lost=1), undisturbed)
+    study = require_whole(search, store, lost=1)
+    assert ["its executor 0 was lost"] == [loss.reason for loss in losses(study)], "not by the lease"
+    tell("standalone, a Worker killed", study, undisturbed)
 
 
 def test_a_worker_that_is_decommissioned_hands_its_trial_back(

@@ -51,7 +51,12 @@ class Jvm:
         )
         tracker = self._object(getActiveJobsIds=self._numbers)
         self._jobs = jobs
-        self.context = SimpleNamespace(_jsc=self._object(sc=lambda: scala), statusTracker=lambda: tracker)
+        self.executors = executors
+        """Those that there are; a look sees what is removed here as lost."""
+        conf = {"spark.decommission.enabled": "true", "spark.dynamicAllocation.enabled": "true"}
+        self.context = SimpleNamespace(
+            _jsc=self._object(sc=lambda: scala), statusTracker=lambda: tracker, _conf=conf, master="spark://host:7077"
+        )
 
     def _object(self, **methods: Any) -> SimpleNamespace:
         def counted(method: Any) -> Any:

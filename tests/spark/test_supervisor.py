@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,8 +44,8 @@ class FakeSpark:
     def trouble(self) -> str:
         return ""
 
-    def leaving(self) -> Set[str]:
-        return frozenset()
+    def departures(self) -> Mapping[str, str]:
+        return {}
 
     def emptiest(self) -> str:
         return ""
@@ -99,8 +99,8 @@ class Sentences(logging.Handler):
 class LeavingSpark(CrowdedSpark):
     """The executor of the first worker is decommissioned."""
 
-    def leaving(self) -> Set[str]:
-        return {"tag-worker-0.1", "another-run"}
+    def departures(self) -> Mapping[str, str]:
+        return {"tag-worker-0.1": "its executor was decommissioned", "another-run": "its executor was decommissioned"}
 
 
 class SlowlyLookedAtSpark(CrowdedSpark):
@@ -110,10 +110,10 @@ class SlowlyLookedAtSpark(CrowdedSpark):
         super().__init__()
         self.begun, self.may_end = threading.Semaphore(0), threading.Semaphore(0)
 
-    def leaving(self) -> Set[str]:
+    def departures(self) -> Mapping[str, str]:
         self.begun.release()
         assert self.may_end.acquire(timeout=PATIENCE_S)
-        return frozenset()
+        return {}
 
 
 def supervise(spark: FakeSpark, ends: Ends) -> Supervisor:

@@ -6,7 +6,7 @@ import abc
 import math
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
@@ -63,7 +63,7 @@ class AnySpark(abc.ABC):
 
     @property
     def tells_departures(self) -> bool:
-        """Whether it tells which executors are being decommissioned."""
+        """Whether it tells of executors that leave, or whose loss ends no job."""
         return False
 
     @abc.abstractmethod
@@ -172,9 +172,9 @@ class AnySpark(abc.ABC):
         """Return why no job can begin or end now, by one look; empty if one can, or if that shows in the jobs."""
         return ""
 
-    def leaving(self) -> Set[str]:
-        """Return the tags of all workers' jobs on an executor that is being decommissioned, by one look."""
-        return frozenset()
+    def departures(self) -> Mapping[str, str]:
+        """Return the tags of all workers' jobs whose executor leaves or is lost, and why, by one look."""
+        return {}
 
     def broadcast(self, data: bytes) -> Any:
         """Give bytes to all executors that will ask for them, until ``destroy`` of the result."""

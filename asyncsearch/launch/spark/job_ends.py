@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(executor (\S+) exited[^)]*\)(?: Reason:\s*(.*))?")
@@ -95,28 +95,45 @@ TAG = "asyncsearch-"
 """Begin of the tags of all jobs of this package."""
 
 
-def leaving(context: Any, places: TaskPlaces) -> Set[str]:
-    """Return the tags of workers' jobs on an executor that is being decommissioned; none if Spark cannot tell.
+class Departures:
+    """The executors of one application that leave, or are lost to tasks that Spark runs again elsewhere."""
 
-    One look for all: some calls of the JVM an executor, and some a job only while an executor leaves. A look for each
-    worker over the jobs of all would be W * W calls.
+    def __init__(self, context: Any, places: TaskPlaces, *, decommissions: bool, reruns: bool) -> None:
+        """Begin.
 
-    Args:
-        context: the ``SparkContext``, asked over the calling thread's connection.
-        places: where the tasks are.
-    """
-    with contextlib.suppress(
-        Exception
-    ):  # an internal name of Spark has changed, a job has just ended, or Spark is gone
-        if executors := _leaving_executors(context._jsc.sc()):
-            return {tag for tags, executor in places.look() if executor in executors for tag in tags}
-    return frozenset()
+        Args:
+            context: the ``SparkContext``, asked over the calling thread's connection.
+            places: where the tasks are.
+            decommissions: whether executors may be decommissioned.
+            reruns: whether the loss of an executor does not end the jobs of its tasks.
+        """
+        self._context, self._places = context, places
+        self._decommissions, self._reruns = decommissions, reruns
+        self._seen: Set[str] = frozenset()
+        """The executors at the last look."""
 
+    def look(self) -> Mapping[str, str]:
+        """Return the tags of workers' jobs whose executor leaves or is lost, and why; none if Spark cannot tell.
 
-def _leaving_executors(scala: Any) -> Set[str]:
-    scheduler = scala.taskScheduler()
-    names = [name for name in str(scala.getExecutorIds().mkString(",")).split(",") if name]
-    return {name for name in names if scheduler.getExecutorDecommissionState(name).isDefined()}
+        One look for all: some calls of the JVM an executor, and some a job only while an executor leaves. A look for
+        each worker over the jobs of all would be W * W calls.
+        """
+        with contextlib.suppress(
+            Exception
+        ):  # an internal name of Spark has changed, a job has just ended, or Spark is gone
+            if executors := self._executors(self._context._jsc.sc()):
+                return {tag: executors[name] for tags, name in self._places.look() if name in executors for tag in tags}
+        return {}
+
+    def _executors(self, scala: Any) -> Mapping[str, str]:
+        names = {name for name in str(scala.getExecutorIds().mkString(",")).split(",") if name}
+        gone, self._seen = self._seen - names, names
+        found = {name: f"its executor {name} was lost" for name in gone} if self._reruns else {}
+        if self._decommissions:
+            scheduler = scala.taskScheduler()
+            leave = (name for name in names if scheduler.getExecutorDecommissionState(name).isDefined())
+            found |= dict.fromkeys(leave, DECOMMISSIONED)
+        return found
 
 
 class _JobFacts(NamedTuple):

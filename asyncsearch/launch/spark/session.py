@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from asyncsearch.errors import UnsupportedSparkError
@@ -37,6 +37,7 @@ class Spark(AnySpark):
         self._made = made
         self._properties: Any = None
         self._places = job_ends.TaskPlaces(context)
+        self._departures: job_ends.Departures | None = None
         self._emptiest = placement.Emptiest(self._busy)
 
     def conf(self, key: str, default: str = "") -> str:
@@ -67,8 +68,12 @@ class Spark(AnySpark):
         return self.is_one_process
 
     @property
+    def _decommissions(self) -> bool:
+        return self.is_on(job_ends.DECOMMISSION_SETTING)
+
+    @property
     def tells_departures(self) -> bool:
-        return self.is_on(job_ends.DECOMMISSION_SETTING) and not self.is_one_process
+        return (self._decommissions or self.has_dynamic_allocation) and not self.is_one_process
 
     def executors(self) -> Sequence[placement.Executor] | None:
         try:
@@ -156,8 +161,12 @@ class Spark(AnySpark):
         except Exception:  # an internal name of Spark has changed, a job has just ended, or Spark is gone
             return None
 
-    def leaving(self) -> Set[str]:
-        return job_ends.leaving(self.context, self._places)
+    def departures(self) -> Mapping[str, str]:
+        if self._departures is None:
+            self._departures = job_ends.Departures(
+                self.context, self._places, decommissions=self._decommissions, reruns=self.has_dynamic_allocation
+            )
+        return self._departures.look()
 
     def tokens_for(self, url: str) -> Tokens | None:
         return None if self.is_local else delegation_tokens(self.context, url)

@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping
 
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
@@ -114,8 +114,8 @@ class Supervisor:
     def _watch_departures(self) -> None:
         """Look, one look after the other, in a thread of its own: a kill does not wait for a look."""
         while not self._stopped.wait(job_ends.DECOMMISSION_LOOK_S):
-            if tags := self._spark.leaving():
-                self._inbox.put(functools.partial(self._end_departing, tags))
+            if reasons := self._spark.departures():
+                self._inbox.put(functools.partial(self._end_departing, reasons))
 
     # Methods of the supervisor's thread.
 
@@ -189,10 +189,10 @@ class Supervisor:
             if wait.sentence:
                 _log.warning("%s", wait.sentence)
 
-    def _end_departing(self, tags: Set[str]) -> None:
+    def _end_departing(self, reasons: Mapping[str, str]) -> None:
         for job in self._jobs.values():
-            if job.reason is None and job.tag in tags:
-                self._cancel(job, job_ends.DECOMMISSIONED)
+            if job.reason is None and job.tag in reasons:
+                self._cancel(job, reasons[job.tag])
 
     def _cancel(self, job: _Job, reason: str) -> None:
         job.reason = job.reason or reason
