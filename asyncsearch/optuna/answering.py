@@ -25,6 +25,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from asyncsearch.actions import AnyAction, MoveTrial
 from asyncsearch.driver.questions import Response
+from asyncsearch.errors import TrialsFailedError
 from asyncsearch.events import AnyEvent
 from asyncsearch.ids import Lease, TrialId
 from asyncsearch.optuna.changes import words_of
@@ -33,6 +34,7 @@ from asyncsearch.optuna.drawn_ahead import DrawnAhead
 from asyncsearch.optuna.facts import StudyFacts
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd, error_of
+from asyncsearch.trial import TrialState as State
 
 Callback = Callable[[Any, FrozenTrial], None]
 _logger = optuna.logging.get_logger("optuna.study._optimize")
@@ -78,6 +80,8 @@ class StudyAnswerer:
         self._notice = ""
         """A sentence to say with the next answer."""
         self._begun = 0
+        self._known: set[TrialId] = set()
+        """The trials of asyncsearch that have asked to begin."""
         self._last = -1
         """The lease that was answered last."""
         self._over = ""
@@ -114,6 +118,10 @@ class StudyAnswerer:
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
         for action in actions:
             if isinstance(action, MoveTrial):
+                if action.to is State.FAILED and action.trial not in self._known and not self._over:
+                    words = f"The objective could not be run on a worker: {action.detail or action.reason}"
+                    self.error = self.error or TrialsFailedError(words)
+                    self._over = "no trial can begin"
                 for lease, opened in list(self._open.items()):
                     if opened.asyncsearch_trial == action.trial:
                         self._lose(lease, action.reason)
@@ -138,11 +146,14 @@ class StudyAnswerer:
 
     def _begin(self, trial: TrialId, lease: Lease) -> Response:
         options, study = self._options, self._study
+        if trial in self._known and not options.retries_lost:
+            return Response(self._codec.dumps(["over", "it was lost with its worker, and has failed"]))
         if self._since_s is None:
             self._since_s = time.monotonic()
         if not self._enough() and options.n_trials is not None and self._begun >= options.n_trials:
             self._over = "all trials have begun"
         if self._over:
+            self._known.add(trial)
             return Response(self._codec.dumps(["over", self._over]), enough=self._over)
         try:
             if is_heartbeat_enabled(study._storage):
@@ -155,6 +166,7 @@ class StudyAnswerer:
         except Exception as error:
             return self._give_up(error)
         self._begun += 1
+        self._known.add(trial)
         self._open[lease.number] = _Open(asked, trial, ends)
         frozen, ahead = asked._cached_frozen_trial, self._ahead.draw(asked)
         return Response(self._codec.dumps(["ok", [frozen, ahead]]), self._facts.begun(frozen, ahead))

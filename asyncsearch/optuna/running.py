@@ -138,9 +138,8 @@ def _search(study: Any, objective: Objective, runs: StudyRuns, settings: Workers
         name=study.study_name,
         backend=settings.backend,
     )
-    # A lost trial has failed, and what a failure means is the study's to say.
-    losses = search.config.max_losses if settings.retries_lost else 0
-    search.config = msgspec.structs.replace(search.config, max_losses=losses, ends_on_failures=False)
+    # What a failure means is the study's to say; a trial that is lost before it has begun is given to another worker.
+    search.config = msgspec.structs.replace(search.config, ends_on_failures=False)
     runnable = search._described("run")
     runnable.definition = msgspec.structs.replace(runnable.definition, config=search.config)
     return search

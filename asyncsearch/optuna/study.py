@@ -5,12 +5,14 @@ All other names of ``optuna.study`` are the same objects there and here.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial, Trial
 
+from asyncsearch.checked_calls import answering, require_fit
 from asyncsearch.optuna.objective import WorkerStudy, is_on_worker, sent_study
 from asyncsearch.optuna.running import RUNS, optimize
 from asyncsearch.optuna.settings import present
@@ -20,6 +22,7 @@ from asyncsearch.optuna.study_runs import StudyRuns
 class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
     """A study of Optuna whose trials run on workers. All else is Optuna's: after ``optimize`` it is read as ever."""
 
+    @answering("study.optimize", "study.optimize(objective, n_trials=100)")
     def optimize(
         self,
         func: Callable[[Trial], Any],
@@ -83,6 +86,9 @@ def _adopted(study: optuna.study.Study, *, may_add: bool) -> OptunaStudy:
 
 def create_study(*arguments: Any, **options: Any) -> OptunaStudy:
     """Create a study, as ``optuna.create_study`` does, whose ``optimize`` runs on workers."""
+    example = "optuna.create_study(direction='maximize')"
+    signature = inspect.signature(optuna.create_study)
+    require_fit(signature, "optuna.create_study", arguments, options, example=example)
     made = optuna.create_study(*arguments, **options)
     return _adopted(made, may_add=bool(options.get("load_if_exists")))
 

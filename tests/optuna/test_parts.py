@@ -170,6 +170,10 @@ def test_a_search_that_makes_its_own_study_is_answered() -> None:
         ours.integration.OptunaSearchCV  # noqa: B018
     with pytest.raises(UsageError, match=r"optuna.workers\(8"):
         ours.workers(processes=3)
+    with pytest.raises(UsageError, match="write sampler=None"):
+        ours.create_study(samplr=None)
+    with pytest.raises(UsageError, match="write n_trials=3"):
+        ours.create_study().optimize(train, trials=3)
 
 
 def test_all_other_names_are_optunas_own_objects() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import asyncsearch.optuna as ours
 from tests.optuna.programs import PROGRAMS
+from tests.shares import takes_long
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +43,13 @@ def rows(study: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
+LONG = ("several_studies_by_a_partial", "the_best_trial_once_more")
+"""Programs that import scipy and pandas, which takes longer than they do."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=takes_long) if name in LONG else name for name in sorted(PROGRAMS)]
+)
 def test_a_program_has_the_trials_that_it_has_with_optuna(name: str, tmp_path: Path) -> None:
     found = []
     for module in (optuna, ours):

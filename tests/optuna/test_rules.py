@@ -17,6 +17,7 @@ import pytest
 import asyncsearch.optuna as ours
 from asyncsearch.errors import NotPicklableError
 from tests.optuna.test_programs import rows
+from tests.shares import takes_long
 
 ROOT = Path(__file__).parents[2]
 COMPLETE, FAIL, RUNNING = (
@@ -97,6 +98,7 @@ def test_an_exception_is_raised_as_itself_and_a_lost_trial_fails() -> None:
     assert len(states) < 20
 
 
+@takes_long
 def test_a_lost_trial_runs_again_where_that_is_asked_for() -> None:
     ours.workers(1, backend="processes", display="none", retries_lost=True)
 
