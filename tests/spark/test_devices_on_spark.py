@@ -13,23 +13,28 @@ import pytest
 from asyncsearch.errors import UsageError
 from tests.shares import takes_long
 from tests.spark.cluster import spark_session
+from tests.spark.connect_server import connect_session
 from tests.study.test_devices import lines, seen_by_two, study
 
 ADDRESSES = '["GPU-a", "MIG-b"]'
 
 
-@contextlib.contextmanager
-def cluster_with_devices(folder: Path, for_task: str) -> Iterator[Any]:
-    """Make a session on two slots with two devices."""
+def device_settings(folder: Path) -> dict[str, str]:
+    """Return the settings of an executor with two devices."""
     script = folder / "discover.sh"
     script.write_text(f"""#!/bin/sh\necho '{{"name": "gpu", "addresses": {ADDRESSES}}}'\n""")
     script.chmod(0o755)
-    settings = {
+    return {
         "spark__worker__resource__gpu__amount": "2",
         "spark__worker__resource__gpu__discoveryScript": str(script),
         "spark__executor__resource__gpu__amount": "2",
-        "spark__task__resource__gpu__amount": for_task,
     }
+
+
+@contextlib.contextmanager
+def cluster_with_devices(folder: Path, for_task: str) -> Iterator[Any]:
+    """Make a session on two slots with two devices."""
+    settings = device_settings(folder) | {"spark__task__resource__gpu__amount": for_task}
     with spark_session("local-cluster[1,2,1024]", **settings) as session:
         yield session
 
@@ -52,3 +57,17 @@ def test_each_worker_sees_the_device_of_its_task(tmp_path: Path, for_task: str, 
         made = study(tmp_path / "folder" / "s", seen_by_two, devices_per_trial=share, backend="spark")
         made.run(2, parallelism=2, display="none")
     assert lines(tmp_path / "folder") == seen
+
+
+@takes_long
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_worker_by_connect_asks_for_the_devices_of_its_executor(tmp_path: Path) -> None:
+    pytest.importorskip("grpc_status")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "folder" / "pipe")
+    settings = device_settings(tmp_path)
+    with connect_session("local-cluster[1,2,1024]", **settings, spark__executor__memory="512m"):
+        made = study(tmp_path / "folder" / "s", seen_by_two, devices_per_trial=1, backend="spark")
+        made.run(2, parallelism=2, display="none")
+    assert lines(tmp_path / "folder") == {"GPU-a 1", "MIG-b 1"}

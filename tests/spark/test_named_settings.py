@@ -24,7 +24,7 @@ COMPOSED = re.compile(
     r"|(spark\.kubernetes\.authenticate\.\w+)\.(serviceAccountName)"
 )
 """Settings that Spark puts together; the groups are parts that are in its classes."""
-_JARS = ("core", "launcher", "kubernetes", "yarn", "network-common", "common-utils", "common-utils-java")
+_JARS = ("core", "connect", "launcher", "kubernetes", "yarn", "network-common", "common-utils", "common-utils-java")
 
 
 @functools.cache

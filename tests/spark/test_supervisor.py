@@ -116,6 +116,19 @@ class SlowlyLookedAtSpark(CrowdedSpark):
         return {}
 
 
+class SilentSpark(FakeSpark):
+    """Its server is gone: no job begins, and none ends."""
+
+    def trouble(self) -> str:
+        return "its server does not answer"
+
+    def running(self) -> Set[str]:
+        return frozenset()
+
+    def cancel(self, tag: str) -> None:
+        self.on_cancel()
+
+
 def supervise(spark: FakeSpark, ends: Ends) -> Supervisor:
     return Supervisor(
         cast("Spark", spark),
@@ -185,6 +198,24 @@ def test_all_launches_that_wait_for_slots_are_looked_at_together(
     assert {ends.next()[:2] for _ in range(workers)} == {(number, 1) for number in range(workers)}
     supervisor.stop(0.0)
     assert spark.looks <= 1, "each of the others asked for itself"
+
+
+def test_launches_end_in_words_where_spark_answers_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.WAIT_LOGGED_AFTER_S", 0.0)
+    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.CANCEL_AGAIN_S", 0.0)
+    spark, ends, config = SilentSpark(), Ends(), config_for(tmp_path)
+    supervisor = supervise(spark, ends)
+    supervisor.start()
+    supervisor.launch((WorkerId(0), 1), config)
+    assert ends.next() == (0, 1, "its server does not answer")
+    supervisor.launch((WorkerId(1), 1), config)
+    supervisor.kill((WorkerId(1), 1))
+    worker, _, reason = ends.next()
+    assert worker == 1
+    assert reason.endswith("its server does not answer")
+    supervisor.stop(0.0)
+    spark.cancelled.set()
+    assert ends.is_empty, "each end is reported once"
 
 
 def test_a_launch_while_the_others_are_ended_starts_no_job_and_learns_it(tmp_path: Path) -> None:

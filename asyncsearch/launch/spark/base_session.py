@@ -160,6 +160,14 @@ class AnySpark(abc.ABC):
             prepared: called once the task is pickled, when Spark needs little more of this process's time.
         """
 
+    def asks_for_devices(self, per_task: float) -> bool:
+        """Let later tasks ask for devices that executors have and tasks do not get by default; whether it can.
+
+        Args:
+            per_task: how many, or below 1 its share of one.
+        """
+        return False
+
     @abc.abstractmethod
     def cancel(self, tag: str) -> None:
         """Cancel the jobs with a tag. The Python workers live up to five seconds longer."""

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 _LOOPBACK = ("localhost", "127.", "::1", "[::1]")
 _LOOK_AGAIN_S = 2.0
+EXECUTOR_DEVICES = "spark.executor.resource.gpu.amount"
 _ANY_PORT = 9
 """A datagram socket that is "connected" sends nothing, so that its port does not matter."""
 
@@ -61,6 +62,8 @@ class ConnectSpark(AnySpark):
         self._listened: list[Any] = []
         """The sessions whose progress is heard."""
         self._is_renewed = False
+        self._devices = 0.0
+        """How many devices each task asks for by a profile; 0 for the default of its cluster."""
         self._look = (0.0, "")
         """When the server was last looked for, and what was wrong."""
 
@@ -142,7 +145,7 @@ class ConnectSpark(AnySpark):
             session.addTag(tag)
         self._mine.tags = tags
         rows = StructType([StructField("answer", StringType())])
-        query = session.range(0, tasks, 1, tasks).mapInArrow(_query(task), rows, barrier=is_barrier)
+        query = session.range(0, tasks, 1, tasks).mapInArrow(_query(task), rows, is_barrier, self._profile(session))
         prepared()
         try:
             return [_answer(json.loads(row[0])) for row in query.collect()]
@@ -150,6 +153,21 @@ class ConnectSpark(AnySpark):
             if is_closed_session(error):
                 self._renew(session)
             raise
+
+    def asks_for_devices(self, per_task: float) -> bool:
+        if self.is_one_process or self.conf(EXECUTOR_DEVICES, "0") == "0":
+            return False
+        self._devices = per_task
+        return True
+
+    def _profile(self, session: Any) -> Any:
+        """Return the profile of tasks that ask for devices; None for the default one."""
+        if not self._devices:
+            return None
+        from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+
+        type(session)._set_default_and_active_session(session)  # of this thread, where the profile looks for it
+        return ResourceProfileBuilder().require(TaskResourceRequests().resource("gpu", self._devices)).build
 
     def _listen(self) -> Any:
         """Return the present session, whose progress is heard from now on."""

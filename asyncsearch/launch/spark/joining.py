@@ -100,6 +100,11 @@ def _make(builder: Any) -> Any:
             builder = builder.config(key, value)
         return builder.getOrCreate()
     except Exception as error:
+        if "CONNECT_URL_NOT_SET" in str(error):  # the environment says that one was there
+            raise UnsupportedSparkError(
+                "The Spark Connect session of this process was stopped. Make a new one: "
+                'SparkSession.builder.remote("sc://...").getOrCreate().'
+            ) from error
         raise UnsupportedSparkError(not_started(job_ends.full_text(error))) from error
 
 

@@ -101,9 +101,10 @@ class SparkLauncher(Launcher):
         spark = self._spark or present(self._session)
         if spark is None:
             return None
-        if spark.is_one_process:
+        if spark.is_one_process and spark.is_local:
             return machine_devices(os.environ)
-        require_devices(spark.conf, per_worker)
+        if not gives_devices(spark.conf, per_worker) and not spark.asks_for_devices(per_worker):
+            require_devices(spark.conf, per_worker)
         return None
 
     def warm_up(self, workers: int) -> None:
@@ -186,6 +187,11 @@ _ROUNDED = 0.005
 """Spark's setting is text: a third of a device is 0.333 there."""
 
 
+def gives_devices(conf: Callable[[str, str], str], per_worker: float) -> bool:
+    """Return whether Spark gives each task, by its settings, as many devices as a worker is to see."""
+    return math.isclose(_number(conf(TASK, "0").strip()), per_worker, rel_tol=_ROUNDED)
+
+
 def require_devices(conf: Callable[[str, str], str], per_worker: float) -> None:
     """Check that Spark gives each worker, a task of its own, as many devices as it is to see.
 
@@ -197,7 +203,7 @@ def require_devices(conf: Callable[[str, str], str], per_worker: float) -> None:
         UsageError: it gives another number of them.
     """
     amount = conf(TASK, "0").strip()
-    if not math.isclose(_number(amount), per_worker, rel_tol=_ROUNDED):
+    if not gives_devices(conf, per_worker):
         raise UsageError(
             f"By devices_per_trial= each worker sees {per_worker:g} of the resource gpu, and {TASK} is {amount}: make "
             f"the session with {TASK}={per_worker:g}, and with {EXECUTOR} and its discoveryScript."
