@@ -39,7 +39,7 @@ def test_workers_that_join_are_used_and_killed_ones_cost_only_training(
         assert "best: 1" in search.finish()
     # The trial on the killed Worker had a durable checkpoint of its first unit.
     study = require_whole(search, store, lost=1)
-    assert ["its executor 0 was lost"] == [loss.reason for loss in losses(study)], "not by the lease"
+    assert [loss.reason for loss in losses(study)] == ["its executor 0 was lost"], "not by the lease"
     tell("standalone, a Worker killed", study, undisturbed)
 
 
