@@ -44,7 +44,7 @@ class Yarn:
     def _web_port(self) -> int:
         return self.servers.ports(*_ADDRESSES)["web"]
 
-    def start(self, nodes: int, memory_mb: int, cores: int, *, memory_checks: bool) -> None:
+    def start(self, nodes: int, memory_mb: int, cores: int, *, memory_checks: bool = False) -> None:
         """Start what does not run, and wait until applications can be submitted.
 
         Raises:

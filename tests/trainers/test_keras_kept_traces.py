@@ -336,7 +336,8 @@ def test_a_layer_whose_table_cannot_be_read_is_traced_by_itself(layer: str) -> N
 def test_an_error_in_a_kept_step_is_said_as_by_keras() -> None:
     kind = type("Wrong", (Plain,), {"data": lambda self, hp: ((X[:16], Y[:16] + 7), DATA[1])})
     trainer = built(kind)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="out of range"):
+    # Two operations find it at once, and either may say so first.
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"is out of range|is not in \["):
         trainer.train()
 
 
