@@ -36,9 +36,14 @@ class EarlierRun(NamedTuple):
     """Whether its driver was killed or interrupted before it was done."""
 
     @property
-    def left(self) -> int:
-        """How many trials have not ended; those that were lost have failed and do not count."""
-        return self.asked - sum("ended" in fact for event in self.facts for fact in facts_in(event))
+    def all_facts(self) -> list[dict[str, Any]]:
+        """Each fact alone."""
+        return [fact for event in self.facts for fact in facts_in(event)]
+
+    @property
+    def ended(self) -> int:
+        """How many trials have ended; those that were lost have failed and do not count."""
+        return sum("ended" in fact for fact in self.all_facts)
 
 
 class StudyRuns:
@@ -92,7 +97,7 @@ class StudyRuns:
         runs = [self._read(folder) for folder in self._folders()] if self._base else []
         if not runs:
             return
-        last = runs[-1]
+        last, ended = runs[-1], runs[-1].ended
         if not (may_add or last.is_cut_off):
             raise UsageError(
                 f"{self._base} holds a study that came to its end: give create_study a study_name= and "
@@ -102,9 +107,10 @@ class StudyRuns:
             study.add_trials([trial for run in runs for trial in trials_of(run.facts)])
             study.sampler.reseed_rng()  # with its seed it would draw the same values once more
         else:
+            ended = _ended_in_storage(study, last)
             _fail_running(study, runs)
         if last.is_cut_off:
-            self.left, self._asked = max(0, last.left), last.asked
+            self.left, self._asked = max(0, last.asked - ended), last.asked
 
     def _folders(self) -> Iterator[str]:
         number = 1
@@ -126,10 +132,18 @@ class StudyRuns:
         return EarlierRun(facts, asked, is_cut_off)
 
 
+def _ended_in_storage(study: Any, last: EarlierRun) -> int:
+    """Return how many trials of the last run have ended as the storage says, which may know more than the journal."""
+    first = min((fact["begun"] for fact in last.all_facts if "begun" in fact), default=None)
+    return sum(
+        first is not None and trial.number >= first and trial.state.is_finished()
+        for trial in study.get_trials(deepcopy=False)
+    )
+
+
 def _fail_running(study: Any, runs: list[EarlierRun]) -> None:
     """Let the trials fail that a killed driver had running, in a storage that still has them so."""
-    facts = [fact for run in runs for event in run.facts for fact in facts_in(event)]
-    begun = {fact["begun"] for fact in facts if "begun" in fact}
+    begun = {fact["begun"] for run in runs for fact in run.all_facts if "begun" in fact}
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         if trial.number in begun:
             try:

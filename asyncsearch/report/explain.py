@@ -23,7 +23,7 @@ from asyncsearch.actions import (
     StopTraining,
     lanes_given,
 )
-from asyncsearch.events import CheckpointFailed, LearnedPacked, PackMeasured, PacksTimed
+from asyncsearch.events import AnyEvent, CheckpointFailed, Consulted, LearnedPacked, PackMeasured, PacksTimed
 from asyncsearch.ids import NodeKey, TrialId, WorkerId, trial_name, worker_name
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
@@ -65,6 +65,14 @@ def explain(
     return story.text(mode, position, head)
 
 
+def fact_words(event: Consulted) -> list[str]:
+    """Return what a trial was answered by another library's program, without its reports and what changed nothing."""
+    facts = event.facts.get("several", [event.facts])
+    kept = [fact for fact in facts if "reported" not in fact and fact.get("judged") is not False]
+    plain = [{key: value for key, value in fact.items() if isinstance(value, str | int | float)} for fact in kept]
+    return [", ".join(f"{key} {value}" for key, value in fact.items()) for fact in plain if fact]
+
+
 class _Story:
     """Reads records and keeps those that concern one trial."""
 
@@ -103,7 +111,15 @@ class _Story:
                 self._others |= {name: value for name, value in its.items() if name != self._metric}
             if self._metric in report.metrics:
                 self._values[report.trial] = (report.resource, finite(report.metrics[self._metric]))
-        event = record.event
+        self._note_event(record.event, when)
+        for action in record.actions:
+            if isinstance(action, CreateTrial):
+                self._firsts[action.trial] = action.target
+            self._has_branches |= isinstance(action, Branch)
+            self._note(action, when)
+            self._follow(action)
+
+    def _note_event(self, event: AnyEvent, when: str) -> None:
         if isinstance(event, LearnedPacked):
             self._packed.setdefault(event.node, set()).update(event.packed)
         if isinstance(event, PacksTimed):
@@ -113,12 +129,9 @@ class _Story:
         if isinstance(event, CheckpointFailed) and event.lease.number + event.lane in self._leases:
             at = event.checkpoint.resource
             self._add_sentence(when, f"its checkpoint at {at} could not be stored: {event.error}")
-        for action in record.actions:
-            if isinstance(action, CreateTrial):
-                self._firsts[action.trial] = action.target
-            self._has_branches |= isinstance(action, Branch)
-            self._note(action, when)
-            self._follow(action)
+        if isinstance(event, Consulted) and event.lease.number + event.lane in self._leases:
+            for words in fact_words(event):
+                self._add_sentence(when, words)
 
     def _note(self, action: AnyAction, when: str) -> None:
         match action:

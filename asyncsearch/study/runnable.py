@@ -75,6 +75,11 @@ class RunnableStudy(KeptStudy, kw_only=True):
             answerer: answers the questions of its trials, where another library's program asks them.
         """
         what = self.definition
+        if answerer is None and not what.space.names:
+            raise UsageError(
+                f"{self.store.shown} is a run of another library's program, whose sampler answers its trials: run that "
+                "program again, which goes on with it."
+            )
         advice, is_begun = self._check(num_trials, parallelism)
         if not is_begun:
             display.warn(advice)

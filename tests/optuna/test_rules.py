@@ -15,7 +15,8 @@ import optuna
 import pytest
 
 import asyncsearch.optuna as ours
-from asyncsearch.errors import NotPicklableError
+from asyncsearch import Study
+from asyncsearch.errors import NotPicklableError, UsageError
 from tests.optuna.test_programs import rows
 from tests.shares import takes_long
 
@@ -159,6 +160,18 @@ def test_a_killed_driver_goes_on_by_the_same_line(tmp_path: Path) -> None:
     assert lines.index(done[2]) == 2
     assert len(set(lines)) == len(lines), "nothing is drawn twice"
     assert "holds a study that came to its end" in runs[2].stderr
+
+
+def test_a_run_tells_its_story_and_goes_on_by_its_program_alone(tmp_path: Path) -> None:
+    ours.workers(1, backend="inline", store=str(tmp_path / "kept"), display="none")
+    study = ours.create_study(study_name="told", sampler=optuna.samplers.RandomSampler(seed=1))
+    study.optimize(lambda trial: float(trial.suggest_int("depth", 1, 9)), n_trials=2)
+    folder = tmp_path / "kept" / "told" / "1"
+    story = Study.open(folder).explain("trial-1")
+    assert f"suggested depth, value {study.trials[1].params['depth']}.0" in story
+    assert "ended COMPLETE" in story
+    with pytest.raises(UsageError, match="run that program again"):
+        Study.resume(folder).run(3, display="none")
 
 
 def test_what_cannot_be_sent_is_named_with_the_line_to_write() -> None:
