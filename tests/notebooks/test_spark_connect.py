@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.study.study import Study
+from tests.shares import takes_long
 
 pytest.importorskip("grpc_status")
 pytest.importorskip("sklearn")
@@ -24,6 +25,7 @@ def printed(notebook: Any) -> str:
     return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
 
 
+@takes_long  # searches by Connect without a kernel: tests/spark/test_connect.py
 @pytest.mark.notebook
 @pytest.mark.spark
 @pytest.mark.slow

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.errors import ClusterError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import run_agent
+from asyncsearch.launch.spark import broadcast
 from asyncsearch.launch.spark.broadcast import SentConfig, SharedPart
 from asyncsearch.launch.spark.session import Spark
 from asyncsearch.launch.spark.supervisor import Supervisor
@@ -129,3 +131,30 @@ def test_a_run_destroys_its_broadcast_at_its_end(is_cancelled: bool, tmp_path: P
         ends.next()
     supervisor.stop(0.0)
     assert spark.held in ([None], []), "it is made in the job's thread, which a cancellation may come before"
+
+
+class ConnectedSpark(FakeSpark):
+    has_broadcasts = False
+
+
+def test_without_broadcasts_a_large_bundle_is_in_the_store_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broadcast, "MOST_SENT_BYTES", 1_000)
+    shared = SharedPart(cast("Spark", ConnectedSpark()))
+    small, large = config_for(tmp_path, bytes(1_000)), config_for(tmp_path, bytes(1_001))
+    assert received(shared.without(small)).bundle == small.bundle
+    carried = shared.without(large)
+    assert len(pickle.dumps(carried)) < 1_000 + len(pickle.dumps(shared.without(config_for(tmp_path))))
+    assert received(carried).bundle == large.bundle
+    [stored] = tmp_path.glob(f"{broadcast.STORED}*")
+    stored.write_bytes(b"of another")
+    with pytest.raises(ClusterError, match=r"is not the trainable that the driver has written"):
+        received(carried)
+    shared.destroy()
+    assert not stored.exists()
+
+
+def received(carried: Any) -> WorkerConfig:
+    found: WorkerConfig = pickle.loads(pickle.dumps(carried)).received()
+    return found

@@ -69,6 +69,7 @@ def test_one_worker_of_connect_promotes_as_algorithm_2(tmp_path: Path) -> None:
     require_algorithm_2(tmp_path, "spark", range(1))
 
 
+@takes_long  # the laws of launchers end workers too, by the same tags
 def test_ctrl_c_leaves_no_query_and_the_next_run_goes_on(tmp_path: Path) -> None:
     gate = Gate(tmp_path).make()
     study = make_study(make_trainable(gate), tmp_path / "study", backend="spark", resume=True)
@@ -106,6 +107,7 @@ def test_a_session_that_its_server_closes_is_made_anew(session: Any, tmp_path: P
     require_no_query()
 
 
+@takes_long  # without a session: test_broadcast.py
 def test_a_large_bundle_goes_through_the_store_and_leaves_nothing(tmp_path: Path) -> None:
     weights = os.urandom(MOST_SENT_BYTES + 1)
 
