@@ -36,7 +36,7 @@ from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd, error_of
 from asyncsearch.trial import TrialState as State
 
-Callback = Callable[[Any, FrozenTrial], None]
+TrialCallback = Callable[[Any, FrozenTrial], None]
 _logger = optuna.logging.get_logger("optuna.study._optimize")
 
 
@@ -46,7 +46,7 @@ class OptimizeOptions(NamedTuple):
     n_trials: int | None
     timeout_s: float | None
     catch: tuple[type[Exception], ...]
-    callbacks: Sequence[Callback]
+    callbacks: Sequence[TrialCallback]
     gc_after_trial: bool
     show_progress_bar: bool
     retries_lost: bool
@@ -318,12 +318,12 @@ class StudyAnswerer:
         return Response(self._codec.dumps(["over", self._over]), enough=self._over)
 
 
-def _retry() -> Callback:
+def _retry() -> TrialCallback:
     """Return Optuna's own callback that enqueues a failed trial again, under the name that its version has for it."""
     newer = getattr(optuna.storages, "RetryHeartbeatStaleTrialCallback", None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        made: Callback = newer() if newer is not None else optuna.storages.RetryFailedTrialCallback()
+        made: TrialCallback = newer() if newer is not None else optuna.storages.RetryFailedTrialCallback()
     return made
 
 
