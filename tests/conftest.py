@@ -88,6 +88,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in slow]
 
 
+def pytest_sessionfinish() -> None:
+    """Stop this process's HDFS while it is waited for: xdist kills a worker whose exit takes longer than 10 s."""
+    if (cluster := sys.modules.get("tests.store.hdfs_cluster")) is not None:
+        cluster.stop()
+
+
 def _is_left_out(item: pytest.Item) -> bool:
     return any(mark.args[:1] == (True,) for mark in item.iter_markers("skipif"))
 

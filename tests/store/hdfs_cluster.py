@@ -7,6 +7,7 @@ afterwards.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import getpass
 import os
@@ -95,6 +96,20 @@ class Hdfs:
         return url.removeprefix(self.url)
 
 
+_OWN: list[Hdfs] = []
+"""The cluster that this process has started, at most one."""
+
+
+def stop() -> None:
+    """End what this process has started."""
+    while _OWN:
+        cluster = _OWN.pop()
+        # One that does not start cannot be stopped either, which says nothing of the tests.
+        with contextlib.suppress(RuntimeError, subprocess.TimeoutExpired):
+            cluster.call("stop", "--remove")
+        shutil.rmtree(cluster._folder.parent, ignore_errors=True)
+
+
 def hdfs() -> Hdfs:
     """Return the cluster; skip the test, with the reason, where it cannot run."""
     found = _started()
@@ -114,8 +129,8 @@ def _started() -> Hdfs | str:
     cluster = Hdfs(folder)
     try:
         if not given:
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)  # the last to be called
-            atexit.register(cluster.call, "stop", "--remove")
+            _OWN.append(cluster)
+            atexit.register(stop)
         last = cluster.call(*(("url",) if given else ("start", "2", "--tls"))).splitlines()[-1]
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         return f"HDFS does not start here: {str(error)[-300:]}"
