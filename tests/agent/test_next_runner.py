@@ -7,11 +7,16 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from asyncsearch.agent.next_runner import NextRunner
+from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.events import Outcome
 from asyncsearch.trainable import TrialContext
 from tests.agent.driver import agent
+
+LOOKS = 10_000
 
 
 class Noted:
@@ -29,9 +34,16 @@ class Noted:
     def __call__(self, trial: TrialContext) -> None:
         self.held.append(b"x" * self.grown_bytes)
         if len(self.held) == self.waits_in and self.loaded()[0] == os.getpid():
-            while len(self.loaded()) < 2:
+            for _ in range(LOOKS):
+                if self.has_happened():
+                    break
                 threading.Event().wait(0.01)  # a file cannot be waited for
+            else:
+                raise AssertionError("no other process has loaded it")
         trial.report(accuracy=os.getpid())
+
+    def has_happened(self) -> bool:
+        return len(self.loaded()) > 1
 
     def loaded(self) -> list[int]:
         return [int(line) for line in self.path.read_text().splitlines()]
@@ -51,16 +63,26 @@ def test_next_process_loads_while_the_last_training_of_one_goes_on(tmp_path: Pat
     assert noted.loaded()[:2] == [pids[0], pids[last]]
 
 
-def test_process_that_has_grown_trains_on_until_the_next_has_loaded(tmp_path: Path) -> None:
-    noted = Noted(tmp_path / "loaded", waits_in=0, grown_bytes=50_000_000)
-    with agent(noted, tmp_path, recycle_growth_bytes=1) as driver:
-        for number in range(1_000):
+def test_process_that_has_grown_trains_on_until_the_next_has_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, begun, number = NextRunner.begin, [], 0
+
+    def noted(self: NextRunner, runner: RunnerProcess) -> bool:
+        begun.append(number)
+        return begin(self, runner)
+
+    monkeypatch.setattr(NextRunner, "begin", noted)
+    noted_loads = Noted(tmp_path / "loaded", waits_in=0, grown_bytes=20_000_000)
+    with agent(noted_loads, tmp_path, recycle_growth_bytes=70_000_000) as driver:
+        for number in range(1_000):  # read where the next process is begun
             driver.train(number)
             assert driver.end(number).outcome is Outcome.RETURNED
             if driver.values(number) != driver.values(0):
                 break
             driver.wait(lambda before=driver.heartbeats: driver.heartbeats > before)  # type: ignore[misc]
-    assert noted.loaded()[1] == driver.values(number)[0][1]
+        assert driver.values(begun[0] + 1) == driver.values(0)
+    assert noted_loads.loaded()[1] == driver.values(number)[0][1]
 
 
 def test_next_process_that_dies_as_it_loads_is_replaced_when_needed(tmp_path: Path) -> None:
@@ -69,6 +91,9 @@ def test_next_process_that_dies_as_it_loads_is_replaced_when_needed(tmp_path: Pa
             super().__setstate__(state)
             if len(self.loaded()) == 2:
                 os._exit(3)
+
+        def has_happened(self) -> bool:  # its agent knows of its end once it is reaped
+            return super().has_happened() and not psutil.pid_exists(self.loaded()[1])
 
     dies = Dies(tmp_path / "loaded", waits_in=1)
     with agent(dies, tmp_path, recycle_after=1) as driver:

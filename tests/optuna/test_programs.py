@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,8 @@ from tests.shares import takes_long
 
 
 @pytest.fixture(autouse=True)
-def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+def _workers(quiet: None) -> None:
     ours.workers(1, backend="inline", display="none")
-    yield
-    ours.workers()
-    optuna.logging.set_verbosity(before)
 
 
 def rows(study: Any) -> list[Any]:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +28,8 @@ COMPLETE, FAIL, RUNNING = (
 
 
 @pytest.fixture(autouse=True)
-def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+def _workers(quiet: None) -> None:
     ours.workers(2, backend="processes", display="none")
-    yield
-    ours.workers()
-    optuna.logging.set_verbosity(before)
 
 
 class ScaleError(ValueError):
