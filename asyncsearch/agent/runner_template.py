@@ -56,7 +56,8 @@ class ForkedRunner:
         """Wait for its end, reap it, and return its exit code as ``subprocess`` gives it."""
         if self.returncode is None:
             answer = self._template.ask(str(self.pid).encode())
-            if answer is None:  # a template that is gone took the status with it; its runners were killed, too
+            if answer is None:
+                # A template that is gone took the status with it, and a runner outlives it until its agent ends it.
                 self.returncode = -signal.SIGKILL
             else:
                 self.returncode, self.peak_bytes = os.waitstatus_to_exitcode(answer[0]), peak_of(answer[1])
