@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,11 @@ from asyncsearch.actions import EndRun
 from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.driver.questions import Answerer
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import AsyncSearchError, StoreLostError, UsageError
+from asyncsearch.errors import AsyncSearchError, ClusterError, StoreLostError, UsageError
 from asyncsearch.journal.opening import read_records, read_study_file
 from asyncsearch.journal.projection import last_failure
 from asyncsearch.launch import chosen
-from asyncsearch.launch.base_launcher import Launcher
+from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.bundle import pack
 from asyncsearch.report.formatting import many, printable
 from asyncsearch.report.live.display import Display
@@ -48,6 +49,18 @@ CORRECT = "Correct it and run the script again, with resume=True and a larger nu
 """Advice for errors of the user's code: ``asyncsearch resume`` would run the stored code, and failed trials count."""
 
 
+_ALONE = (
+    "That is for one study, by study.run: studies that run together, and programs of other libraries, need a driver "
+    "that executors reach. Set spark.asyncsearch.driver.host and spark.asyncsearch.driver.port, or run the program "
+    "inside the cluster."
+)
+Remotely = Callable[
+    ["RunnableStudy", Launcher, Preflight, int | None, float | None, Display],
+    None,
+]
+"""Searches by a driver in the cluster: (study, launcher, findings, number of trials, timeout in seconds, display)."""
+
+
 class RunnableStudy(KeptStudy, kw_only=True):
     """All that a run of a study needs, except what differs from run to run."""
 
@@ -67,12 +80,14 @@ class RunnableStudy(KeptStudy, kw_only=True):
         interrupts: Interrupts | None = None,
         place: SharedPlace | None = None,
         answerer: Answerer | None = None,
-    ) -> ReadState:
-        """Search, and return the state in the end; see ``Study.run``.
+        remotely: Remotely | None = None,
+    ) -> ReadState | None:
+        """Search, and return the state in the end, None if another process has it; see ``Study.run``.
 
         Args:
             place: its place on a cluster that it shares with other studies, in place of ``parallelism``.
             answerer: answers the questions of its trials, where another library's program asks them.
+            remotely: searches where the driver must run in the cluster; None if this run's cannot.
         """
         what = self.definition
         if answerer is None and not what.space.names:
@@ -87,6 +102,11 @@ class RunnableStudy(KeptStudy, kw_only=True):
         backend = self.backend if place is None else place.backend
         with chosen(backend, study=what.config.study) as launcher, ExitStack() as ending:
             found = find_workers(launcher, what, num_trials, parallelism, place, is_shown=display.is_shown)
+            if found.preflight.is_remote:
+                if remotely is None or place is not None or answerer is not None:
+                    raise ClusterError(f"{' '.join(found.preflight.warnings[:1])} {_ALONE}")
+                remotely(self, launcher, found.preflight, num_trials, timeout_s, display)
+                return None
             # Beside the store's writes, which come before workers need it; no process is forked from here on.
             making = begun(auth.make_identity, "asyncsearch-identity")
             identity = ending.enter_context(making) if launcher.transport is None else None

@@ -43,6 +43,7 @@ class ConnectSpark(AnySpark):
     """A session of Spark Connect."""
 
     has_broadcasts = False
+    has_detached_tasks = True
 
     def __init__(self, session: Any) -> None:
         """Wrap a session, and ask its server for the settings.
