@@ -227,6 +227,19 @@ class Launcher(abc.ABC):
         """Return whether the user has seen this traceback of a trial already, where the trial raised."""
         return False
 
+    def tasks_note(self) -> bytes:
+        """Return what another process needs to end the tasks of this run, if this one dies; empty if it need not.
+
+        It holds no secrets. Called after ``check``.
+        """
+        return b""
+
+    def end_tasks_of(self, note: bytes) -> None:
+        """End the tasks of an earlier run, by its note, where that is possible from here. Its driver is known to be dead.
+
+        Called after ``check``.
+        """
+
     def remote_tasks(self) -> RemoteTasks:
         """Return what runs the driver as a task. Called if ``check`` has found ``is_remote``."""
         raise NotImplementedError(f"{type(self).__name__} runs no driver")

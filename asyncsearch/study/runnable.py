@@ -37,6 +37,7 @@ from asyncsearch.study.asked.options import direction_notes
 from asyncsearch.study.found_workers import SharedPlace, find_workers
 from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.kept_study import KeptStudy, read_earlier
+from asyncsearch.study.left_tasks import ended_by_the_next
 from asyncsearch.study.read_study import ReadState
 from asyncsearch.study.run import begun, run_search
 from asyncsearch.study.run_parts import Search
@@ -112,7 +113,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
             identity = ending.enter_context(making) if launcher.transport is None else None
             store = self.take_store(display)
             store.prepare()
-            with store.lock():
+            with store.lock(), ended_by_the_next(launcher, store):
                 state, last = self.open(display)
                 # Not before: a study that may not go on has not begun to search.
                 begins = f"searching on {found.describe()}, with everything stored in {store.shown}"

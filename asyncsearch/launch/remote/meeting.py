@@ -32,6 +32,8 @@ PATIENCE_S = 60.0
 """How long a worker's task looks for a driver, which has its slot and may still be starting."""
 _LOOK_S = 0.5
 _HANDSHAKE_S = 10.0
+_MOST_HANDSHAKES = 256
+"""Peers that have not proved themselves yet: strangers are to take no more threads."""
 _NONCE_BYTES, _PROOF_BYTES = 16, 32
 _LONGEST_LINE = 65_536
 _SILENT_S, _PROBES = 20, 3
@@ -148,6 +150,7 @@ class MeetingPlace:
         """
         self._host, self._bind, self._attempt, self._arrived = host, bind.strip("[]"), attempt, arrived
         self._secret = secrets.token_hex(32)
+        self._handshakes = threading.BoundedSemaphore(_MOST_HANDSHAKES)
         self._socket: socket.socket | None = None
 
     def open(self, store: Store) -> None:
@@ -176,7 +179,11 @@ class MeetingPlace:
                 connection, _ = listening.accept()
             except OSError:  # closed
                 return
-            threading.Thread(target=self._meet, args=(Line(connection),), name="asyncsearch-met", daemon=True).start()
+            if self._handshakes.acquire(blocking=False):
+                line = Line(connection)
+                threading.Thread(target=self._meet, args=(line,), name="asyncsearch-met", daemon=True).start()
+            else:  # a task tries again
+                connection.close()
 
     def _meet(self, line: Line) -> None:
         try:
@@ -187,6 +194,8 @@ class MeetingPlace:
             line.within(None)
         except OSError:  # it is gone
             is_known = False
+        finally:
+            self._handshakes.release()
         if is_known:
             self._arrived(line)
         else:

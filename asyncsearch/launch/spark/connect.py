@@ -9,6 +9,7 @@ Rule: Spark's client tries for minutes to reach a server that is gone, so only a
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import logging
 import socket
@@ -17,6 +18,8 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, TypeVar
+
+import msgspec
 
 from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.machine import cores
@@ -37,6 +40,15 @@ _ANY_PORT = 9
 def is_connect(session: Any) -> bool:
     """Return whether a session is one of Spark Connect; pyspark is not imported for it."""
     return any(kind.__module__.startswith("pyspark.sql.connect") for kind in type(session).__mro__)
+
+
+class TagNote(msgspec.Struct, frozen=True):
+    """Which queries are those of a run, for who may join its session: the same user, at the same server."""
+
+    endpoint: str
+    user: str
+    session: str
+    tag: str
 
 
 class ConnectSpark(AnySpark):
@@ -215,8 +227,32 @@ class ConnectSpark(AnySpark):
             with self._guard:
                 self._cancelling.discard(tag)
 
+    def tag_note(self, tag: str) -> bytes:
+        client = self.session.client
+        note = TagNote(self._endpoint, str(client._user_id or ""), str(client._session_id), tag)
+        return msgspec.json.encode(note) if self._endpoint else b""
+
+    def end_tag_of(self, note: bytes) -> None:
+        from pyspark.sql.connect.client import SparkConnectClient
+
+        client = self.session.client
+        with contextlib.suppress(Exception):  # it is another server by now, or the session is gone, and its queries too
+            found = msgspec.json.decode(note, type=TagNote)
+            if (found.endpoint, found.user) == (self._endpoint, str(client._user_id or "")):
+                builder = copy.copy(client._builder)
+                builder._params = {**builder._params, builder.PARAM_SESSION_ID: found.session}
+                other = SparkConnectClient(connection=builder, user_id=client._user_id)
+                try:
+                    other.interrupt_tag(found.tag)
+                finally:
+                    other.close()
+
+    @property
+    def _endpoint(self) -> str:
+        return str(getattr(getattr(self.session.client, "_builder", None), "endpoint", ""))
+
     def trouble(self) -> str:
-        endpoint = str(getattr(getattr(self.session.client, "_builder", None), "endpoint", ""))
+        endpoint = self._endpoint
         host, _, port = endpoint.rpartition(":")
         looked_s, found = self._look
         if port.isdecimal() and time.monotonic() - looked_s > _LOOK_AGAIN_S:

@@ -160,6 +160,13 @@ class SparkLauncher(Launcher):
         if self._supervisor is not None:
             self._supervisor.has_submitted.wait(timeout_s)
 
+    def tasks_note(self) -> bytes:
+        return b"" if self._spark is None else self._spark.tag_note(self._tag)
+
+    def end_tasks_of(self, note: bytes) -> None:
+        if self._spark is not None:
+            self._spark.end_tag_of(note)
+
     def remote_tasks(self) -> RemoteTasks:
         if self._spark is None:
             raise InternalError("remote_tasks() comes after check()")

@@ -17,10 +17,11 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import NoReturn
 
 from asyncsearch import errors
-from asyncsearch.driver.interrupts import Interrupts, interruption, interrupts_to
+from asyncsearch.driver.interrupts import GRACE_S, Interrupts, interruption, interrupts_to
 from asyncsearch.driver.threads import Wakeup
 from asyncsearch.errors import AsyncSearchError, ClusterError, StoreError, StudyExistsError
 from asyncsearch.journal.opening import read_study_file
@@ -29,6 +30,7 @@ from asyncsearch.launch.remote.meeting import FOLDER
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
 from asyncsearch.store.base_store import Store
+from asyncsearch.study.left_tasks import ended_by_the_next
 from asyncsearch.study.remote.board import STOP, BoardReader, read_board
 from asyncsearch.study.remote.driver_task import ENDING, NOT_THERE, Ending, Order, SentName, driver, send
 from asyncsearch.study.remote.kept_tasks import KeptWorkers
@@ -41,13 +43,14 @@ _UNREACHED_FOR_S = 20.0
 """How long the cluster may not be reached from here; meanwhile its tasks go on."""
 _DEAD_AFTER_S = 15.0
 """Silence of another client's driver after which it counts as dead; it writes every 3 s, if its store lets it."""
-_STOPPED_WITHIN_S = 8.0
-"""Time that a driver has to end a search after Ctrl-C. Then its tasks are cancelled."""
+_STOPPED_WITHIN_S = GRACE_S + 5.0
+"""Time that a driver has to end a search after Ctrl-C. Then its task is cancelled."""
 _MOST_LOSSES = 4
 """Drivers that may be lost one after the other without any record of the journal."""
 _LOCKED_FOR_S = 100.0
 """How long a driver that was lost may hold the study: the lease of its lock is at most 60 s."""
 _LOCKED_AGAIN_S = 2.0
+_SLOT_SAID_AFTER_S = 15.0
 _DRIVER = "driver"
 
 
@@ -75,15 +78,18 @@ class RemoteRun:
         self._news = Wakeup()
         """Set when a driver's task has ended, or Ctrl-C was pressed."""
         self._stop_asked_s: float | None = None
+        self._was_remote = False
+        """Whether a driver in the cluster was left behind by another client."""
 
-    def run(self) -> None:
-        """Run to the end, whoever drives."""
+    def run(self, noting: Callable[[], AbstractContextManager[None]]) -> None:
+        """Run to the end, whoever drives; ``noting`` lasts as long as the drivers of this client."""
         self._interrupts.wakeups = (self._news,)
         try:
             with interrupts_to(self._interrupts.add):
                 self._attach()
                 if not self._interrupts.count:
-                    self._drive()
+                    with noting():
+                        self._drive()
         finally:
             self._workers.stop()
             self._news.close()
@@ -96,6 +102,7 @@ class RemoteRun:
     def _attach(self) -> None:
         """Follow the driver of another client to its end, if there is one; it may outlive that client."""
         found = read_board(self._store)
+        self._was_remote = found is not None and not found.is_over
         if found is None or found.is_over or not self._store.is_locked():
             return
         heard_s, first, is_told = time.monotonic(), found.beat, False
@@ -129,18 +136,17 @@ class RemoteRun:
             logs, is_shown = self._display.shows_lines, self._display.is_shown
             order = Order(attempt, self._num_trials, left_s, self._found, logs, is_shown, is_next)
             ending = self._follow(driver(self._store, self._sent, order), attempt)
-            if isinstance(ending, Ending) and ending.kind == "StoreLockedError" and is_next:
+            if isinstance(ending, Ending) and ending.kind == "StoreLockedError" and (losses or self._was_remote):
                 # By a driver that was lost, and that is being ended or whose lease runs out.
                 locked_until_s = min(locked_until_s, time.monotonic() + _LOCKED_FOR_S)
                 if time.monotonic() < locked_until_s and not self._interrupts.count:
                     self._news.wait(_LOCKED_AGAIN_S)
                     self._news.clear()
                     continue
-            if isinstance(ending, Ending):
+            if self._interrupts.count or isinstance(ending, Ending):
                 self._study.resume = self._study.resume or read_study_file(self._store) is not None
-                self._raise_if_failed(ending)
-                return
-            if self._interrupts.count:
+                if not self._interrupts.count and isinstance(ending, Ending):
+                    self._raise_if_failed(ending)
                 return
             before, size, is_next, locked_until_s = size, self._store.journal_size(), True, math.inf
             losses = losses + 1 if size == before else 1
@@ -155,8 +161,9 @@ class RemoteRun:
     def _follow(self, content: bytes, attempt: str) -> Ending | str:
         """Run a driver, show what it says, and return how it has ended, or why it is lost."""
         ended: list[Ending | str] = []
-        self._stop_asked_s = troubled_s = None
-        tag = f"{_DRIVER}-{attempt}"
+        self._stop_asked_s = None
+        troubled_s: float | None = None
+        tag, began_s, is_waiting_said = f"{_DRIVER}-{attempt}", time.monotonic(), False
 
         def run() -> None:
             try:
@@ -171,8 +178,13 @@ class RemoteRun:
             self._news.wait(_LOOK_S)
             self._news.clear()
             self._look()
-            is_there = self._reader.last is not None and self._reader.last.attempt == attempt
-            if is_there or self._tasks.is_running(tag):
+            if not is_waiting_said and not ended and time.monotonic() - began_s > _SLOT_SAID_AFTER_S:
+                is_waiting_said = True
+                if not self._is_up(attempt, tag):
+                    self._display.warn(
+                        ["The search's driver waits for a free task slot, or for Python to start there."]
+                    )
+            if self._is_up(attempt, tag):
                 # Not before: their tasks would wait in the slot that the driver needs.
                 self._workers.begin()
             trouble = self._tasks.trouble()
@@ -182,6 +194,11 @@ class RemoteRun:
         self._workers.pause()
         self._look()
         return ended[0]
+
+    def _is_up(self, attempt: str, tag: str) -> bool:
+        """Return whether a driver has its slot."""
+        is_there = self._reader.last is not None and self._reader.last.attempt == attempt
+        return is_there or self._tasks.is_running(tag)
 
     def _look(self) -> bool:
         try:
@@ -244,4 +261,5 @@ def run_remotely(
     sent = send(study, store)
     store.wait_no_longer()  # from now on the driver decides what waits for it
     tasks = launcher.remote_tasks()
-    RemoteRun(study, store, sent, tasks, found, num_trials, timeout_s, display, launcher.thread).run()
+    run = RemoteRun(study, store, sent, tasks, found, num_trials, timeout_s, display, launcher.thread)
+    run.run(lambda: ended_by_the_next(launcher, store))

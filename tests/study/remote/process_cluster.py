@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import os
 import pickle
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import WorkerId

@@ -116,9 +116,7 @@ make_study(make_trainable(Gate(folder)), folder / "study", backend=ProcessCluste
 
 
 @takes_long
-def test_another_client_follows_the_driver_of_one_that_died(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_another_client_follows_the_driver_of_one_that_died(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     gate = Gate(tmp_path).make()
     client = subprocess.Popen([sys.executable, "-c", _CLIENT, str(tmp_path)], start_new_session=True)
     gate.pids()
