@@ -235,7 +235,7 @@ class Launcher(abc.ABC):
         return b""
 
     def end_tasks_of(self, note: bytes) -> None:
-        """End the tasks of an earlier run, by its note, where that is possible from here. Its driver is known to be dead.
+        """End the tasks of an earlier run, by its note, where that can be done from here; its driver is dead.
 
         Called after ``check``.
         """

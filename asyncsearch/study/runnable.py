@@ -13,7 +13,7 @@ from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.driver.questions import Answerer
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import AsyncSearchError, ClusterError, StoreLostError, UsageError
-from asyncsearch.journal.opening import read_records, read_study_file
+from asyncsearch.journal.opening import read_records, read_study_file, replay
 from asyncsearch.journal.projection import last_failure
 from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher, Preflight
@@ -82,8 +82,8 @@ class RunnableStudy(KeptStudy, kw_only=True):
         place: SharedPlace | None = None,
         answerer: Answerer | None = None,
         remotely: Remotely | None = None,
-    ) -> ReadState | None:
-        """Search, and return the state in the end, None if another process has it; see ``Study.run``.
+    ) -> ReadState:
+        """Search, and return the state in the end; see ``Study.run``.
 
         Args:
             place: its place on a cluster that it shares with other studies, in place of ``parallelism``.
@@ -107,7 +107,9 @@ class RunnableStudy(KeptStudy, kw_only=True):
                 if remotely is None or place is not None or answerer is not None:
                     raise ClusterError(f"{' '.join(found.preflight.warnings[:1])} {_ALONE}")
                 remotely(self, launcher, found.preflight, num_trials, timeout_s, display)
-                return None
+                state = self.fresh_state()
+                replay(self.store, state)
+                return ReadState(state, self.store.journal_size())
             # Beside the store's writes, which come before workers need it; no process is forked from here on.
             making = begun(auth.make_identity, "asyncsearch-identity")
             identity = ending.enter_context(making) if launcher.transport is None else None

@@ -272,6 +272,8 @@ class ConnectSpark(AnySpark):
         return threading.Thread(target=target, name=name, daemon=True)
 
     def close(self) -> None:
+        if self.trouble():
+            self._give_up_retries()
         for session in self._listened:
             with contextlib.suppress(ValueError):  # the user has cleared all handlers
                 session.removeProgressHandler(self._progress)
@@ -279,6 +281,16 @@ class ConnectSpark(AnySpark):
             with contextlib.suppress(Exception):  # its server is gone
                 self.session.client.release_session()
                 self.session.client.close()
+
+    def _give_up_retries(self) -> None:
+        """Let this process end: at its exit Spark's client speaks to its server, and tries a dead one for 10 minutes.
+
+        Threads that release results try it as long, and the exit waits for them, too.
+        """
+        for session in {id(one): one for one in (*self._listened, self.session)}.values():
+            for policy in session.client.get_retry_policies():
+                policy.max_retries = 0  # for the tries under way
+            session.client.set_retry_policies([])
 
 
 _NEWEST_TOO_OLD = (3, 5)

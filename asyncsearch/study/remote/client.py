@@ -31,7 +31,7 @@ from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.left_tasks import ended_by_the_next
-from asyncsearch.study.remote.board import STOP, BoardReader, read_board
+from asyncsearch.study.remote.board import STOP, Board, BoardReader, read_board
 from asyncsearch.study.remote.driver_task import ENDING, NOT_THERE, Ending, Order, SentName, driver, send
 from asyncsearch.study.remote.kept_tasks import KeptWorkers
 from asyncsearch.study.runnable import RunnableStudy
@@ -87,7 +87,7 @@ class RemoteRun:
         try:
             with interrupts_to(self._interrupts.add):
                 self._attach()
-                if not self._interrupts.count:
+                if not self._interrupts.notified:
                     with noting():
                         self._drive()
         finally:
@@ -102,11 +102,11 @@ class RemoteRun:
     def _attach(self) -> None:
         """Follow the driver of another client to its end, if there is one; it may outlive that client."""
         found = read_board(self._store)
-        self._was_remote = found is not None and not found.is_over
-        if found is None or found.is_over or not self._store.is_locked():
+        self._was_remote = _goes_on(found)
+        if found is None or not self._was_remote or not self._store.is_locked():
             return
         heard_s, first, is_told = time.monotonic(), found.beat, False
-        while not found.is_over and time.monotonic() - heard_s < _DEAD_AFTER_S:
+        while _goes_on(found) and time.monotonic() - heard_s < _DEAD_AFTER_S:
             self._stop_if_asked(found.attempt, lambda: None)
             self._news.wait(_LOOK_S)
             self._news.clear()
@@ -233,6 +233,10 @@ class RemoteRun:
             "what it is here. Name one that both reach: Study(..., store='hdfs:///studies/digits'), "
             "'s3://...', or a folder of a disk that all machines mount."
         )
+
+
+def _goes_on(board: Board | None) -> bool:
+    return board is not None and not board.is_over
 
 
 def run_remotely(
