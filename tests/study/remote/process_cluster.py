@@ -9,11 +9,15 @@ import sys
 import threading
 from collections.abc import Callable
 
+import msgspec
+
+from asyncsearch.agent.runner_template import fork_template
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import ConfigFor, Launcher, OnWorkerEnded, Preflight
 from asyncsearch.launch.remote.worker import MetDriver
 from asyncsearch.launch.value_pickler import dumps
+from asyncsearch.runner.template import main_in_fork
 from asyncsearch.store.base_store import Store
 
 _TASK = "import pickle, sys; task = pickle.load(sys.stdin.buffer); sys.stdout.write(task())"
@@ -86,9 +90,10 @@ def _drive(content: bytes) -> str:
 
 
 def _work(store: bytes) -> str:
+    fork_template(main_in_fork)  # as in a task of Spark
     met = MetDriver(store)
     config = met.received()
-    return "" if config is None else met.run(config)
+    return "" if config is None else met.run(msgspec.structs.replace(config, keeps_template=True))
 
 
 class ProcessCluster(Launcher):
