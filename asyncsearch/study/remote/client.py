@@ -78,6 +78,7 @@ class RemoteRun:
         self._news = Wakeup()
         """Set when a driver's task has ended, or Ctrl-C was pressed."""
         self._stop_asked_s: float | None = None
+        self._is_waiting_said = False
         self._was_remote = False
         """Whether a driver in the cluster was left behind by another client."""
 
@@ -163,7 +164,7 @@ class RemoteRun:
         ended: list[Ending | str] = []
         self._stop_asked_s = None
         troubled_s: float | None = None
-        tag, began_s, is_waiting_said = f"{_DRIVER}-{attempt}", time.monotonic(), False
+        tag, began_s = f"{_DRIVER}-{attempt}", time.monotonic()
 
         def run() -> None:
             try:
@@ -178,15 +179,10 @@ class RemoteRun:
             self._news.wait(_LOOK_S)
             self._news.clear()
             self._look()
-            if not is_waiting_said and not ended and time.monotonic() - began_s > _SLOT_SAID_AFTER_S:
-                is_waiting_said = True
-                if not self._is_up(attempt, tag):
-                    self._display.warn(
-                        ["The search's driver waits for a free task slot, or for Python to start there."]
-                    )
             if self._is_up(attempt, tag):
                 # Not before: their tasks would wait in the slot that the driver needs.
                 self._workers.begin()
+            self._say_who_waits(self._is_up(attempt, tag), time.monotonic() - began_s)
             trouble = self._tasks.trouble()
             troubled_s = None if not trouble else troubled_s or time.monotonic()
             if troubled_s is not None and time.monotonic() - troubled_s > _UNREACHED_FOR_S:
@@ -199,6 +195,22 @@ class RemoteRun:
         """Return whether a driver has its slot."""
         is_there = self._reader.last is not None and self._reader.last.attempt == attempt
         return is_there or self._tasks.is_running(tag)
+
+    def _say_who_waits(self, is_up: bool, since_s: float) -> None:
+        """Say once that tasks have no slot, which nobody else can see."""
+        if self._is_waiting_said or since_s < _SLOT_SAID_AFTER_S:
+            return
+        if not is_up:
+            words = "The search's driver waits for a free task slot, or for Python to start there."
+        elif waiting := self._workers.slotless(_SLOT_SAID_AFTER_S):
+            words = (
+                f"{waiting} of {many(self._found.parallelism, 'worker')} wait for a free task slot: other jobs hold "
+                "them, or parallelism= is above the slots that there are beside the driver's."
+            )
+        else:
+            return
+        self._is_waiting_said = True
+        self._display.warn([words])
 
     def _look(self) -> bool:
         try:

@@ -40,8 +40,8 @@ class KeptWorkers:
         self._count = count
         self._changed = threading.Condition()
         self._is_wanted = self._is_over = self._has_threads = False
-        self._present: set[str] = set()
-        """The tags of the tasks that run, or wait for a slot."""
+        self._present: dict[str, float] = {}
+        """Tag -> monotonic time of its begin, of the tasks that run, or wait for a slot."""
 
     def begin(self) -> None:
         """Keep them from now on."""
@@ -55,6 +55,12 @@ class KeptWorkers:
             self._has_threads = True
         for number in range(self._count):
             self._thread(lambda number=number: self._keep(number), f"asyncsearch-worker-{number}").start()  # type: ignore[misc]
+
+    def slotless(self, since_s: float) -> int:
+        """Return how many tasks have waited for a slot for so many seconds, as far as the cluster tells."""
+        with self._changed:
+            old = [tag for tag, began_s in self._present.items() if time.monotonic() - began_s > since_s]
+        return sum(not self._tasks.is_running(tag) for tag in old)
 
     def pause(self) -> None:
         """Begin no task until ``begin``; those that run end by themselves, as there is no driver."""
@@ -88,8 +94,7 @@ class KeptWorkers:
                     return
                 run += 1
                 tag = f"worker-{number}.{run}"
-                self._present.add(tag)
-            began_s = time.monotonic()
+                self._present[tag] = began_s = time.monotonic()
             try:
                 reason = self._tasks.work(self._store, tag)
             except BaseException as error:
@@ -99,7 +104,7 @@ class KeptWorkers:
             if not reason or reason.startswith(DISMISSED):
                 pause_s = max(pause_s, _SENT_HOME_S)
             with self._changed:
-                self._present.discard(tag)
+                del self._present[tag]
                 self._changed.notify_all()
                 _log.debug("The task %s has ended: %s", tag, reason)
                 self._changed.wait_for(lambda: not self._is_wanted, pause_s)

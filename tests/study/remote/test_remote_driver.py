@@ -17,6 +17,7 @@ from asyncsearch.events import DriverStarted, WorkerLost
 from asyncsearch.journal.opening import read_records
 from asyncsearch.launch.remote.meeting import FOLDER
 from asyncsearch.store.base_store import Store
+from asyncsearch.study.remote import client
 from asyncsearch.study.remote.board import BOARD
 from tests.faults.accounts import losses, require_accounted, wait_until
 from tests.shares import takes_long
@@ -81,6 +82,18 @@ def test_ctrl_c_ends_a_driver_in_the_cluster_in_order(tmp_path: Path) -> None:
     assert not cluster.tasks.running
     assert not any(isinstance(record.event, WorkerLost) for record in read_records(study.store))
     require_accounted(study.run(display="none"), CONFIGURATIONS, LEVELS)
+    require_nothing_left(study, cluster)
+
+
+@takes_long
+def test_workers_without_a_slot_are_told_of_and_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(client, "_SLOT_SAID_AFTER_S", 0.5)
+    cluster = ProcessCluster(2, slots=2)
+    study = make_study(make_trainable(Gate(tmp_path), trial_id=-1), tmp_path / "study", backend=cluster)
+    require_accounted(study.run(display="plain"), CONFIGURATIONS, LEVELS)
+    assert "1 of 2 workers wait for a free task slot" in capfd.readouterr().out
     require_nothing_left(study, cluster)
 
 
