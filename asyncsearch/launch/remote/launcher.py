@@ -18,13 +18,14 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import InternalError, StoreError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Launcher, OnWorkerEnded, Preflight
-from asyncsearch.launch.remote.meeting import BUNDLE, LAUNCHES, Assignment, Line, MeetingPlace, launch_file
+from asyncsearch.launch.remote.meeting import BUNDLE, LAUNCHES, Assignment, MeetingLine, MeetingPlace, launch_file
 from asyncsearch.launch.value_pickler import dumps
 from asyncsearch.store.base_store import Store
 
 LOST = "its task is gone: it was killed, or its executor was lost"
 _STORE_AGAIN_S = 1.0
 LaunchKey = tuple[WorkerId, int]
+_REASON = msgspec.json.Decoder(str)
 
 
 class MeetingLauncher(Launcher):
@@ -50,9 +51,9 @@ class MeetingLauncher(Launcher):
         self._give_up_at: float | None = None
         self._waiting: deque[LaunchKey] = deque()
         """The launches for which no task has come yet."""
-        self._idle: list[Line] = []
+        self._idle: list[MeetingLine] = []
         """The tasks for which there is no launch yet."""
-        self._serving: dict[LaunchKey, Line] = {}
+        self._serving: dict[LaunchKey, MeetingLine] = {}
         self._has_bundle = False
         """Whether the trainable, which all launches share, is in the store."""
 
@@ -132,14 +133,14 @@ class MeetingLauncher(Launcher):
                 self._serving[key] = line
                 self._waiting.popleft()
 
-    def _come(self, line: Line) -> None:
+    def _come(self, line: MeetingLine) -> None:
         if self._is_stopping:
             _send_home(line)
             return
         self._idle.append(line)
         self._match()
 
-    def _go(self, line: Line, reason: str) -> None:
+    def _go(self, line: MeetingLine, reason: str) -> None:
         if line in self._idle:
             self._idle.remove(line)
         for key in [key for key, served in self._serving.items() if served is line]:
@@ -165,11 +166,11 @@ class MeetingLauncher(Launcher):
 
     # In the thread of a connection.
 
-    def _arrived(self, line: Line) -> None:
+    def _arrived(self, line: MeetingLine) -> None:
         self._inbox.put(lambda: self._come(line))
         reason = ""
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            reason = msgspec.json.decode(line.receive() or b'""', type=str)
+            reason = _REASON.decode(line.receive() or b'""')
         self._inbox.put(lambda: self._go(line, reason or LOST))
 
 
@@ -185,6 +186,6 @@ def with_keys(config: WorkerConfig, store: Store, bundle: bytes) -> WorkerConfig
     return msgspec.structs.replace(config, bundle=bundle, store=config.store.with_keys_of(store), dirs=dirs)
 
 
-def _send_home(line: Line) -> None:
+def _send_home(line: MeetingLine) -> None:
     with contextlib.suppress(OSError):
         line.send(Assignment(is_over=True))

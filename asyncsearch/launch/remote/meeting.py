@@ -80,7 +80,7 @@ def launch_file(worker: int, epoch: int) -> str:
     return f"{LAUNCHES}/worker-{worker}.{epoch}.bin"
 
 
-class Line:
+class MeetingLine:
     """A connection of lines, each of them JSON."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -139,7 +139,7 @@ def _proof(secret: str, nonce: bytes) -> bytes:
 class MeetingPlace:
     """The port at which the driver is met, with the file that says so, inside ``with MeetingPlace(...) as place:``."""
 
-    def __init__(self, host: str, bind: str, attempt: str, arrived: Callable[[Line], None]) -> None:
+    def __init__(self, host: str, bind: str, attempt: str, arrived: Callable[[MeetingLine], None]) -> None:
         """Describe it.
 
         Args:
@@ -180,12 +180,12 @@ class MeetingPlace:
             except OSError:  # closed
                 return
             if self._handshakes.acquire(blocking=False):
-                line = Line(connection)
+                line = MeetingLine(connection)
                 threading.Thread(target=self._meet, args=(line,), name="asyncsearch-met", daemon=True).start()
             else:  # a task tries again
                 connection.close()
 
-    def _meet(self, line: Line) -> None:
+    def _meet(self, line: MeetingLine) -> None:
         try:
             line.within(_HANDSHAKE_S)
             nonce = secrets.token_bytes(_NONCE_BYTES)
@@ -202,7 +202,7 @@ class MeetingPlace:
             line.close()
 
 
-def meet(store: Store, patience_s: float = PATIENCE_S) -> tuple[Line, Assignment]:
+def meet(store: Store, patience_s: float = PATIENCE_S) -> tuple[MeetingLine, Assignment]:
     """Wait in a worker's task for a driver and for a launch; return the connection, and what the driver has said.
 
     Raises:
@@ -219,16 +219,16 @@ def meet(store: Store, patience_s: float = PATIENCE_S) -> tuple[Line, Assignment
             except OSError as error:
                 why = f"the driver at {place.host}:{place.port} cannot be reached: {error}"
             else:
-                told = _told(line)
-                if told is not None:
-                    return line, told
+                assigned = _assigned(line)
+                if assigned is not None:
+                    return line, assigned
                 line.close()
                 raise DisconnectedError(f"The driver at {place.host}:{place.port} has ended.")
         time.sleep(_LOOK_S)  # a file of a store cannot be waited for
     raise DisconnectedError(f"This worker's task has met no driver for {patience_s:g} s: {why}.")
 
 
-def _told(line: Line) -> Assignment | None:
+def _assigned(line: MeetingLine) -> Assignment | None:
     """Return what the driver says as soon as it has a launch; None if it is gone before."""
     try:
         return _ASSIGNMENT.decode(line.receive())
@@ -236,8 +236,8 @@ def _told(line: Line) -> Assignment | None:
         return None
 
 
-def _greeted(place: DriverPlace) -> Line:
-    line = Line(socket.create_connection((place.host, place.port), timeout=_HANDSHAKE_S))
+def _greeted(place: DriverPlace) -> MeetingLine:
+    line = MeetingLine(socket.create_connection((place.host, place.port), timeout=_HANDSHAKE_S))
     try:
         nonce = line.exactly(_NONCE_BYTES)
         if not nonce:

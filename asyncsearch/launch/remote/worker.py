@@ -12,7 +12,7 @@ from asyncsearch.actions import DismissWorker
 from asyncsearch.agent.config import DriverStream, WorkerConfig
 from asyncsearch.errors import DisconnectedError
 from asyncsearch.launch.remote.launcher import with_keys
-from asyncsearch.launch.remote.meeting import BUNDLE, Line, launch_file, meet
+from asyncsearch.launch.remote.meeting import BUNDLE, MeetingLine, launch_file, meet
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello
 from asyncsearch.store.base_store import Store
 
@@ -26,19 +26,19 @@ class MetDriver:
     def __init__(self, store: bytes) -> None:
         """Make it for the client's process, which pickles it; ``store`` is pickled, and Spark's pickler is another."""
         self._store = store
-        self._line: Line | None = None
+        self._line: MeetingLine | None = None
 
     def received(self) -> WorkerConfig | None:
         """Wait for a launch, and return its configuration; None if the run is over, or no driver comes."""
         store: Store = pickle.loads(self._store)  # noqa: S301 - of this task's closure
         try:
-            self._line, told = meet(store)
+            self._line, assigned = meet(store)
         except DisconnectedError as error:
             _log.info("%s", error)
             return None
         try:
-            data = None if told.is_over else store.read(launch_file(told.worker, told.epoch))
-            bundle = None if told.is_over else store.read(BUNDLE)
+            data = None if assigned.is_over else store.read(launch_file(assigned.worker, assigned.epoch))
+            bundle = None if assigned.is_over else store.read(BUNDLE)
         except BaseException:
             self._line.close()
             raise
@@ -60,7 +60,12 @@ class MetDriver:
                 line.send(reason)
             return reason
         finally:
-            line.close()
+            self.leave()
+
+    def leave(self) -> None:
+        """End the meeting, which tells the driver that this task is gone."""
+        if self._line is not None:
+            self._line.close()
 
 
 class _Stream:
@@ -69,7 +74,7 @@ class _Stream:
     An agent would look for its driver for half a minute, and keep the slot that another driver is waiting for.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: MeetingLine) -> None:
         self._line = line
 
     def connect(

@@ -51,6 +51,9 @@ class TagNote(msgspec.Struct, frozen=True):
     tag: str
 
 
+_NOTE = msgspec.json.Decoder(TagNote)
+
+
 class ConnectSpark(AnySpark):
     """A session of Spark Connect."""
 
@@ -237,7 +240,7 @@ class ConnectSpark(AnySpark):
 
         client = self.session.client
         with contextlib.suppress(Exception):  # it is another server by now, or the session is gone, and its queries too
-            found = msgspec.json.decode(note, type=TagNote)
+            found = _NOTE.decode(note)
             if (found.endpoint, found.user) == (self._endpoint, str(client._user_id or "")):
                 builder = copy.copy(client._builder)
                 builder._params = {**builder._params, builder.PARAM_SESSION_ID: found.session}

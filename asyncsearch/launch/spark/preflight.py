@@ -95,16 +95,16 @@ def examine(
 
 def _remote(spark: AnySpark, parallelism: int | None, workers: int, mode: TaskMode, unreached: str) -> Preflight:
     """Return the findings for a driver that is a task itself, and has a slot of its own."""
-    told = spark.slots() if not spark.has_dynamic_allocation else None
-    if told is not None and workers >= told:
-        if told < 2 or parallelism is not None:
-            wider = "" if told > 1 else ", and a cluster with 2 slots"
+    there = spark.slots() if not spark.has_dynamic_allocation else None
+    if there is not None and workers >= there:
+        if there < 2 or parallelism is not None:
+            wider = "" if there > 1 else ", and a cluster with 2 slots"
             raise NotEnoughSlotsError(
                 f"{unreached} The driver of this search is therefore a task of the cluster, in a slot of its own, so "
-                f"{max(workers, 1) + 1} slots are needed, and {spark.master} has {told}. Use "
-                f"parallelism={max(1, told - 1)}{wider}.".strip()
+                f"{max(workers, 1) + 1} slots are needed, and {spark.master} has {there}. Use "
+                f"parallelism={max(1, there - 1)}{wider}.".strip()
             )
-        workers = told - 1
+        workers = there - 1
     why = f"{unreached} So the" if unreached else "The"
     note = f"{why} driver of this search is a task of the cluster, in a slot of its own, and all comes by the store."
     return Preflight(

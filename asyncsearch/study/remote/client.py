@@ -50,7 +50,7 @@ _MOST_LOSSES = 4
 _LOCKED_FOR_S = 100.0
 """How long a driver that was lost may hold the study: the lease of its lock is at most 60 s."""
 _LOCKED_AGAIN_S = 2.0
-_SLOT_SAID_AFTER_S = 15.0
+_SLOT_SHOWN_AFTER_S = 15.0
 _DRIVER = "driver"
 
 
@@ -78,7 +78,7 @@ class RemoteRun:
         self._news = Wakeup()
         """Set when a driver's task has ended, or Ctrl-C was pressed."""
         self._stop_asked_s: float | None = None
-        self._is_waiting_said = False
+        self._is_waiting_shown = False
         self._was_remote = False
         """Whether a driver in the cluster was left behind by another client."""
 
@@ -106,16 +106,16 @@ class RemoteRun:
         self._was_remote = _goes_on(found)
         if found is None or not self._was_remote or not self._store.is_locked():
             return
-        heard_s, first, is_told = time.monotonic(), found.beat, False
-        while _goes_on(found) and time.monotonic() - heard_s < _DEAD_AFTER_S:
+        alive_s, first, is_followed = time.monotonic(), found.beat, False
+        while _goes_on(found) and time.monotonic() - alive_s < _DEAD_AFTER_S:
             self._stop_if_asked(found.attempt, lambda: None)
             self._news.wait(_LOOK_S)
             self._news.clear()
-            if not is_told:
+            if not is_followed:
                 found = read_board(self._store) or found
                 if found.beat == first:
                     continue
-                is_told = True
+                is_followed = True
                 if not self._study.resume:
                     raise StudyExistsError(
                         f"{self._store.shown} holds a study whose driver runs in the cluster. Go on with it by "
@@ -124,7 +124,7 @@ class RemoteRun:
                 self._display.warn(["A driver of this search runs in the cluster already: this run follows it."])
                 self._workers.begin()
             if self._look():
-                heard_s, found = time.monotonic(), self._reader.last or found
+                alive_s, found = time.monotonic(), self._reader.last or found
         self._workers.pause()
 
     def _drive(self) -> None:
@@ -198,18 +198,18 @@ class RemoteRun:
 
     def _say_who_waits(self, is_up: bool, since_s: float) -> None:
         """Say once that tasks have no slot, which nobody else can see."""
-        if self._is_waiting_said or since_s < _SLOT_SAID_AFTER_S:
+        if self._is_waiting_shown or since_s < _SLOT_SHOWN_AFTER_S:
             return
         if not is_up:
             words = "The search's driver waits for a free task slot, or for Python to start there."
-        elif waiting := self._workers.slotless(_SLOT_SAID_AFTER_S):
+        elif waiting := self._workers.slotless(_SLOT_SHOWN_AFTER_S):
             words = (
                 f"{waiting} of {many(self._found.parallelism, 'worker')} wait for a free task slot: other jobs hold "
                 "them, or parallelism= is above the slots that there are beside the driver's."
             )
         else:
             return
-        self._is_waiting_said = True
+        self._is_waiting_shown = True
         self._display.warn([words])
 
     def _look(self) -> bool:

@@ -89,7 +89,7 @@ def test_ctrl_c_ends_a_driver_in_the_cluster_in_order(tmp_path: Path) -> None:
 def test_workers_without_a_slot_are_told_of_and_not_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(client, "_SLOT_SAID_AFTER_S", 0.5)
+    monkeypatch.setattr(client, "_SLOT_SHOWN_AFTER_S", 0.5)
     cluster = ProcessCluster(2, slots=2)
     study = make_study(make_trainable(Gate(tmp_path), trial_id=-1), tmp_path / "study", backend=cluster)
     require_accounted(study.run(display="plain"), CONFIGURATIONS, LEVELS)
