@@ -271,8 +271,8 @@ def _ask_executors(
 
 _UNREACHED = (
     "Set spark.asyncsearch.driver.host to the name or address of this machine at which they reach it, and "
-    "spark.asyncsearch.driver.port to a port that the firewalls between them let through; if there is no such way, run "
-    "the search inside the cluster, by spark-submit --deploy-mode cluster."
+    "spark.asyncsearch.driver.port to a port that the firewalls between them let through; if there is no such way, let "
+    "the search's driver be a task of the cluster, with a store that both reach: Study(..., backend='spark-cluster')."
 )
 
 
