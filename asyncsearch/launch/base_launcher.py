@@ -19,6 +19,8 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.rpc.messages import Transport, WorkerMessage
 from asyncsearch.store.base_store import Store
 
+LaunchKey = tuple[WorkerId, int]
+"""One launch: a worker and an epoch."""
 OnWorkerEnded = Callable[[WorkerId, int, str], None]
 """Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""
 AgentFunction = Callable[[WorkerConfig], str]

@@ -17,14 +17,13 @@ import msgspec
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import InternalError, StoreError
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Launcher, OnWorkerEnded, Preflight
+from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Launcher, LaunchKey, OnWorkerEnded, Preflight
 from asyncsearch.launch.remote.meeting import BUNDLE, LAUNCHES, Assignment, MeetingLine, MeetingPlace, launch_file
 from asyncsearch.launch.value_pickler import dumps
 from asyncsearch.store.base_store import Store
 
 LOST = "its task is gone: it was killed, or its executor was lost"
 _STORE_AGAIN_S = 1.0
-LaunchKey = tuple[WorkerId, int]
 _REASON = msgspec.json.Decoder(str)
 
 
