@@ -158,14 +158,17 @@ class BoardReader:
         """The attempt and the number of the last line shown."""
         self.last: Board | None = None
 
-    def look(self) -> bool:
-        """Show what is new, and return whether the driver has written since the last look.
+    def look(self, driver: str) -> bool:
+        """Show what is new, and return whether a driver has written since the last look.
+
+        Args:
+            driver: its name; what another one has left there is not shown.
 
         Raises:
             StoreError: the store cannot be read.
         """
         board = read_board(self._store)
-        if board is None:
+        if board is None or board.attempt != driver:
             return False
         before, self.last = self.last, board
         if before is not None and (before.attempt, before.beat) == (board.attempt, board.beat):

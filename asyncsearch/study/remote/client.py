@@ -123,7 +123,7 @@ class RemoteRun:
                     )
                 self._display.warn(["A driver of this search runs in the cluster already: this run follows it."])
                 self._workers.begin()
-            if self._look():
+            if self._look(found.attempt):
                 alive_s, found = time.monotonic(), self._reader.last or found
         self._workers.pause()
 
@@ -178,7 +178,7 @@ class RemoteRun:
             self._stop_if_asked(attempt, lambda: self._tasks.cancel(tag))
             self._news.wait(_LOOK_S)
             self._news.clear()
-            self._look()
+            self._look(attempt)
             if self._is_up(attempt, tag):
                 # Not before: their tasks would wait in the slot that the driver needs.
                 self._workers.begin()
@@ -188,7 +188,7 @@ class RemoteRun:
             if troubled_s is not None and time.monotonic() - troubled_s > _UNREACHED_FOR_S:
                 ended.append(trouble)
         self._workers.pause()
-        self._look()
+        self._look(attempt)
         return ended[0]
 
     def _is_up(self, attempt: str, tag: str) -> bool:
@@ -212,9 +212,9 @@ class RemoteRun:
         self._is_waiting_shown = True
         self._display.warn([words])
 
-    def _look(self) -> bool:
+    def _look(self, attempt: str) -> bool:
         try:
-            return self._reader.look()
+            return self._reader.look(attempt)
         except StoreError as error:  # the driver decides how long it is waited for
             _log.info("The board cannot be read: %s", error)
             return False

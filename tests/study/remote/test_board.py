@@ -57,15 +57,16 @@ def test_each_line_is_shown_once_and_in_order(store: Store) -> None:
     status = StudyStatus(name="digits", metric="loss", mode="min", counts={TrialState.RUNNING: 1}, rows=(row,))
     board.update(status)
     board.end()
-    assert reader.look()
-    assert not reader.look()
+    assert not reader.look("of before")
+    assert reader.look("mine")
+    assert not reader.look("mine")
     said = [("trial-0", "one"), ("trial-0", "two"), "A worker was lost.", ("trial-0", "three")]
     assert shown.shown[:-1] == said
     assert repr(shown.shown[-1]) == repr(status)  # a value that is not a number is one after the way through the store
     other = written(store, "another")
     other.log_lines(lines("four"))
     other.end()
-    reader.look()
+    reader.look("another")
     assert shown.shown[5:] == [("trial-0", "four")]
 
 
@@ -75,6 +76,6 @@ def test_a_board_is_bounded_and_says_what_it_left_out(store: Store) -> None:
     board.warn(["Kept."])
     board.end()
     assert len(store.read(BOARD) or b"") < 150_000
-    BoardReader(store, shown).look()
+    BoardReader(store, shown).look("mine")
     assert shown.shown[0] == "4,900 lines came faster than they are read; `asyncsearch logs` has them all."
     assert len(shown.shown) == 1 + 100 + 1
