@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from asyncsearch._version import __version__
 from asyncsearch.cli import commands
+from asyncsearch.launch import NAMES
 from asyncsearch.trial import TO_BE_CONTINUED, TrialState
 
 EXAMPLES = """\
@@ -97,9 +98,7 @@ def make_parser() -> argparse.ArgumentParser:
     total = "total number of trials, earlier ones included (default: that of the last run)"
     resume.add_argument("--num-trials", type=_whole, metavar="N", help=total)
     resume.add_argument("--parallelism", type=_whole, metavar="K", help="workers (default: one for each slot)")
-    resume.add_argument(
-        "--backend", choices=("auto", "spark", "processes", "inline"), help="default: that of the study"
-    )
+    resume.add_argument("--backend", choices=NAMES, help="default: that of the study")
     resume.add_argument("--timeout", type=float, metavar="SECONDS", help="end the run after this time")
     resume.add_argument("--logs", action="store_true", help="print the output of the trials")
 

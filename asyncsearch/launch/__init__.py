@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.base_launcher import Launcher
 
-NAMES = ("auto", "inline", "processes", "spark")
+NAMES = ("auto", "inline", "processes", "spark", "spark-cluster")
 
 
 def require_backend(backend: object) -> str | Launcher:
@@ -31,8 +31,8 @@ def choose(backend: str | Launcher = "auto", *, study: str = "study") -> Launche
     """Return a backend, for one run.
 
     Args:
-        backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``, ``"inline"``,
-            or a ``Launcher`` object.
+        backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"spark-cluster"`` (Spark,
+            with the search's driver as one of its tasks), ``"processes"``, ``"inline"``, or a ``Launcher`` object.
         study: name of the jobs in Spark's pages.
 
     Raises:
@@ -50,10 +50,10 @@ def choose(backend: str | Launcher = "auto", *, study: str = "study") -> Launche
             from asyncsearch.launch.processes import ProcessLauncher
 
             return ProcessLauncher()
-        case "spark":
+        case "spark" | "spark-cluster":
             from asyncsearch.launch.spark.launcher import SparkLauncher
 
-            return SparkLauncher(study=study)
+            return SparkLauncher(study=study, remote_driver=True if name == "spark-cluster" else None)
         case _:
             return choose(require_backend(backend), study=study)
 

@@ -10,13 +10,17 @@ import abc
 import contextlib
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId
 from asyncsearch.rpc.messages import Transport, WorkerMessage
+from asyncsearch.store.base_store import Store
 
+LaunchKey = tuple[WorkerId, int]
+"""One launch: a worker and an epoch."""
 OnWorkerEnded = Callable[[WorkerId, int, str], None]
 """Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""
 AgentFunction = Callable[[WorkerConfig], str]
@@ -66,6 +70,8 @@ class Preflight(msgspec.Struct, frozen=True):
     """Whether others can use the slots of workers that are given back, and these can be launched again."""
     place: str = ""
     """Where the workers run, for people: ``processes on this machine``, ``Spark local[2]``."""
+    is_remote: bool = False
+    """Whether the driver itself must run as a task of the cluster, by ``Launcher.remote_tasks``."""
 
 
 class Tokens(msgspec.Struct, frozen=True):
@@ -78,6 +84,36 @@ class Tokens(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Tokens({len(self.file)} bytes, hidden, to be renewed in {self.renew_in_s:.0f} s)"
+
+
+class RemoteTasks(Protocol):
+    """Runs the driver and the workers of a search as tasks of a cluster; each call returns with the end of its task."""
+
+    def drive(self, content: bytes, tag: str) -> str:
+        """Unpickle a function in a task, call it with the address of that, and return what it returns.
+
+        Raises:
+            Exception: the task is lost, or was cancelled.
+        """
+
+    def work(self, store: Store, tag: str) -> str:
+        """Run the task of any worker, which meets its driver by a store, and return the reason of its end.
+
+        Raises:
+            Exception: the task is lost, or was cancelled.
+        """
+
+    def is_running(self, tag: str) -> bool:
+        """Return whether a task has its slot, as far as the cluster tells."""
+
+    def cancel(self, tag: str) -> None:
+        """Cancel a task; return at once."""
+
+    def trouble(self) -> str:
+        """Return why no task can begin or end now; empty if one can."""
+
+    def why_lost(self, error: BaseException) -> str:
+        """Return why a task is lost, in words."""
 
 
 class Launcher(abc.ABC):
@@ -192,6 +228,23 @@ class Launcher(abc.ABC):
     def has_shown(self, failure: str) -> bool:
         """Return whether the user has seen this traceback of a trial already, where the trial raised."""
         return False
+
+    def tasks_note(self) -> bytes:
+        """Return what another process needs to end the tasks of this run, if this one dies; empty if it need not.
+
+        It holds no secrets. Called after ``check``.
+        """
+        return b""
+
+    def end_tasks_of(self, note: bytes) -> None:
+        """End the tasks of an earlier run, by its note, where that can be done from here; its driver is dead.
+
+        Called after ``check``.
+        """
+
+    def remote_tasks(self) -> RemoteTasks:
+        """Return what runs the driver as a task. Called if ``check`` has found ``is_remote``."""
+        raise NotImplementedError(f"{type(self).__name__} runs no driver")
 
     def wake(self) -> None:
         """Make ``train_here`` check ``until`` again; any thread may call this."""

@@ -11,6 +11,7 @@ A store is a folder: on local disk, on HDFS, or wherever fsspec reaches. Its lay
     logs/segments/000001.log ...   what all trials print, with an index by trial; see asyncsearch.store.logs
     dirs/checkpoints/<node>/...    the last folder of each trial that made one, stored as checkpoints are
     lock, driver.json              the driver that may write; the latter for those who may only read
+    remote/...                     of a driver that is a task of a cluster: what it, its workers and its client tell
     tmp/                           unfinished files; ``sweep`` may remove any of them
 
 Where a file system cannot append or rename, a backend uses folders in place of a segment and the lock, and documents

@@ -21,6 +21,7 @@ OWN = (
     "functions",
     "evals",
     "lock",
+    "remote",
     "driver.json",
     "study.json",
     "bundle.bin",

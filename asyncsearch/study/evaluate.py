@@ -36,6 +36,7 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.manifest import packed_with_beside, shards_beside
 from asyncsearch.study.kept.warm_start import WarmStart
+from asyncsearch.study.remote.client import run_remotely
 from asyncsearch.study.runnable import RunnableStudy
 from asyncsearch.trial import Metrics, Params, Trial
 
@@ -274,7 +275,8 @@ def train_single(study: RunnableStudy, known: KnownPath, end: int | None, home: 
                 known.begin(home, state, last, study.store)
     try:
         gang = study.definition.gang
-        return single.run(1, 1 if gang is None else gang.size, None, display).state.trials[0]
+        workers = 1 if gang is None else gang.size
+        return single.run(1, workers, None, display, remotely=run_remotely).state.trials[0]
     except TrialsFailedError as error:
         raise TrialsFailedError(f"It could not be trained to {known.resource}: {error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,11 @@ from asyncsearch.actions import EndRun
 from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.driver.questions import Answerer
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import AsyncSearchError, StoreLostError, UsageError
-from asyncsearch.journal.opening import read_records, read_study_file
+from asyncsearch.errors import AsyncSearchError, ClusterError, StoreLostError, UsageError
+from asyncsearch.journal.opening import read_records, read_study_file, replay
 from asyncsearch.journal.projection import last_failure
 from asyncsearch.launch import chosen
-from asyncsearch.launch.base_launcher import Launcher
+from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.bundle import pack
 from asyncsearch.report.formatting import many, printable
 from asyncsearch.report.live.display import Display
@@ -36,6 +37,7 @@ from asyncsearch.study.asked.options import direction_notes
 from asyncsearch.study.found_workers import SharedPlace, find_workers
 from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.kept_study import KeptStudy, read_earlier
+from asyncsearch.study.left_tasks import ended_by_the_next
 from asyncsearch.study.read_study import ReadState
 from asyncsearch.study.run import begun, run_search
 from asyncsearch.study.run_parts import Search
@@ -46,6 +48,18 @@ from asyncsearch.trial import TrialState
 
 CORRECT = "Correct it and run the script again, with resume=True and a larger num_trials, or in another store="
 """Advice for errors of the user's code: ``asyncsearch resume`` would run the stored code, and failed trials count."""
+
+
+_ALONE = (
+    "That is for one study, by study.run: studies that run together, and programs of other libraries, need a driver "
+    "that executors reach. Set spark.asyncsearch.driver.host and spark.asyncsearch.driver.port, or run the program "
+    "inside the cluster."
+)
+Remotely = Callable[
+    ["RunnableStudy", Launcher, Preflight, int | None, float | None, Display],
+    None,
+]
+"""Searches by a driver in the cluster: (study, launcher, findings, number of trials, timeout in seconds, display)."""
 
 
 class RunnableStudy(KeptStudy, kw_only=True):
@@ -67,12 +81,14 @@ class RunnableStudy(KeptStudy, kw_only=True):
         interrupts: Interrupts | None = None,
         place: SharedPlace | None = None,
         answerer: Answerer | None = None,
+        remotely: Remotely | None = None,
     ) -> ReadState:
         """Search, and return the state in the end; see ``Study.run``.
 
         Args:
             place: its place on a cluster that it shares with other studies, in place of ``parallelism``.
             answerer: answers the questions of its trials, where another library's program asks them.
+            remotely: searches where the driver must run in the cluster; None if this run's cannot.
         """
         what = self.definition
         if answerer is None and not what.space.names:
@@ -87,12 +103,19 @@ class RunnableStudy(KeptStudy, kw_only=True):
         backend = self.backend if place is None else place.backend
         with chosen(backend, study=what.config.study) as launcher, ExitStack() as ending:
             found = find_workers(launcher, what, num_trials, parallelism, place, is_shown=display.is_shown)
+            if found.preflight.is_remote:
+                if remotely is None or place is not None or answerer is not None:
+                    raise ClusterError(f"{' '.join(found.preflight.warnings[:1])} {_ALONE}")
+                remotely(self, launcher, found.preflight, num_trials, timeout_s, display)
+                state = self.fresh_state()
+                replay(self.store, state)
+                return ReadState(state, self.store.journal_size())
             # Beside the store's writes, which come before workers need it; no process is forked from here on.
             making = begun(auth.make_identity, "asyncsearch-identity")
             identity = ending.enter_context(making) if launcher.transport is None else None
             store = self.take_store(display)
             store.prepare()
-            with store.lock():
+            with store.lock(), ended_by_the_next(launcher, store):
                 state, last = self.open(display)
                 # Not before: a study that may not go on has not begun to search.
                 begins = f"searching on {found.describe()}, with everything stored in {store.shown}"

@@ -59,6 +59,7 @@ from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.definition import Code, StudyDefinition, read_plan
 from asyncsearch.study.kept.warm_start import begin_searcher, kept, warm_start_of
 from asyncsearch.study.preview_run import preview_run
+from asyncsearch.study.remote.client import run_remotely
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.script_runs import note_run
@@ -135,8 +136,8 @@ class Study(Results):
                 train a common beginning once; see docs/sharing.md. Without one nothing is shared with others.
             share: train the common beginning of trials once; False: each trial trains all of its units itself, except
                 that ``PBT`` copies weights.
-            backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
-                ``"inline"``, or a ``Launcher``.
+            backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"spark-cluster"`` (Spark,
+                with the search's driver as one of its tasks), ``"processes"``, ``"inline"``, or a ``Launcher``.
             save_every: interval, in units of resource, at which running trials are saved; None means only when they
                 pause or end.
             max_failures: how often a failed trial is retried.
@@ -523,7 +524,7 @@ def run_shown(
         # After a failure the state may be ahead of the journal, which decides.
         study._seen = None
         runnable = study._with_trainable(own, display)
-        study._seen = runnable.run(num_trials, parallelism, timeout_s, display, **options)
+        study._seen = runnable.run(num_trials, parallelism, timeout_s, display, remotely=run_remotely, **options)
     return study
 
 

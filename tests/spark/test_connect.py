@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -15,18 +17,24 @@ import pytest
 
 from asyncsearch import ASHA, FIFO, TrialContext
 from asyncsearch.doctor import examine
-from asyncsearch.errors import NotEnoughSlotsError
-from asyncsearch.events import WorkerLost
+from asyncsearch.errors import ClusterError, NotEnoughSlotsError
+from asyncsearch.events import DriverStarted, WorkerLost
+from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import read_records
 from asyncsearch.launch import is_spark_active
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.spark.broadcast import MOST_SENT_BYTES, STORED
+from asyncsearch.launch.spark.connect import ConnectSpark
 from asyncsearch.launch.spark.launcher import SparkLauncher
+from asyncsearch.launch.spark.preflight import HOST_KEY
 from asyncsearch.testing import LauncherTests
+from tests.faults.accounts import require_accounted
+from tests.launch.tools import Ends, Line, config_for
 from tests.shares import takes_long
 from tests.spark.cluster import require_no_job
 from tests.spark.connect_server import connect_session, server_context
 from tests.spark.test_local_session import require_whole
+from tests.spark.test_spark_launcher import endless
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 from tests.system.verdict_searches import require_algorithm_2
 
@@ -119,6 +127,67 @@ def test_a_large_bundle_goes_through_the_store_and_leaves_nothing(tmp_path: Path
     study.run(2, parallelism=2, display="none")
     assert study.best_trial.value == len(weights)
     assert not list((tmp_path / "study").glob(f"{STORED}*"))
+
+
+@pytest.fixture
+def unreachable(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let executors look for this process where it is not."""
+    settings = {**session.conf.getAll, HOST_KEY: "nowhere.invalid"}
+    monkeypatch.setattr(type(session.conf), "getAll", property(lambda _: settings))
+    monkeypatch.setattr(ConnectSpark, "is_local", False)
+
+
+@pytest.mark.usefixtures("unreachable")
+def test_the_driver_goes_to_executors_that_do_not_reach_it() -> None:
+    launcher = SparkLauncher()
+    found = launcher.check(None)
+    launcher.stop(0.0)
+    assert found.is_remote
+    assert found.parallelism == 2  # and a slot of the driver
+    words = r"Executors do not reach this process at nowhere\.invalid:\d+.*So the driver of this search is a task"
+    assert re.match(words, found.warnings[0])
+    with pytest.raises(NotEnoughSlotsError, match=r"4 slots are needed, and local\[3\] has 3. Use parallelism=2\."):
+        SparkLauncher().check(3)
+
+
+@pytest.mark.usefixtures("unreachable")
+def test_a_classic_driver_stays_where_nobody_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConnectSpark, "has_detached_tasks", False)
+    with pytest.raises(ClusterError, match=r"do not reach this process.*Set spark\.asyncsearch\.driver\.host"):
+        SparkLauncher().check(2)
+
+
+@takes_long  # without Spark: tests/study/remote
+@pytest.mark.usefixtures("unreachable")
+def test_a_driver_by_connect_is_replaced_when_it_is_killed(tmp_path: Path) -> None:
+    gate = Gate(tmp_path).make()
+    study = make_study(make_trainable(gate), tmp_path / "study", backend="auto")
+    running = Running(study)
+    gate.pids()
+    os.kill(json.loads((tmp_path / "study" / "driver.json").read_text())["pid"], signal.SIGKILL)
+    running.wait()
+    require_accounted(study, range(1, 10), (1, 3, 9))
+    assert sum(isinstance(record.event, DriverStarted) for record in read_records(study.store)) == 2
+    require_no_query()
+
+
+def test_the_next_client_ends_the_queries_of_one_that_died(session: Any, tmp_path: Path) -> None:
+    line, ends = Line(tmp_path / "line"), Ends()
+    dead, other = SparkLauncher(agent=endless(line.path)), type(session)(connection=session.client._builder)
+    later = SparkLauncher(other)
+    try:
+        dead.check(1)
+        dead.start(lambda worker, epoch: config_for(tmp_path), ends)
+        dead.launch(WorkerId(0), 1)
+        line.hear()
+        later.check(1)
+        later.end_tasks_of(dead.tasks_note())
+        assert "cancelled" in ends.reason()
+    finally:
+        later.stop(0.0)
+        dead.stop(0.0)
+        other.client.close()
+    require_no_query()
 
 
 def test_the_doctor_asks_the_executors_of_connect(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from asyncsearch import ASHA, Study
 from asyncsearch.errors import ClusterError, StudyExistsError
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
+from tests.shares import takes_long
 from tests.spark.cluster import require_no_job, spark_session
 from tests.system.tools import make_study
 
@@ -68,6 +69,13 @@ def test_a_search_resumed_on_an_existing_session_leaves_it_and_no_job(tmp_path: 
     require_whole(study)
     require_no_job(session)
     assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
+
+
+@takes_long  # without Spark: tests/study/remote; by Spark Connect: test_connect.py
+def test_a_classic_session_has_the_driver_as_a_task_if_asked(tmp_path: Path, session: Any) -> None:
+    study = make_study(quick, tmp_path / "study", backend="spark-cluster")
+    require_whole(study.run(display="none"))
+    require_no_job(session)
 
 
 def test_a_study_that_is_refused_leaves_no_job(tmp_path: Path, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,8 @@ class AnySpark(abc.ABC):
 
     has_broadcasts: bool = True
     """Whether bytes can be given to all executors at once."""
+    has_detached_tasks: bool = False
+    """Whether its tasks go on for a while without this process, so that the driver is one where none reaches this."""
 
     @property
     @abc.abstractmethod
@@ -175,6 +177,13 @@ class AnySpark(abc.ABC):
     @abc.abstractmethod
     def running(self) -> Set[str] | None:
         """Return the tags of workers' jobs whose task has found a slot, by one look; None if Spark cannot tell."""
+
+    def tag_note(self, tag: str) -> bytes:
+        """Return a note by which another process ends the jobs with a tag; empty if those end with this process."""
+        return b""
+
+    def end_tag_of(self, note: bytes) -> None:
+        """Cancel jobs of another process's session of the same server, by its note."""
 
     def trouble(self) -> str:
         """Return why no job can begin or end now, by one look; empty if one can, or if that shows in the jobs."""

@@ -9,6 +9,7 @@ Rule: Spark's client tries for minutes to reach a server that is gone, so only a
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import logging
 import socket
@@ -17,6 +18,8 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, TypeVar
+
+import msgspec
 
 from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.machine import cores
@@ -39,10 +42,23 @@ def is_connect(session: Any) -> bool:
     return any(kind.__module__.startswith("pyspark.sql.connect") for kind in type(session).__mro__)
 
 
+class TagNote(msgspec.Struct, frozen=True):
+    """Which queries are those of a run, for who may join its session: the same user, at the same server."""
+
+    endpoint: str
+    user: str
+    session: str
+    tag: str
+
+
+_NOTE = msgspec.json.Decoder(TagNote)
+
+
 class ConnectSpark(AnySpark):
     """A session of Spark Connect."""
 
     has_broadcasts = False
+    has_detached_tasks = True
 
     def __init__(self, session: Any) -> None:
         """Wrap a session, and ask its server for the settings.
@@ -214,8 +230,32 @@ class ConnectSpark(AnySpark):
             with self._guard:
                 self._cancelling.discard(tag)
 
+    def tag_note(self, tag: str) -> bytes:
+        client = self.session.client
+        note = TagNote(self._endpoint, str(client._user_id or ""), str(client._session_id), tag)
+        return msgspec.json.encode(note) if self._endpoint else b""
+
+    def end_tag_of(self, note: bytes) -> None:
+        from pyspark.sql.connect.client import SparkConnectClient
+
+        client = self.session.client
+        with contextlib.suppress(Exception):  # it is another server by now, or the session is gone, and its queries too
+            found = _NOTE.decode(note)
+            if (found.endpoint, found.user) == (self._endpoint, str(client._user_id or "")):
+                builder = copy.copy(client._builder)
+                builder._params = {**builder._params, builder.PARAM_SESSION_ID: found.session}
+                other = SparkConnectClient(connection=builder, user_id=client._user_id)
+                try:
+                    other.interrupt_tag(found.tag)
+                finally:
+                    other.close()
+
+    @property
+    def _endpoint(self) -> str:
+        return str(getattr(getattr(self.session.client, "_builder", None), "endpoint", ""))
+
     def trouble(self) -> str:
-        endpoint = str(getattr(getattr(self.session.client, "_builder", None), "endpoint", ""))
+        endpoint = self._endpoint
         host, _, port = endpoint.rpartition(":")
         looked_s, found = self._look
         if port.isdecimal() and time.monotonic() - looked_s > _LOOK_AGAIN_S:
@@ -235,6 +275,8 @@ class ConnectSpark(AnySpark):
         return threading.Thread(target=target, name=name, daemon=True)
 
     def close(self) -> None:
+        if self.trouble():
+            self._give_up_retries()
         for session in self._listened:
             with contextlib.suppress(ValueError):  # the user has cleared all handlers
                 session.removeProgressHandler(self._progress)
@@ -242,6 +284,16 @@ class ConnectSpark(AnySpark):
             with contextlib.suppress(Exception):  # its server is gone
                 self.session.client.release_session()
                 self.session.client.close()
+
+    def _give_up_retries(self) -> None:
+        """Let this process end: at its exit Spark's client speaks to its server, and tries a dead one for 10 minutes.
+
+        Threads that release results try it as long, and the exit waits for them, too.
+        """
+        for session in {id(one): one for one in (*self._listened, self.session)}.values():
+            for policy in session.client.get_retry_policies():
+                policy.max_retries = 0  # for the tries under way
+            session.client.set_retry_policies([])
 
 
 _NEWEST_TOO_OLD = (3, 5)

@@ -17,6 +17,7 @@ from asyncsearch.launch.base_launcher import (
     Launcher,
     OnWorkerEnded,
     Preflight,
+    RemoteTasks,
     Tokens,
     run_agent,
 )
@@ -24,6 +25,7 @@ from asyncsearch.launch.machine import machine_devices
 from asyncsearch.launch.spark.base_session import AnySpark, new_tag
 from asyncsearch.launch.spark.joining import is_java_there, join, present
 from asyncsearch.launch.spark.preflight import examine, task_mode
+from asyncsearch.launch.spark.remote_tasks import SparkTasks
 from asyncsearch.launch.spark.slots import slots_now
 from asyncsearch.launch.spark.supervisor import Supervisor
 from asyncsearch.launch.spark.task import IS_POSSIBLE, SpareTask, TaskMode
@@ -45,6 +47,7 @@ class SparkLauncher(Launcher):
         mode: TaskMode | None = None,
         start_timeout_s: float = 600.0,
         agent: AgentFunction = run_agent,
+        remote_driver: bool | None = None,
     ) -> None:
         """Make a launcher, without using Spark yet.
 
@@ -54,7 +57,10 @@ class SparkLauncher(Launcher):
             mode: kind of tasks; None for the kind that suits the cluster.
             start_timeout_s: time that a worker waits for a free slot.
             agent: function that each task runs.
+            remote_driver: whether the search's driver itself is a task; None: where executors do not reach this process
+                and the session is one of Spark Connect.
         """
+        self._remote_driver = remote_driver
         self._session = session
         self._study = study
         self._mode = mode
@@ -85,7 +91,8 @@ class SparkLauncher(Launcher):
         if self._spark is None:
             self._spark = join(self._session)
         try:
-            found = examine(self._spark, parallelism, self._mode_of(self._spark), self._start_timeout_s)
+            mode = self._mode_of(self._spark)
+            found = examine(self._spark, parallelism, mode, self._start_timeout_s, remote_driver=self._remote_driver)
         except BaseException:
             self._leave()
             raise
@@ -152,6 +159,19 @@ class SparkLauncher(Launcher):
     def await_submission(self, timeout_s: float) -> None:
         if self._supervisor is not None:
             self._supervisor.has_submitted.wait(timeout_s)
+
+    def tasks_note(self) -> bytes:
+        return b"" if self._spark is None else self._spark.tag_note(self._tag)
+
+    def end_tasks_of(self, note: bytes) -> None:
+        if self._spark is not None:
+            self._spark.end_tag_of(note)
+
+    def remote_tasks(self) -> RemoteTasks:
+        if self._spark is None:
+            raise InternalError("remote_tasks() comes after check()")
+        self._spark.serves()
+        return SparkTasks(self._spark, mode=self._mode_of(self._spark), study=self._study, tag=self._tag)
 
     def kill(self, worker: WorkerId, epoch: int) -> None:
         if self._supervisor is not None:

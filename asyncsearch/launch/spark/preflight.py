@@ -24,8 +24,8 @@ from asyncsearch.launch.spark.probe import (
     ExecutorFacts,
     as_packages_error,
     probe,
-    require_reached,
     require_same,
+    why_unreached,
 )
 from asyncsearch.launch.spark.task import TaskMode
 
@@ -41,12 +41,20 @@ def task_mode(spark: AnySpark) -> TaskMode:
     return TaskMode.PLAIN if spark.has_dynamic_allocation or spark.is_one_process else TaskMode.INDEPENDENT
 
 
-def examine(spark: AnySpark, parallelism: int | None, mode: TaskMode, start_timeout_s: float) -> Preflight:
+def examine(
+    spark: AnySpark,
+    parallelism: int | None,
+    mode: TaskMode,
+    start_timeout_s: float,
+    *,
+    remote_driver: bool | None = False,
+) -> Preflight:
     """Check that the workers can run.
 
     Args:
         parallelism: number of workers wanted, from 1; None for one for each slot.
         start_timeout_s: time that the check itself may wait for a free slot.
+        remote_driver: whether the driver is to be a task itself; None: where executors do not reach this process.
 
     Raises:
         ClusterError: they cannot; the message names the cause and the remedy.
@@ -64,8 +72,14 @@ def examine(spark: AnySpark, parallelism: int | None, mode: TaskMode, start_time
     else:
         workers, tasks = slots.fixed(spark, parallelism)
     host, bind = addresses(spark.driver_conf, spark.is_local, spark.machine)
+    unreached = ""
     if not spark.runs_this_python:
-        _check_new_executors(spark, tasks, ClockServer(host, bind, port(spark.conf)), start_timeout_s)
+        server = None if remote_driver else ClockServer(host, bind, port(spark.conf))
+        unreached = _check_new_executors(spark, tasks, server, start_timeout_s)
+    if unreached and (remote_driver is False or not spark.has_detached_tasks):
+        raise ClusterError(f"{unreached} {_UNREACHED}")
+    if unreached or remote_driver:
+        return _remote(spark, parallelism, workers, mode, unreached)
     return Preflight(
         parallelism=workers,
         cpu_threads=spark.cpus_per_task,
@@ -76,6 +90,30 @@ def examine(spark: AnySpark, parallelism: int | None, mode: TaskMode, start_time
         warnings=tuple(warnings(spark, mode)),
         is_elastic=spark.has_dynamic_allocation or not spark.is_made_here,
         place=spark.place,
+    )
+
+
+def _remote(spark: AnySpark, parallelism: int | None, workers: int, mode: TaskMode, unreached: str) -> Preflight:
+    """Return the findings for a driver that is a task itself, and has a slot of its own."""
+    there = spark.slots() if not spark.has_dynamic_allocation else None
+    if there is not None and workers >= there:
+        if there < 2 or parallelism is not None:
+            wider = "" if there > 1 else ", and a cluster with 2 slots"
+            raise NotEnoughSlotsError(
+                f"{unreached} The driver of this search is therefore a task of the cluster, in a slot of its own, so "
+                f"{max(workers, 1) + 1} slots are needed, and {spark.master} has {there}. Use "
+                f"parallelism={max(1, there - 1)}{wider}.".strip()
+            )
+        workers = there - 1
+    why = f"{unreached} So the" if unreached else "The"
+    note = f"{why} driver of this search is a task of the cluster, in a slot of its own, and all comes by the store."
+    return Preflight(
+        parallelism=workers,
+        cpu_threads=spark.cpus_per_task,
+        bind="127.0.0.1" if spark.is_one_process else "0.0.0.0",
+        warnings=(note, *warnings(spark, mode)),
+        place=spark.place,
+        is_remote=True,
     )
 
 
@@ -172,22 +210,33 @@ def _megabytes(text: str) -> float:
     return float(text.removesuffix(unit)) * _UNITS_MB[unit or "m"]
 
 
-def _check_new_executors(spark: AnySpark, slots: int, server: ClockServer, timeout_s: float) -> None:
-    """Ask each executor that no earlier check has seen, by one task; all slots if Spark cannot name its executors."""
+def _check_new_executors(spark: AnySpark, slots: int, server: ClockServer | None, timeout_s: float) -> str:
+    """Ask each executor that no earlier check has seen, by one task; all slots if Spark cannot name its executors.
+
+    Args:
+        server: they try to reach this; None if nobody needs to.
+
+    Returns:
+        Why they do not reach this process; empty if they do.
+    """
     found = spark.executors()
     new = [one for one in found or () if one.name not in spark.examined]
     if found and not new:
-        return
+        return ""
     # Without an executor one task brings the first, where the cluster allocates them as tasks come.
     tasks = slots if found is None else max(1, len(new))
     with contextlib.ExitStack() as stack:
         driver = None
         with contextlib.suppress(OSError):  # the port is taken, or the address is not ours, as the driver will say
-            stack.enter_context(server)
-            driver = Callback(server.host, server.port, server.token)
+            if server is not None:
+                stack.enter_context(server)
+                driver = Callback(server.host, server.port, server.token)
         answers = _ask_executors(spark, tasks, [one.place for one in new], driver, timeout_s)
-    if len({(one.host, one.parent) for one in answers}) == len(new):  # else some were busy, and others ran their tasks
+    unreached = "" if driver is None else why_unreached(answers, driver.host, driver.port)
+    # Else some were busy, and others ran their tasks; or this was about their packages alone.
+    if not unreached and server is not None and len({(one.host, one.parent) for one in answers}) == len(new):
         spark.examined.update(one.name for one in new)
+    return unreached
 
 
 def _ask_executors(
@@ -217,15 +266,13 @@ def _ask_executors(
         ) from result
     answers = [ExecutorFacts(*answer) for answer in result]
     require_same(answers, spark.is_local)
-    if driver is not None:
-        require_reached(answers, driver.host, driver.port, _UNREACHED)
     return answers
 
 
 _UNREACHED = (
     "Set spark.asyncsearch.driver.host to the name or address of this machine at which they reach it, and "
-    "spark.asyncsearch.driver.port to a port that the firewalls between them let through; if there is no such way, run "
-    "the search inside the cluster, by spark-submit --deploy-mode cluster."
+    "spark.asyncsearch.driver.port to a port that the firewalls between them let through; if there is no such way, let "
+    "the search's driver be a task of the cluster, with a store that both reach: Study(..., backend='spark-cluster')."
 )
 
 

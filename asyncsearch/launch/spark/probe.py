@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from asyncsearch._version import __version__
-from asyncsearch.errors import ClusterError, PackagesDifferError
+from asyncsearch.errors import PackagesDifferError
 from asyncsearch.launch.spark.job_ends import full_text, last_line_of_traceback
 
 PACKAGE = "asyncsearch"
@@ -193,18 +193,15 @@ def require_same(found: Sequence[ExecutorFacts], is_local: bool) -> None:
         )
 
 
-def require_reached(found: Sequence[ExecutorFacts], host: str, port: int, advice: str) -> None:
-    """Check that the executors have reached the driver.
-
-    Raises:
-        ClusterError: some have not; names the address that they tried, and the settings.
-    """
+def why_unreached(found: Sequence[ExecutorFacts], host: str, port: int) -> str:
+    """Return a sentence on executors that have not reached the driver, with the address that they tried; or nothing."""
     unreached = [one for one in found if one.connection_error]
-    if unreached:
-        raise ClusterError(
-            f"Executors do not reach this process at {host}:{port}, where workers connect: on {_hosts(unreached)}, "
-            f"{unreached[0].connection_error}. {advice}"
-        )
+    if not unreached:
+        return ""
+    return (
+        f"Executors do not reach this process at {host}:{port}, where workers connect: on {_hosts(unreached)}, "
+        f"{unreached[0].connection_error}."
+    )
 
 
 def as_packages_error(error: BaseException, is_local: bool) -> PackagesDifferError | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, OnWorkerEnded
+from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, LaunchKey, OnWorkerEnded
 from asyncsearch.launch.machine import patiently
 from asyncsearch.launch.spark import job_ends
 from asyncsearch.launch.spark.base_session import WAIT_LOGGED_AFTER_S, AnySpark
@@ -24,9 +24,6 @@ from asyncsearch.launch.spark.slots import REPLACED_AFTER_S, SlotWatch
 from asyncsearch.launch.spark.task import CANCEL_AGAIN_S, CANCELLED_WITHIN_S, NO_CONFIG, SpareTask, TaskMode, task
 
 _log = logging.getLogger(__name__)
-
-LaunchKey = tuple[WorkerId, int]
-"""One launch: a worker and an epoch."""
 
 
 class _Job:

@@ -26,6 +26,7 @@ import msgspec
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import is_bug
 from asyncsearch.launch.base_launcher import AgentFunction, import_agent
+from asyncsearch.launch.remote.worker import MetDriver
 from asyncsearch.launch.spark.base_session import AnySpark
 from asyncsearch.launch.spark.broadcast import Carried
 from asyncsearch.launch.value_pickler import dumps
@@ -47,12 +48,12 @@ NO_CONFIG = ""
 SparkTask = Callable[[Iterable[int]], list[str]]
 
 
-def task(agent: AgentFunction, config: Carried | PipeAddress, mode: TaskMode) -> SparkTask:
+def task(agent: AgentFunction, config: Source, mode: TaskMode) -> SparkTask:
     """Return the function that Spark pickles, which holds little except the configuration, or where it comes from."""
     return functools.partial(_run, agent, config, mode.value)
 
 
-def _run(agent: AgentFunction, source: Carried | PipeAddress, mode: str, rows: Iterable[int]) -> list[str]:
+def _run(agent: AgentFunction, source: Source, mode: str, rows: Iterable[int]) -> list[str]:
     """Run the agent and return the reason for its end, or ``NO_CONFIG``.
 
     An exception becomes a result, because Spark would rerun a plain stage's failed task.
@@ -84,7 +85,7 @@ def _run(agent: AgentFunction, source: Carried | PipeAddress, mode: str, rows: I
         return [f"its task failed: {last}\n{traceback.format_exc() if is_bug(error) else ''}".strip()]
 
 
-def _config_of(source: Carried | PipeAddress) -> WorkerConfig | None:
+def _config_of(source: Source) -> WorkerConfig | None:
     if isinstance(source, WorkerConfig):
         return source
     return _awaited(source) if isinstance(source, PipeAddress) else source.received()
@@ -156,6 +157,8 @@ def receive(address: PipeAddress) -> WorkerConfig | None:
     return config
 
 
+Source = Carried | PipeAddress | MetDriver
+"""Where a task has its configuration from."""
 CANCEL_AGAIN_S = 2.0
 """Interval of repeated cancellations: Spark ignores one that arrives before its job is submitted."""
 CANCELLED_WITHIN_S = 30.0

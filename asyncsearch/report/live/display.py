@@ -49,6 +49,11 @@ class Display(abc.ABC):
     cell: object = None
     """The run of a notebook's cell that has the study's table among its outputs; None if there is none."""
 
+    @property
+    def shows_lines(self) -> bool:
+        """Whether lines that trials print are shown."""
+        return self._lines is not None
+
     def begin(self, sentence: str) -> None:
         """Show what begins."""
         say(printable(sentence))

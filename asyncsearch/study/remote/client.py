@@ -1,0 +1,281 @@
+"""The client of a driver in the cluster: keeps its task and those of the workers alive, and shows what it says.
+
+    repeat until a driver has ended by itself:
+        run a driver as a task; while it runs, keep as many workers' tasks as the search wants; show the board
+    a driver that was lost: another one goes on from the journal
+
+Nothing has to flow from the driver to here for a launch: a lost worker is a task that has ended, which is run again,
+and meets the driver by the store. So the client may be stopped, or die, and another one goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import NoReturn
+
+from asyncsearch import errors
+from asyncsearch.driver.interrupts import GRACE_S, Interrupts, interruption, interrupts_to
+from asyncsearch.driver.threads import Wakeup
+from asyncsearch.errors import AsyncSearchError, ClusterError, StoreError, StudyExistsError
+from asyncsearch.journal.opening import read_study_file
+from asyncsearch.launch.base_launcher import Launcher, Preflight, RemoteTasks
+from asyncsearch.launch.remote.meeting import FOLDER
+from asyncsearch.report.formatting import many
+from asyncsearch.report.live.display import Display
+from asyncsearch.store.base_store import Store
+from asyncsearch.study.left_tasks import ended_by_the_next
+from asyncsearch.study.remote.board import STOP, Board, BoardReader, read_board
+from asyncsearch.study.remote.driver_task import ENDING, NOT_THERE, Ending, Order, SentName, driver, send
+from asyncsearch.study.remote.kept_tasks import KeptWorkers
+from asyncsearch.study.runnable import RunnableStudy
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S = 0.5
+_UNREACHED_FOR_S = 20.0
+"""How long the cluster may not be reached from here; meanwhile its tasks go on."""
+_DEAD_AFTER_S = 15.0
+"""Silence of another client's driver after which it counts as dead; it writes every 3 s, if its store lets it."""
+_STOPPED_WITHIN_S = GRACE_S + 5.0
+"""Time that a driver has to end a search after Ctrl-C. Then its task is cancelled."""
+_MOST_LOSSES = 4
+"""Drivers that may be lost one after the other without any record of the journal."""
+_LOCKED_FOR_S = 100.0
+"""How long a driver that was lost may hold the study: the lease of its lock is at most 60 s."""
+_LOCKED_AGAIN_S = 2.0
+_SLOT_SHOWN_AFTER_S = 15.0
+_DRIVER = "driver"
+
+
+class RemoteRun:
+    """One run, of one client."""
+
+    def __init__(
+        self,
+        study: RunnableStudy,
+        store: Store,
+        sent: SentName,
+        tasks: RemoteTasks,
+        found: Preflight,
+        num_trials: int | None,
+        timeout_s: float | None,
+        display: Display,
+        thread: Callable[[Callable[[], None], str], threading.Thread],
+    ) -> None:
+        self._study, self._store, self._sent, self._tasks, self._found = study, store, sent, tasks, found
+        self._num_trials, self._display, self._thread = num_trials, display, thread
+        self._until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        self._reader = BoardReader(store, display)
+        self._workers = KeptWorkers(tasks, store, found.parallelism, thread)
+        self._interrupts = Interrupts()
+        self._news = Wakeup()
+        """Set when a driver's task has ended, or Ctrl-C was pressed."""
+        self._stop_asked_s: float | None = None
+        self._is_waiting_shown = False
+        self._was_remote = False
+        """Whether a driver in the cluster was left behind by another client."""
+
+    def run(self, noting: Callable[[], AbstractContextManager[None]]) -> None:
+        """Run to the end, whoever drives; ``noting`` lasts as long as the drivers of this client."""
+        self._interrupts.wakeups = (self._news,)
+        try:
+            with interrupts_to(self._interrupts.add):
+                self._attach()
+                if not self._interrupts.notified:
+                    with noting():
+                        self._drive()
+        finally:
+            self._workers.stop()
+            self._news.close()
+            self._display.close()
+        if self._interrupts.count:
+            raise interruption()
+        with contextlib.suppress(StoreError):  # the next run writes over it
+            self._store.remove_tree(FOLDER)
+
+    def _attach(self) -> None:
+        """Follow the driver of another client to its end, if there is one; it may outlive that client."""
+        found = read_board(self._store)
+        self._was_remote = _goes_on(found)
+        if found is None or not self._was_remote or not self._store.is_locked():
+            return
+        alive_s, first, is_followed = time.monotonic(), found.beat, False
+        while _goes_on(found) and time.monotonic() - alive_s < _DEAD_AFTER_S:
+            self._stop_if_asked(found.attempt, lambda: None)
+            self._news.wait(_LOOK_S)
+            self._news.clear()
+            if not is_followed:
+                found = read_board(self._store) or found
+                if found.beat == first:
+                    continue
+                is_followed = True
+                if not self._study.resume:
+                    raise StudyExistsError(
+                        f"{self._store.shown} holds a study whose driver runs in the cluster. Go on with it by "
+                        f"Study.resume({self._store.shown!r}) or Study(..., resume=True), or choose another store=."
+                    )
+                self._display.warn(["A driver of this search runs in the cluster already: this run follows it."])
+                self._workers.begin()
+            if self._look(found.attempt):
+                alive_s, found = time.monotonic(), self._reader.last or found
+        self._workers.pause()
+
+    def _drive(self) -> None:
+        """Run drivers until one has ended by itself."""
+        losses, size, locked_until_s = 0, self._store.journal_size(), math.inf
+        is_next = self._study.resume
+        while True:
+            attempt = secrets.token_hex(8)
+            left_s = None if self._until_s == math.inf else max(1.0, self._until_s - time.monotonic())
+            logs, is_shown = self._display.shows_lines, self._display.is_shown
+            order = Order(attempt, self._num_trials, left_s, self._found, logs, is_shown, is_next)
+            ending = self._follow(driver(self._store, self._sent, order), attempt)
+            if isinstance(ending, Ending) and ending.kind == "StoreLockedError" and (losses or self._was_remote):
+                # By a driver that was lost, and that is being ended or whose lease runs out.
+                locked_until_s = min(locked_until_s, time.monotonic() + _LOCKED_FOR_S)
+                if time.monotonic() < locked_until_s and not self._interrupts.count:
+                    self._news.wait(_LOCKED_AGAIN_S)
+                    self._news.clear()
+                    continue
+            if self._interrupts.count or isinstance(ending, Ending):
+                self._study.resume = self._study.resume or read_study_file(self._store) is not None
+                if not self._interrupts.count and isinstance(ending, Ending):
+                    self._raise_if_failed(ending)
+                return
+            before, size, is_next, locked_until_s = size, self._store.journal_size(), True, math.inf
+            losses = losses + 1 if size == before else 1
+            trouble = self._tasks.trouble()
+            if trouble or losses >= _MOST_LOSSES:
+                raise ClusterError(
+                    f"The search's driver, a task of the cluster, was lost{'' if trouble else f' {losses} times'}: "
+                    f"{trouble or ending}. All that was acknowledged is kept: run again with resume=True to go on."
+                )
+            self._display.warn([f"The search's driver was lost ({ending}): another one goes on from the journal."])
+
+    def _follow(self, content: bytes, attempt: str) -> Ending | str:
+        """Run a driver, show what it says, and return how it has ended, or why it is lost."""
+        ended: list[Ending | str] = []
+        self._stop_asked_s = None
+        troubled_s: float | None = None
+        tag, began_s = f"{_DRIVER}-{attempt}", time.monotonic()
+
+        def run() -> None:
+            try:
+                ended.append(ENDING.decode(self._tasks.drive(content, tag)))
+            except BaseException as error:
+                ended.append(self._tasks.why_lost(error))
+            self._news.set()
+
+        self._thread(run, f"asyncsearch-{_DRIVER}").start()
+        while not ended:
+            self._stop_if_asked(attempt, lambda: self._tasks.cancel(tag))
+            self._news.wait(_LOOK_S)
+            self._news.clear()
+            self._look(attempt)
+            if self._is_up(attempt, tag):
+                # Not before: their tasks would wait in the slot that the driver needs.
+                self._workers.begin()
+            self._say_who_waits(self._is_up(attempt, tag), time.monotonic() - began_s)
+            trouble = self._tasks.trouble()
+            troubled_s = None if not trouble else troubled_s or time.monotonic()
+            if troubled_s is not None and time.monotonic() - troubled_s > _UNREACHED_FOR_S:
+                ended.append(trouble)
+        self._workers.pause()
+        self._look(attempt)
+        return ended[0]
+
+    def _is_up(self, attempt: str, tag: str) -> bool:
+        """Return whether a driver has its slot."""
+        is_there = self._reader.last is not None and self._reader.last.attempt == attempt
+        return is_there or self._tasks.is_running(tag)
+
+    def _say_who_waits(self, is_up: bool, since_s: float) -> None:
+        """Say once that tasks have no slot, which nobody else can see."""
+        if self._is_waiting_shown or since_s < _SLOT_SHOWN_AFTER_S:
+            return
+        if not is_up:
+            words = "The search's driver waits for a free task slot, or for Python to start there."
+        elif waiting := self._workers.slotless(_SLOT_SHOWN_AFTER_S):
+            words = (
+                f"{waiting} of {many(self._found.parallelism, 'worker')} wait for a free task slot: other jobs hold "
+                "them, or parallelism= is above the slots that there are beside the driver's."
+            )
+        else:
+            return
+        self._is_waiting_shown = True
+        self._display.warn([words])
+
+    def _look(self, attempt: str) -> bool:
+        try:
+            return self._reader.look(attempt)
+        except StoreError as error:  # the driver decides how long it is waited for
+            _log.info("The board cannot be read: %s", error)
+            return False
+
+    def _stop_if_asked(self, attempt: str, cancel: Callable[[], None]) -> None:
+        """After Ctrl-C ask the driver to end the search; cancel it at the second press, or if it takes long."""
+        now = time.monotonic()
+        while self._interrupts.notified < self._interrupts.count:
+            self._interrupts.notified += 1
+            if self._interrupts.notified == 1:
+                self._stop_asked_s = now
+                with contextlib.suppress(StoreError):
+                    self._store.write(STOP, attempt.encode())
+            else:
+                self._stop_asked_s = -math.inf
+        if self._stop_asked_s is not None and now - self._stop_asked_s > _STOPPED_WITHIN_S:
+            cancel()
+
+    def _raise_if_failed(self, ending: Ending) -> None:
+        if ending.kind == NOT_THERE:
+            self._refuse(ending.words)
+        if ending.kind:
+            raise getattr(errors, ending.kind, AsyncSearchError)(ending.words)
+
+    def _refuse(self, host: str) -> NoReturn:
+        raise ClusterError(
+            f"The driver of this search runs in the cluster, on {host}, where the store {self._store.shown!r} is not "
+            "what it is here. Name one that both reach: Study(..., store='hdfs:///studies/digits'), "
+            "'s3://...', or a folder of a disk that all machines mount."
+        )
+
+
+def _goes_on(board: Board | None) -> bool:
+    return board is not None and not board.is_over
+
+
+def run_remotely(
+    study: RunnableStudy,
+    launcher: Launcher,
+    found: Preflight,
+    num_trials: int | None,
+    timeout_s: float | None,
+    display: Display,
+) -> None:
+    """Search by a driver in the cluster, and return once it has ended.
+
+    Args:
+        launcher: has found that the driver must be there.
+        found: its findings.
+
+    Raises:
+        AsyncSearchError: the search could not start, or failed; every acknowledged report is in the store.
+        KeyboardInterrupt: it was interrupted; all results are kept.
+    """
+    store = study.take_store(display)
+    store.prepare()
+    workers = many(found.parallelism, "worker") + (f" ({found.place})" if found.place else "")
+    display.begin(f"{study.definition.config.study}: searching on {workers}, with everything stored in {store.shown}")
+    display.warn(found.warnings)
+    sent = send(study, store)
+    store.wait_no_longer()  # from now on the driver decides what waits for it
+    tasks = launcher.remote_tasks()
+    run = RemoteRun(study, store, sent, tasks, found, num_trials, timeout_s, display, launcher.thread)
+    run.run(lambda: ended_by_the_next(launcher, store))

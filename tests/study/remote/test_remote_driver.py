@@ -1,0 +1,151 @@
+"""A search whose driver is a task of the cluster: nothing acknowledged is lost, whichever part of it is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from asyncsearch import Study
+from asyncsearch.errors import ClusterError, StudyExistsError
+from asyncsearch.events import DriverStarted, WorkerLost
+from asyncsearch.journal.opening import read_records
+from asyncsearch.launch.remote.meeting import FOLDER
+from asyncsearch.store.base_store import Store
+from asyncsearch.study.remote import client
+from asyncsearch.study.remote.board import BOARD
+from tests.faults.accounts import losses, require_accounted, wait_until
+from tests.shares import takes_long
+from tests.study.remote.process_cluster import ProcessCluster, ProcessTasks
+from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
+
+CONFIGURATIONS, LEVELS = range(1, 10), (1, 3, 9)
+
+
+def drivers(study: Study) -> int:
+    return sum(isinstance(record.event, DriverStarted) for record in read_records(study.store))
+
+
+def require_nothing_left(study: Study, cluster: ProcessCluster) -> None:
+    assert not cluster.tasks.running
+    assert not (Path(study.store.url) / FOLDER).exists()
+
+
+def test_another_driver_goes_on_when_one_is_killed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    gate, cluster = Gate(tmp_path).make(), ProcessCluster(2)
+    study = make_study(make_trainable(gate), tmp_path / "study", backend=cluster)
+    running = Running(study, display="plain")
+    gate.pids()
+    assert cluster.tasks.kill("driver") == 1
+    running.wait()
+    require_accounted(study, CONFIGURATIONS, LEVELS)
+    assert drivers(study) == 2
+    assert sum(tag.startswith("driver") for tag in cluster.tasks.begun) == 2
+    require_nothing_left(study, cluster)
+    said = capfd.readouterr().out
+    assert "The search's driver was lost (its process ended with -9): another one goes on" in said
+    assert "9 configurations tried" in said
+
+
+@takes_long  # a driver that is killed takes its workers along, which are begun anew too
+def test_a_killed_worker_is_replaced_by_the_client(tmp_path: Path) -> None:
+    gate, cluster = Gate(tmp_path).make(), ProcessCluster(2)
+    study = make_study(make_trainable(gate), tmp_path / "study", backend=cluster)
+    running = Running(study)
+    runner, agent = gate.pids()
+    os.kill(agent, signal.SIGKILL)
+    running.wait()
+    require_gone([runner, agent])
+    require_accounted(study, CONFIGURATIONS, LEVELS)
+    assert [loss.reason for loss in losses(study)] == ["its task is gone: it was killed, or its executor was lost"]
+    assert drivers(study) == 1
+    require_nothing_left(study, cluster)
+
+
+@takes_long
+def test_ctrl_c_ends_a_driver_in_the_cluster_in_order(tmp_path: Path) -> None:
+    gate, cluster = Gate(tmp_path).make(), ProcessCluster(2)
+    study = make_study(make_trainable(gate), tmp_path / "study", backend=cluster)
+
+    def press() -> None:
+        gate.pids()
+        signal.raise_signal(signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        study.run(display="none")
+    assert not cluster.tasks.running
+    assert not any(isinstance(record.event, WorkerLost) for record in read_records(study.store))
+    require_accounted(study.run(display="none"), CONFIGURATIONS, LEVELS)
+    require_nothing_left(study, cluster)
+
+
+@takes_long
+def test_workers_without_a_slot_are_told_of_and_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(client, "_SLOT_SHOWN_AFTER_S", 0.5)
+    cluster = ProcessCluster(2, slots=2)
+    study = make_study(make_trainable(Gate(tmp_path), trial_id=-1), tmp_path / "study", backend=cluster)
+    require_accounted(study.run(display="plain"), CONFIGURATIONS, LEVELS)
+    assert "1 of 2 workers wait for a free task slot" in capfd.readouterr().out
+    require_nothing_left(study, cluster)
+
+
+class Elsewhere(ProcessTasks):
+    """A cluster that has another folder where the client has the store."""
+
+    def drive(self, content: bytes, tag: str) -> str:
+        [sent] = self.store.list(FOLDER)
+        self.store.remove(f"{FOLDER}/{sent}")
+        return super().drive(content, tag)
+
+    store: Store
+
+
+def test_a_store_that_the_cluster_does_not_see_is_refused(tmp_path: Path) -> None:
+    cluster = ProcessCluster(2)
+    study = make_study(make_trainable(Gate(tmp_path)), tmp_path / "study", backend=cluster)
+    cluster.tasks = Elsewhere(3)
+    cluster.tasks.store = study.store
+    with pytest.raises(ClusterError, match=r"runs in the cluster, on 127.0.0.1, where.*Study\(\.\.\., store='hdfs://"):
+        study.run(display="none")
+
+
+_CLIENT = """
+import sys
+from pathlib import Path
+from tests.study.remote.process_cluster import ProcessCluster
+from tests.system.tools import Gate, make_study, make_trainable
+
+folder = Path(sys.argv[1])
+make_study(make_trainable(Gate(folder)), folder / "study", backend=ProcessCluster(2)).run(display="none")
+"""
+
+
+@takes_long
+def test_another_client_follows_the_driver_of_one_that_died(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    gate = Gate(tmp_path).make()
+    client = subprocess.Popen([sys.executable, "-c", _CLIENT, str(tmp_path)], start_new_session=True)
+    gate.pids()
+    client.kill()
+    client.wait()
+    cluster = ProcessCluster(2)
+    with pytest.raises(StudyExistsError, match="holds a study whose driver runs in the cluster"):
+        make_study(make_trainable(gate), tmp_path / "study", backend=cluster).run(display="none")
+    study = make_study(make_trainable(gate), tmp_path / "study", backend=cluster, resume=True)
+    running = Running(study, display="plain")
+    wait_until(study, lambda event: isinstance(event, DriverStarted))
+    gate.open()
+    running.wait()
+    require_accounted(study, CONFIGURATIONS, LEVELS)
+    assert "A driver of this search runs in the cluster already" in capfd.readouterr().out
+    assert drivers(study) <= 2  # the follower's own finds nothing left to do
+    assert not losses(study)
+    require_nothing_left(study, cluster)
+    assert study.store.read(BOARD) is None
