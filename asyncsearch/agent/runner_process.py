@@ -156,7 +156,8 @@ class RunnerProcess:
         added = environment if is_forked else {}
         self.is_named = is_forked and config.preloads and not self.is_preloaded
         """Whether it names the modules that it has imported, once it has trained."""
-        load = Load(config.bundle, config.metric, marker, config.untrusted, added, self.is_named, self.is_preloaded)
+        flags = self.is_named, self.is_preloaded
+        load = Load(config.bundle, config.metric, marker, config.untrusted, added, *flags, config.seal_key)
         self.channel.post(load)
         out, err = self._process.stdout, self._process.stderr
         assert out is not None

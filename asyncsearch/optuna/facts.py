@@ -15,14 +15,14 @@ from optuna.trial import FrozenTrial, TrialState
 
 from asyncsearch.events import Consulted
 from asyncsearch.optuna.drawn_ahead import Drawn
-from asyncsearch.optuna.messages import ValueCodec
+from asyncsearch.optuna.messages import MOST_KEPT_BYTES, ValueCodec
 
 
 class StudyFacts:
     """Writes facts as JSON values."""
 
     def __init__(self) -> None:
-        self._codec = ValueCodec(None)
+        self._codec = ValueCodec(MOST_KEPT_BYTES)
 
     def begun(self, trial: FrozenTrial, ahead: Sequence[Drawn] = ()) -> dict[str, Any]:
         """A trial has begun, with values that it may use."""
@@ -68,7 +68,7 @@ class StudyFacts:
 
 def trials_of(facts: Iterable[Consulted]) -> Iterator[FrozenTrial]:
     """Yield the trials of facts, in the order of their beginnings; those that were lost have failed."""
-    codec = ValueCodec(None)
+    codec = ValueCodec()
     trials: dict[int, FrozenTrial] = {}
     drawn: dict[int, list[Any]] = {}
     for event in facts:

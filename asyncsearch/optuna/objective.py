@@ -240,15 +240,15 @@ def _present(trial_id: int) -> WorkerTrial:
 class Objective:
     """A program's objective as a function of asyncsearch's trial."""
 
-    def __init__(self, function: Callable[[Trial], Any], study: Any, key: bytes) -> None:
-        """``study``: is a ``WorkerStudy`` once it is unpickled; ``key`` seals what is pickled on the way."""
-        self._function, self._study, self._key = function, study, key
+    def __init__(self, function: Callable[[Trial], Any], study: Any) -> None:
+        """``study``: is a ``WorkerStudy`` once it is unpickled."""
+        self._function, self._study = function, study
         self._home = here()
         self._is_watched = True
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, trial: TrialContext) -> Any:
-        line = DriverLine(trial, ValueCodec(self._key))
+        line = DriverLine(trial, ValueCodec())
         frozen, ahead = line.ask("begin")
         line.trial = WorkerTrial(self._study, frozen, ahead)
         _lines.append(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -73,8 +72,7 @@ def _is_run(
     options = options._replace(n_trials=runs.trials_left(options.n_trials))
     if options.n_trials is not None and options.n_trials <= 0:
         return True
-    key = secrets.token_bytes(32)
-    search = _search(study, Objective(func, study, key), runs, settings)
+    search = _search(study, Objective(func, study), runs, settings)
     token = sent_study.set(study)
     try:
         runnable = search._described("run")
@@ -88,7 +86,7 @@ def _is_run(
     finally:
         sent_study.reset(token)
     study._stop_flag = False
-    answerer = StudyAnswerer(study, ValueCodec(key), options)
+    answerer = StudyAnswerer(study, ValueCodec(), options)
     try:
         searches.run_shown(search, options.n_trials or _ENDLESS, settings.parallelism, None, display, answerer=answerer)
     finally:

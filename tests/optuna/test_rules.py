@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ import pytest
 import asyncsearch.optuna as ours
 from asyncsearch import Study
 from asyncsearch.errors import NotPicklableError, UsageError
+from asyncsearch.runner.seal import launch_key
+from asyncsearch.study import run_parts
 from tests.optuna.test_programs import rows
 from tests.shares import takes_long
 
@@ -165,6 +168,24 @@ def test_a_run_tells_its_story_and_goes_on_by_its_program_alone(tmp_path: Path) 
     assert "ended COMPLETE" in story
     with pytest.raises(UsageError, match="run that program again"):
         Study.resume(folder).run(3, display="none")
+
+
+def test_no_file_of_a_study_holds_the_key_of_a_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[bytes] = []
+
+    def kept(*launch: Any) -> bytes:
+        keys.append(launch_key(*launch))
+        return keys[-1]
+
+    monkeypatch.setattr(run_parts, "launch_key", kept)
+    ours.workers(1, backend="inline", store=str(tmp_path / "kept"), display="none")
+    study = ours.create_study()
+    study.optimize(lambda trial: trial.set_user_attr("object", {1}) or trial.suggest_float("x", 0, 1), n_trials=1)
+    assert study.trials[0].user_attrs == {"object": {1}}
+    (key,) = keys
+    written = b"".join([file.read_bytes() for file in (tmp_path / "kept").rglob("*") if file.is_file()])
+    assert written
+    assert not [one for one in (key, key.hex().encode(), base64.b64encode(key)) if one in written]
 
 
 def test_what_cannot_be_sent_is_named_with_the_line_to_write() -> None:
