@@ -31,7 +31,7 @@ from asyncsearch.ids import Lease, TrialId
 from asyncsearch.optuna.changes import words_of
 from asyncsearch.optuna.choices import KnownChoices
 from asyncsearch.optuna.drawn_ahead import DrawnAhead
-from asyncsearch.optuna.facts import StudyFacts
+from asyncsearch.optuna.facts import StudyAttributes, StudyFacts
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd, error_of
 from asyncsearch.trial import TrialState as State
@@ -71,6 +71,7 @@ class StudyAnswerer:
         """Whether any trial asked the pruner."""
         self._study, self._codec, self._options = study, codec, options
         self._facts = StudyFacts()
+        self._attributes = StudyAttributes(study)
         self._choices = KnownChoices(study)
         self._ahead = DrawnAhead(study)
         self._open: dict[int, _Open] = {}
@@ -110,8 +111,8 @@ class StudyAnswerer:
         except Exception as error:
             # As in Optuna the objective gets it, unless it has gone on meanwhile, or has ended.
             return self._give_up(error) if kind in ("report", "tell") else self._error(error)
-        if known:
-            facts = {"several": [*known, *([] if facts is None else [facts])]}
+        said = [*known, *([] if facts is None else [facts]), *self._attributes.changed()]
+        facts = {"several": said} if len(said) > 1 else next(iter(said), None)
         notice, self._notice = self._notice, ""
         return Response(self._codec.dumps(["ok", value]), facts, kind == "tell", self._enough(), notice)
 

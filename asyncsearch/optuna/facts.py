@@ -2,7 +2,7 @@
 
 Each fact is one JSON object of one trial, in the order in which it came: ``begun``, ``suggested``, ``reported``,
 ``judged``, ``user_attr``, ``system_attr``, ``ended``; or ``several`` of them that came together. A trial that has begun
-and not ended was lost with its driver.
+and not ended was lost with its driver. Attributes of the study itself stand behind the fact that they came with.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution
+from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from asyncsearch.events import Consulted
 from asyncsearch.optuna.drawn_ahead import Drawn
 from asyncsearch.optuna.messages import MOST_KEPT_BYTES, ValueCodec
+
+
+_STUDY_USER, _STUDY_SYSTEM = "study_user_attr", "study_system_attr"
 
 
 class StudyFacts:
@@ -64,6 +68,44 @@ class StudyFacts:
             "system_attrs": self._codec.encode(trial.system_attrs),
             "complete": self._codec.encode(trial.datetime_complete),
         }
+
+
+class StudyAttributes:
+    """The attributes of a study in memory, which a callback, an objective or a sampler may set."""
+
+    def __init__(self, study: Any) -> None:
+        """Begin with those that it has."""
+        self._study, self._codec = study, ValueCodec(MOST_KEPT_BYTES)
+        self._known = self._now()
+
+    def changed(self) -> list[dict[str, Any]]:
+        """Return a fact for each that was set since; of a study with a database of its own none is needed."""
+        before, self._known = self._known, self._now()
+        return [
+            {kind: key, "value": self._codec.encode(value)}
+            for kind, now in self._known.items()
+            for key, value in now.items()
+            if key not in before[kind] or before[kind][key] is not value
+        ]
+
+    def _now(self) -> dict[str, dict[str, Any]]:
+        storage, number = self._study._storage, self._study._study_id
+        if not isinstance(storage, InMemoryStorage):
+            return {}
+        return {
+            _STUDY_USER: dict(storage.get_study_user_attrs(number)),
+            _STUDY_SYSTEM: dict(storage.get_study_system_attrs(number)),
+        }
+
+
+def give_attributes(study: Any, facts: Iterable[dict[str, Any]]) -> None:
+    """Give a study in memory the attributes that facts tell."""
+    codec, storage, number = ValueCodec(), study._storage, study._study_id
+    for fact in facts:
+        if _STUDY_USER in fact:
+            storage.set_study_user_attr(number, fact[_STUDY_USER], codec.decode(fact["value"]))
+        elif _STUDY_SYSTEM in fact:
+            storage.set_study_system_attr(number, fact[_STUDY_SYSTEM], codec.decode(fact["value"]))
 
 
 def trials_of(facts: Iterable[Consulted]) -> Iterator[FrozenTrial]:

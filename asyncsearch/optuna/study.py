@@ -97,6 +97,8 @@ def load_study(*arguments: Any, **options: Any) -> OptunaStudy:
     """Load a study, as ``optuna.load_study`` does, whose ``optimize`` runs on workers."""
     return _adopted(optuna.load_study(*arguments, **options), may_add=True)
 
+__path__: list[str] = []  # so that Optuna's modules inside its own are found; see ``submodules``
+
 
 def __getattr__(name: str) -> Any:
     return OptunaStudy if name == "Study" else getattr(optuna.study, name)

@@ -18,7 +18,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import Consulted, RunRequested
 from asyncsearch.files.paths import plain_part
 from asyncsearch.journal.opening import read_records, read_study_file
-from asyncsearch.optuna.facts import facts_in, trials_of
+from asyncsearch.optuna.facts import facts_in, give_attributes, trials_of
 from asyncsearch.store import open_store
 from asyncsearch.study.kept.default_store import DefaultFolder
 
@@ -105,6 +105,7 @@ class StudyRuns:
             )
         if isinstance(study._storage, InMemoryStorage) and not study.get_trials(deepcopy=False):
             study.add_trials([trial for run in runs for trial in trials_of(run.facts)])
+            give_attributes(study, [fact for run in runs for fact in run.all_facts])
             study.sampler.reseed_rng()  # with its seed it would draw the same values once more
         else:
             ended = _ended_in_storage(study, last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import pickle
 import subprocess
@@ -180,6 +181,19 @@ def test_all_other_names_are_optunas_own_objects() -> None:
     assert issubclass(ours.Study, optuna.Study)
     assert ours.study.create_study is ours.create_study
     assert type(pickle.loads(pickle.dumps(ours.create_study()))) is optuna.Study
+
+
+def test_submodules_have_this_name_and_are_optunas_own() -> None:
+    for name in ("samplers", "visualization.matplotlib", "storages.journal", "study.study", "trial._trial"):
+        theirs = importlib.import_module(f"optuna.{name}")
+        assert importlib.import_module(f"asyncsearch.optuna.{name}") is theirs
+        assert theirs.__spec__ is not None
+        assert theirs.__spec__.name == f"optuna.{name}"
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("asyncsearch.optuna.sampler")
+    from asyncsearch.optuna.study import create_study
+
+    assert create_study is ours.create_study
 
 
 def test_the_import_brings_optuna_only_when_a_name_is_asked_for() -> None:

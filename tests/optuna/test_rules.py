@@ -126,12 +126,15 @@ def objective(trial):
     return x
 
 def kill(study, trial):
+    study.set_user_attr("best", (trial.number, study.best_value))
     if sys.argv[1] == "kill" and trial.number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
 
 optuna.workers(1, backend="inline", store="kept", display="none")
 study = optuna.create_study(study_name="mine", sampler=plain.samplers.RandomSampler(seed=1))
+first = study.user_attrs.get("best")
 study.optimize(objective, n_trials=6, callbacks=[kill])
+print("attribute", study.user_attrs["best"][1] == study.best_value, first)
 for trial in study.trials:
     print(trial.state.name, trial.values, trial.params, trial.user_attrs, trial.intermediate_values)
 """
@@ -148,7 +151,8 @@ def test_a_killed_driver_goes_on_by_the_same_line(tmp_path: Path) -> None:
         for word in ("kill", "go on", "once more")
     ]
     assert [run.returncode for run in runs[:2]] == [-signal.SIGKILL, 0], runs[1].stderr
-    lines = runs[1].stdout.splitlines()
+    attribute, *lines = runs[1].stdout.splitlines()
+    assert attribute.startswith("attribute True (2, 0."), "what the callback had set last before the kill"
     done = [line for line in lines if line.startswith("COMPLETE")]
     assert len(done) == 6
     # The trial whose callback killed the driver had not ended, and is known if it was written that it had begun.
