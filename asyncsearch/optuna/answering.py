@@ -36,6 +36,7 @@ from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd, error_of
 from asyncsearch.trial import TrialState as State
 
+_ALL_BEGUN = "all trials have begun"
 TrialCallback = Callable[[Any, FrozenTrial], None]
 _logger = optuna.logging.get_logger("optuna.study._optimize")
 
@@ -64,7 +65,10 @@ class _Open(NamedTuple):
 class StudyAnswerer:
     """Answers the questions of the trials of one ``optimize``."""
 
-    def __init__(self, study: Any, codec: ValueCodec, options: OptimizeOptions) -> None:
+    def __init__(
+        self, study: Any, codec: ValueCodec, options: OptimizeOptions, *, is_scheduled: bool = False
+    ) -> None:
+        """``is_scheduled``: whether a scheduler of asyncsearch judges the trials, and may pause them."""
         self.error: BaseException | None = None
         """What ``optimize`` raises: the exception of a trial that nothing catches, or of a callback."""
         self.was_asked_to_prune = False
@@ -76,6 +80,9 @@ class StudyAnswerer:
         self._ahead = DrawnAhead(study)
         self._open: dict[int, _Open] = {}
         """By the number of its lease."""
+        self._is_scheduled = is_scheduled
+        self._waiting: dict[TrialId, _Open] = {}
+        """Trials that a scheduler has paused, or that wait for another worker: they go on under another lease."""
         self._named: set[str] = set()
         """What was said to have been changed on workers."""
         self._notice = ""
@@ -123,16 +130,38 @@ class StudyAnswerer:
                     words = f"The objective could not be run on a worker: {action.detail or action.reason}"
                     self.error = self.error or TrialsFailedError(words)
                     self._over = "no trial can begin"
-                for lease, opened in list(self._open.items()):
-                    if opened.asyncsearch_trial == action.trial:
-                        self._lose(lease, action.reason)
+                self._move(action)
         return Response(enough=self._enough())
 
+    def _move(self, action: MoveTrial) -> None:
+        """Follow what the engine has decided of a trial that has begun and not ended here."""
+        lease = next((one for one, opened in self._open.items() if opened.asyncsearch_trial == action.trial), None)
+        opened = self._waiting.pop(action.trial, None) if lease is None else self._open.pop(lease)
+        if opened is None:
+            return
+        if self._is_scheduled and action.to in (State.PAUSED, State.WAITING, State.RUNNING):
+            self._waiting[action.trial] = opened
+        elif self._is_scheduled and action.to in (State.STOPPED, State.COMPLETED):
+            self._prune_off(opened, action.reason)
+        else:
+            self._lose(opened, action.reason)
+
     def finish(self) -> None:
-        """Let the trials fail that are still open, as after an interrupt, and end the progress bar."""
-        for lease in list(self._open):
-            self._lose(lease, "the run was ended", is_retried=False)
-        self._bar.close()
+        """End the trials that are still open: those that are paused are pruned, those that run, as at an interrupt, fail.
+
+        The progress bar ends with them.
+        """
+        self._study._thread_local.in_optimize_loop = True
+        try:
+            for opened in self._waiting.values():
+                self._prune_off(opened, "The scheduler has paused it, and it goes on no more.")
+            for opened in self._open.values():
+                self._lose(opened, "the run was ended", is_retried=False)
+        finally:
+            self._study._thread_local.in_optimize_loop = False
+            self._waiting.clear()
+            self._open.clear()
+            self._bar.close()
 
     def notes(self) -> list[str]:
         """Return sentences for the end of the run: that the pruner was given for nothing."""
@@ -147,12 +176,14 @@ class StudyAnswerer:
 
     def _begin(self, trial: TrialId, lease: Lease) -> Response:
         options, study = self._options, self._study
+        if trial in self._waiting:
+            return self._go_on(trial, lease)
         if trial in self._known and not options.retries_lost:
             return Response(self._codec.dumps(["over", "it was lost with its worker, and has failed"]))
         if self._since_s is None:
             self._since_s = time.monotonic()
         if not self._enough() and options.n_trials is not None and self._begun >= options.n_trials:
-            self._over = "all trials have begun"
+            self._over = _ALL_BEGUN
         if self._over:
             self._known.add(trial)
             return Response(self._codec.dumps(["over", self._over]), enough=self._over)
@@ -171,6 +202,16 @@ class StudyAnswerer:
         self._open[lease.number] = _Open(asked, trial, ends)
         frozen, ahead = asked._cached_frozen_trial, self._ahead.draw(asked)
         return Response(self._codec.dumps(["ok", [frozen, ahead]]), self._facts.begun(frozen, ahead))
+
+    def _go_on(self, trial: TrialId, lease: Lease) -> Response:
+        """Let a trial go on that was paused, or whose worker was lost; none does once the run was told to end."""
+        opened = self._waiting.pop(trial)
+        if self._enough() not in ("", _ALL_BEGUN):
+            self._prune_off(opened, self._over)
+            return Response(self._codec.dumps(["over", self._over]), enough=self._over)
+        self._open[lease.number] = opened
+        frozen = self._study._storage.get_trial(opened.trial._trial_id)
+        return Response(self._codec.dumps(["ok", [frozen, []]]), self._facts.resumed(frozen.number))
 
     def _suggest(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[Any, dict[str, Any]]:
         """Return what the worker needs to know the value, and all values that were drawn together with it."""
@@ -270,12 +311,28 @@ class StudyAnswerer:
             gc.collect()
         self._bar.update(self._elapsed_s, self._study)
 
-    def _lose(self, lease: int, reason: str, *, is_retried: bool = True) -> None:
-        """Let a trial fail whose worker is gone; the storage's own callback may enqueue it once more."""
-        study, opened = self._study, self._open.pop(lease)
+    def _prune_off(self, opened: _Open, reason: str) -> None:
+        """End a trial that its scheduler has stopped, or that stays paused, with its last report as its value."""
+        study = self._study
+        self._close(opened)
+        try:
+            _tell_with_warning(study=study, trial=opened.trial, state=TrialState.PRUNED, suppress_warning=True)
+        except (ValueError, optuna.exceptions.UpdateFinishedTrialError):
+            return  # another process that uses the storage was first
+        frozen = study._storage.get_trial(opened.trial._trial_id)
+        _logger.info(f"Trial {frozen.number} pruned. {reason}")  # noqa: G004  # as Optuna's own lines
+        self._call_back(frozen)
+
+    def _close(self, opened: _Open) -> None:
+        """Give a trial that has not said its end the values that it has got, and end its heartbeat."""
         opened.ends.close()
         for name, distribution, internal in self._ahead.given(opened.trial):
-            study._storage.set_trial_param(opened.trial._trial_id, name, internal, distribution)
+            self._study._storage.set_trial_param(opened.trial._trial_id, name, internal, distribution)
+
+    def _lose(self, opened: _Open, reason: str, *, is_retried: bool = True) -> None:
+        """Let a trial fail whose worker is gone; the storage's own callback may enqueue it once more."""
+        study = self._study
+        self._close(opened)
         number = opened.trial._trial_id
         try:
             study._storage.set_trial_state_values(number, state=TrialState.FAIL)

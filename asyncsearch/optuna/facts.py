@@ -1,13 +1,14 @@
 """What the journal keeps of a study of Optuna, and the trials that it tells.
 
 Each fact is one JSON object of one trial, in the order in which it came: ``begun``, ``suggested``, ``reported``,
-``judged``, ``user_attr``, ``system_attr``, ``ended``; or ``several`` of them that came together. A trial that has begun
+``judged``, ``resumed``, ``user_attr``, ``system_attr``, ``ended``; or ``several`` of them that came together. A trial that has begun
 and not ended was lost with its driver. Attributes of the study itself stand behind the fact that they came with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution
@@ -31,6 +32,10 @@ class StudyFacts:
     def begun(self, trial: FrozenTrial, ahead: Sequence[Drawn] = ()) -> dict[str, Any]:
         """A trial has begun, with values that it may use."""
         return {"begun": trial.number, "trial": self._codec.encode(trial), **self._drawn(ahead)}
+
+    def resumed(self, number: int) -> dict[str, Any]:
+        """A trial that was paused, or had lost its worker, goes on under another lease."""
+        return {"resumed": number}
 
     def suggested(
         self, name: str, distribution: BaseDistribution, internal: float, together: Sequence[Drawn] = ()
@@ -108,25 +113,44 @@ def give_attributes(study: Any, facts: Iterable[dict[str, Any]]) -> None:
             storage.set_study_system_attr(number, fact[_STUDY_SYSTEM], codec.decode(fact["value"]))
 
 
-def trials_of(facts: Iterable[Consulted]) -> Iterator[FrozenTrial]:
-    """Yield the trials of facts, in the order of their beginnings; those that were lost have failed."""
+def trials_of(facts: Iterable[Consulted], pruned: Collection[int] = ()) -> Iterator[FrozenTrial]:
+    """Yield the trials of facts, in the order of their beginnings; those that were lost have failed.
+
+    Args:
+        facts: of one run.
+        pruned: numbers of the leases whose trials were stopped or paused by a scheduler.
+    """
     codec = ValueCodec()
     trials: dict[int, FrozenTrial] = {}
+    first: dict[int, int] = {}
     drawn: dict[int, list[Any]] = {}
     for event in facts:
-        lease = event.lease.number
+        lease = first.get(event.lease.number, event.lease.number)
         for fact in facts_in(event):
             if "begun" in fact:
                 trials[lease], drawn[lease] = codec.decode(fact["trial"]), []
+            elif "resumed" in fact:
+                number = fact["resumed"]
+                lease = next((one for one, trial in trials.items() if trial.number == number), lease)
+                first[event.lease.number] = lease
             elif lease in trials:
                 _apply(codec, trials[lease], fact)
             drawn.setdefault(lease, []).extend(fact.get("drawn", ()))
+    given_up = {first.get(lease, lease) for lease in pruned}
     for lease, trial in trials.items():
         if not trial.state.is_finished():
             for name, distribution, value in drawn[lease]:
                 _set_param(codec, trial, name, distribution, value)
-            trial.state, trial.datetime_complete = TrialState.FAIL, trial.datetime_start
+            _end(trial, is_pruned=lease in given_up)
         yield trial
+
+
+def _end(trial: FrozenTrial, *, is_pruned: bool) -> None:
+    """End a trial that has not said its own end."""
+    trial.state, trial.datetime_complete = TrialState.PRUNED if is_pruned else TrialState.FAIL, trial.datetime_start
+    last = trial.intermediate_values[max(trial.intermediate_values)] if trial.intermediate_values else math.nan
+    if is_pruned and not math.isnan(last):
+        trial.value = last
 
 
 def facts_in(event: Consulted) -> list[dict[str, Any]]:

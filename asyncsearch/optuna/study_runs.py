@@ -11,16 +11,18 @@ from typing import Any, NamedTuple
 
 import optuna
 from optuna.storages import InMemoryStorage
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
-from asyncsearch.actions import EndRun
+from asyncsearch.actions import EndRun, GivenLane, MoveTrial, lanes_given
 from asyncsearch.errors import UsageError
 from asyncsearch.events import Consulted, RunRequested
 from asyncsearch.files.paths import plain_part
+from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import read_records, read_study_file
 from asyncsearch.optuna.facts import facts_in, give_attributes, trials_of
 from asyncsearch.store import open_store
 from asyncsearch.study.kept.default_store import DefaultFolder
+from asyncsearch.trial import TrialState as State
 
 _UNNAMED = "no-name-"
 """How Optuna begins the name of a study that has none."""
@@ -30,6 +32,8 @@ class EarlierRun(NamedTuple):
     """What the journal of a run tells."""
 
     facts: list[Consulted]
+    pruned: set[int]
+    """The numbers of the leases whose trials a scheduler has stopped, or has paused last."""
     asked: int
     """How many trials were asked for."""
     is_cut_off: bool
@@ -40,10 +44,14 @@ class EarlierRun(NamedTuple):
         """Each fact alone."""
         return [fact for event in self.facts for fact in facts_in(event)]
 
+    def trials(self) -> Iterator[FrozenTrial]:
+        """Yield its trials in the order of their beginnings."""
+        return trials_of(self.facts, self.pruned)
+
     @property
     def ended(self) -> int:
         """How many trials have ended; those that were lost have failed and do not count."""
-        return sum("ended" in fact for fact in self.all_facts)
+        return sum("ended" in fact for fact in self.all_facts) + len(self.pruned)
 
 
 class StudyRuns:
@@ -104,7 +112,7 @@ class StudyRuns:
                 "load_if_exists=True to add trials to it, or give optuna.workers another store=."
             )
         if isinstance(study._storage, InMemoryStorage) and not study.get_trials(deepcopy=False):
-            study.add_trials([trial for run in runs for trial in trials_of(run.facts)])
+            study.add_trials([trial for run in runs for trial in run.trials()])
             give_attributes(study, [fact for run in runs for fact in run.all_facts])
             study.sampler.reseed_rng()  # with its seed it would draw the same values once more
         else:
@@ -121,6 +129,8 @@ class StudyRuns:
 
     def _read(self, folder: str) -> EarlierRun:
         facts: list[Consulted] = []
+        leases: dict[TrialId, int] = {}
+        pruned: set[TrialId] = set()
         asked, is_cut_off = 0, True
         for record in read_records(open_store(folder)):
             if isinstance(record.event, Consulted):
@@ -128,9 +138,17 @@ class StudyRuns:
             elif isinstance(record.event, RunRequested):
                 asked, is_cut_off = record.event.num_trials or 0, True
             for action in record.actions:
+                leases |= {trial: given.lease.number for given in lanes_given(action) for trial in _trials_of(given)}
                 if isinstance(action, EndRun):
                     is_cut_off = not action.is_complete
-        return EarlierRun(facts, asked, is_cut_off)
+                elif isinstance(action, MoveTrial):
+                    is_pruned = action.to in (State.STOPPED, State.PAUSED)
+                    (pruned.add if is_pruned else pruned.discard)(action.trial)
+        return EarlierRun(facts, {leases[trial] for trial in pruned if trial in leases}, asked, is_cut_off)
+
+
+def _trials_of(given: GivenLane) -> set[TrialId]:
+    return {trial for stage in given.lane.stages for trial in stage.trials}
 
 
 def _ended_in_storage(study: Any, last: EarlierRun) -> int:
