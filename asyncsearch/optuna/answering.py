@@ -34,6 +34,7 @@ from asyncsearch.optuna.drawn_ahead import DrawnAhead
 from asyncsearch.optuna.facts import StudyAttributes, StudyFacts
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd, error_of
+from asyncsearch.optuna.study_runs import OpenRun
 from asyncsearch.trial import TrialState as State
 
 _ALL_BEGUN = "all trials have begun"
@@ -66,9 +67,23 @@ class StudyAnswerer:
     """Answers the questions of the trials of one ``optimize``."""
 
     def __init__(
-        self, study: Any, codec: ValueCodec, options: OptimizeOptions, *, is_scheduled: bool = False
+        self,
+        study: Any,
+        codec: ValueCodec,
+        options: OptimizeOptions,
+        *,
+        is_scheduled: bool = False,
+        earlier: OpenRun | None = None,
     ) -> None:
-        """``is_scheduled``: whether a scheduler of asyncsearch judges the trials, and may pause them."""
+        """Begin.
+
+        Args:
+            study: the program's own.
+            codec: of questions and answers.
+            options: the arguments of ``optimize``.
+            is_scheduled: whether a scheduler of asyncsearch judges the trials, and may pause them.
+            earlier: the run of a former process that goes on.
+        """
         self.error: BaseException | None = None
         """What ``optimize`` raises: the exception of a trial that nothing catches, or of a callback."""
         self.was_asked_to_prune = False
@@ -83,6 +98,8 @@ class StudyAnswerer:
         self._is_scheduled = is_scheduled
         self._waiting: dict[TrialId, _Open] = {}
         """Trials that a scheduler has paused, or that wait for another worker: they go on under another lease."""
+        self._paused: dict[TrialId, str] = {}
+        """Why they were paused."""
         self._named: set[str] = set()
         """What was said to have been changed on workers."""
         self._notice = ""
@@ -96,6 +113,10 @@ class StudyAnswerer:
         """Why no further trial begins. Empty while some may."""
         self._since_s: float | None = None
         """When the first trial began, by which the timeout counts: workers take their time to start."""
+        if earlier is not None:
+            self._begun, self._known = len(earlier.begun), set(earlier.begun)
+            for trial, number in earlier.trials.items():
+                self._waiting[trial] = self._opened(Trial(study, number), trial)
         self._bar = progress_bar._ProgressBar(options.show_progress_bar, options.n_trials, options.timeout_s)
 
     # driver.questions.Answerer
@@ -140,21 +161,18 @@ class StudyAnswerer:
         if opened is None:
             return
         if self._is_scheduled and action.to in (State.PAUSED, State.WAITING, State.RUNNING):
-            self._waiting[action.trial] = opened
+            self._waiting[action.trial], self._paused[action.trial] = opened, action.reason
         elif self._is_scheduled and action.to in (State.STOPPED, State.COMPLETED):
             self._prune_off(opened, action.reason)
         else:
             self._lose(opened, action.reason)
 
     def finish(self) -> None:
-        """End the trials that are still open: those that are paused are pruned, those that run, as at an interrupt, fail.
-
-        The progress bar ends with them.
-        """
+        """End the trials that are still open: those that are paused are pruned, those that an interrupt left fail."""
         self._study._thread_local.in_optimize_loop = True
         try:
-            for opened in self._waiting.values():
-                self._prune_off(opened, "The scheduler has paused it, and it goes on no more.")
+            for trial, opened in self._waiting.items():
+                self._prune_off(opened, self._paused.get(trial, "it was paused before"))
             for opened in self._open.values():
                 self._lose(opened, "the run was ended", is_retried=False)
         finally:
@@ -193,15 +211,19 @@ class StudyAnswerer:
                     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                     optuna.storages.fail_stale_trials(study)
             asked = study.ask()
-            ends = ExitStack()
-            ends.enter_context(get_heartbeat_thread(asked._trial_id, study._storage))
+            opened = self._opened(asked, trial)
         except Exception as error:
             return self._give_up(error)
         self._begun += 1
         self._known.add(trial)
-        self._open[lease.number] = _Open(asked, trial, ends)
+        self._open[lease.number] = opened
         frozen, ahead = asked._cached_frozen_trial, self._ahead.draw(asked)
         return Response(self._codec.dumps(["ok", [frozen, ahead]]), self._facts.begun(frozen, ahead))
+
+    def _opened(self, asked: Trial, trial: TrialId) -> _Open:
+        ends = ExitStack()
+        ends.enter_context(get_heartbeat_thread(asked._trial_id, self._study._storage))
+        return _Open(asked, trial, ends)
 
     def _go_on(self, trial: TrialId, lease: Lease) -> Response:
         """Let a trial go on that was paused, or whose worker was lost; none does once the run was told to end."""

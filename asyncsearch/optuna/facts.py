@@ -1,14 +1,16 @@
 """What the journal keeps of a study of Optuna, and the trials that it tells.
 
 Each fact is one JSON object of one trial, in the order in which it came: ``begun``, ``suggested``, ``reported``,
-``judged``, ``resumed``, ``user_attr``, ``system_attr``, ``ended``; or ``several`` of them that came together. A trial that has begun
-and not ended was lost with its driver. Attributes of the study itself stand behind the fact that they came with.
+``judged``, ``resumed``, ``user_attr``, ``system_attr``, ``ended``; or ``several`` of them that came together. A trial
+that has begun and not ended was lost with its driver, unless a scheduler had paused it. Attributes of the study itself
+stand behind the fact that they came with.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from optuna.distributions import BaseDistribution
@@ -18,7 +20,6 @@ from optuna.trial import FrozenTrial, TrialState
 from asyncsearch.events import Consulted
 from asyncsearch.optuna.drawn_ahead import Drawn
 from asyncsearch.optuna.messages import MOST_KEPT_BYTES, ValueCodec
-
 
 _STUDY_USER, _STUDY_SYSTEM = "study_user_attr", "study_system_attr"
 
@@ -113,12 +114,14 @@ def give_attributes(study: Any, facts: Iterable[dict[str, Any]]) -> None:
             storage.set_study_system_attr(number, fact[_STUDY_SYSTEM], codec.decode(fact["value"]))
 
 
-def trials_of(facts: Iterable[Consulted], pruned: Collection[int] = ()) -> Iterator[FrozenTrial]:
-    """Yield the trials of facts, in the order of their beginnings; those that were lost have failed.
+def trials_of(
+    facts: Iterable[Consulted], ends: Mapping[int, TrialState] = MappingProxyType({})
+) -> Iterator[FrozenTrial]:
+    """Yield the trials of facts, in the order of their beginnings.
 
     Args:
         facts: of one run.
-        pruned: numbers of the leases whose trials were stopped or paused by a scheduler.
+        ends: number of the lease -> what became of a trial that has not said its end; else it has failed.
     """
     codec = ValueCodec()
     trials: dict[int, FrozenTrial] = {}
@@ -136,20 +139,22 @@ def trials_of(facts: Iterable[Consulted], pruned: Collection[int] = ()) -> Itera
             elif lease in trials:
                 _apply(codec, trials[lease], fact)
             drawn.setdefault(lease, []).extend(fact.get("drawn", ()))
-    given_up = {first.get(lease, lease) for lease in pruned}
+    became = {first.get(lease, lease): state for lease, state in ends.items()}
     for lease, trial in trials.items():
         if not trial.state.is_finished():
             for name, distribution, value in drawn[lease]:
                 _set_param(codec, trial, name, distribution, value)
-            _end(trial, is_pruned=lease in given_up)
+            _end(trial, became.get(lease, TrialState.FAIL))
         yield trial
 
 
-def _end(trial: FrozenTrial, *, is_pruned: bool) -> None:
-    """End a trial that has not said its own end."""
-    trial.state, trial.datetime_complete = TrialState.PRUNED if is_pruned else TrialState.FAIL, trial.datetime_start
+def _end(trial: FrozenTrial, state: TrialState) -> None:
+    """Give a trial that has not said its own end a state."""
+    trial.state = state
+    if state.is_finished():
+        trial.datetime_complete = trial.datetime_start
     last = trial.intermediate_values[max(trial.intermediate_values)] if trial.intermediate_values else math.nan
-    if is_pruned and not math.isnan(last):
+    if state is TrialState.PRUNED and not math.isnan(last):
         trial.value = last
 
 

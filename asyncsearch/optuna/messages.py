@@ -1,7 +1,7 @@
 """Values of a program of Optuna as JSON text: between driver and worker, and in the journal.
 
-Plain values, distributions and trials are JSON. Any other object is a pickle inside it. Rule: what is decoded here came
-behind the seal of a launch (``runner.seal``), or from the journal, which is the study's own as its pickled trainable is.
+Plain values, distributions and trials are JSON. Any other object is a pickle inside it. Rule: what is decoded here has
+come behind the seal of a launch (``runner.seal``), or from the journal, the study's own as its pickled trainable is.
 """
 
 from __future__ import annotations

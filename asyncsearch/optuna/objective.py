@@ -124,7 +124,8 @@ class WorkerStorage(BaseStorage):  # type: ignore[misc]  # not typed here
     def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
         line = _line()
         if self._is_own(trial_id):
-            line.tell("report", step, intermediate_value)
+            # Where a scheduler judges it, the study knows the step before the scheduler does: by it the trial goes on.
+            (line.tell if line.units is None else line.ask)("report", step, intermediate_value)
             line.show(step, intermediate_value)
         else:
             line.ask("storage", "set_trial_intermediate_value", (trial_id, step, intermediate_value))

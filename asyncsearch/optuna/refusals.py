@@ -68,11 +68,11 @@ def require_judging(
     pruner = study.pruner
     if not isinstance(pruner, optuna.pruners.NopPruner | optuna.pruners.MedianPruner):
         raise UsageError(
-            f"The study has a {type(pruner).__name__} and optimize() a {kind}, which both judge trials: leave out either."
+            f"The study has a {type(pruner).__name__} and optimize() a {kind}, and both judge trials: leave out either."
         )
     if is_in_threads:
         raise UsageError(
-            f"{kind} judges trials on workers, and backend='threads' has none: write optuna.workers(backend='processes')."
+            f"{kind} judges trials on workers, and threads are none: write optuna.workers(backend='processes')."
         )
     if n_trials is None and scheduler.pauses:
         raise UsageError(f"{kind} needs the number of trials: study.optimize(objective, n_trials=64, scheduler=...).")

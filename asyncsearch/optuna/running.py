@@ -19,7 +19,7 @@ from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.objective import Objective, sent_study
 from asyncsearch.optuna.refusals import require_judging, require_supported
 from asyncsearch.optuna.settings import THREADS, Workers, present
-from asyncsearch.optuna.study_runs import StudyRuns
+from asyncsearch.optuna.study_runs import OpenRun, StudyRuns
 from asyncsearch.optuna.units import METRIC
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -78,11 +78,13 @@ def _is_run(
     """Run it on workers; return False, before anything was started, if it needs Spark's own objects."""
     runs = getattr(study, RUNS, None) or StudyRuns(study, settings.store)
     setattr(study, RUNS, runs)
-    options = options._replace(n_trials=runs.trials_left(options.n_trials))
+    earlier = runs.take_open(study, options.n_trials, is_scheduled=scheduler is not None)
+    if earlier is None:
+        options = options._replace(n_trials=runs.trials_left(options.n_trials))
     if options.n_trials is not None and options.n_trials <= 0:
         return True
     pauses = None if scheduler is None else scheduler.pauses
-    search = _search(study, Objective(func, study, pauses), runs, settings, scheduler)
+    search = _search(study, Objective(func, study, pauses), runs, settings, scheduler, earlier)
     token = sent_study.set(study)
     try:
         runnable = search._described("run")
@@ -96,7 +98,7 @@ def _is_run(
     finally:
         sent_study.reset(token)
     study._stop_flag = False
-    answerer = StudyAnswerer(study, ValueCodec(), options, is_scheduled=scheduler is not None)
+    answerer = StudyAnswerer(study, ValueCodec(), options, is_scheduled=scheduler is not None, earlier=earlier)
     try:
         searches.run_shown(search, options.n_trials or _ENDLESS, settings.parallelism, None, display, answerer=answerer)
     finally:
@@ -135,7 +137,12 @@ def _optimize_in_threads(study: Any, func: Callable[..., Any], settings: Workers
 
 
 def _search(
-    study: Any, objective: Objective, runs: StudyRuns, settings: Workers, scheduler: Scheduler | None
+    study: Any,
+    objective: Objective,
+    runs: StudyRuns,
+    settings: Workers,
+    scheduler: Scheduler | None,
+    earlier: OpenRun | None,
 ) -> searches.Study:
     """Return the search that runs the objective."""
     search = searches.Study(
@@ -145,8 +152,9 @@ def _search(
         mode="max" if study.directions[0] is StudyDirection.MAXIMIZE else "min",
         scheduler=scheduler,
         share=False,
-        store=runs.next(objective.__name__),
-        name=study.study_name,
+        store=runs.next(objective.__name__) if earlier is None else earlier.folder,
+        name=study.study_name if earlier is None else earlier.name,
+        resume=earlier is not None,
         backend=settings.backend,
     )
     # What a failure means is the study's to say; a trial that is lost before it has begun is given to another worker.

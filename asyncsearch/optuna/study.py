@@ -48,8 +48,8 @@ class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
             callbacks: called on the driver after each trial, one at a time, with the study and the trial.
             gc_after_trial: whether the driver collects garbage after each trial.
             show_progress_bar: whether to show Optuna's progress bar.
-            scheduler: of asyncsearch, such as ``ASHA(max_resource=27)``: it judges the reports in place of a pruner, and
-                trials that it pauses go on from what they name by ``trial.checkpoint(...)``.
+            scheduler: of asyncsearch, such as ``ASHA(max_resource=27)``: it judges the reports in place of a pruner.
+                Trials that it pauses go on from what they name by ``trial.checkpoint(...)``.
 
         Raises:
             Exception: what the objective or a callback raised, once the trials that run have ended.
@@ -102,6 +102,7 @@ def create_study(*arguments: Any, **options: Any) -> OptunaStudy:
 def load_study(*arguments: Any, **options: Any) -> OptunaStudy:
     """Load a study, as ``optuna.load_study`` does, whose ``optimize`` runs on workers."""
     return _adopted(optuna.load_study(*arguments, **options), may_add=True)
+
 
 __path__: list[str] = []  # so that Optuna's modules inside its own are found; see ``submodules``
 
