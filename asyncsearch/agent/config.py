@@ -68,6 +68,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     dir_bytes: int = MOST_BYTES
     """The most that one of them may hold."""
     log: LogLimits = LogLimits()
+    hash_seed: str = ""
+    """The driver's ``PYTHONHASHSEED``; empty if it has none."""
     seal_key: bytes = b""
     """Seals what trials of this launch ask the driver; see ``runner.seal``."""
 

@@ -141,7 +141,7 @@ class RunnerProcess:
         """Open ones at the last measurement."""
         marker = b"\0asyncsearch:" + secrets.token_hex(16).encode() + b"\n"
         gpus, share = config.gpus, config.gpu_share
-        environment = runner_environment(os.environ, sys.path, config.cpu_threads, gpus, share)
+        environment = runner_environment(os.environ, sys.path, config.cpu_threads, gpus, share, config.hash_seed)
         forked = preloaded() if config.keeps_template else None
         self.is_preloaded = forked is not None
         """Whether it began with the modules of an earlier one."""

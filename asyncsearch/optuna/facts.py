@@ -21,6 +21,7 @@ from asyncsearch.events import Consulted
 from asyncsearch.optuna.drawn_ahead import Drawn
 from asyncsearch.optuna.messages import MOST_KEPT_BYTES, ValueCodec
 
+_MOST_SHOWN = 60
 _STUDY_USER, _STUDY_SYSTEM = "study_user_attr", "study_system_attr"
 
 
@@ -44,6 +45,7 @@ class StudyFacts:
         """A value was suggested, ``internal`` as storages keep it, and others were drawn together with it."""
         return {
             "suggested": name,
+            "params": {name: _shown(distribution.to_external_repr(internal))},
             "value": self._codec.encode(float(internal)),
             "distribution": self._codec.encode(distribution),
             **self._drawn(together),
@@ -74,6 +76,14 @@ class StudyFacts:
             "system_attrs": self._codec.encode(trial.system_attrs),
             "complete": self._codec.encode(trial.datetime_complete),
         }
+
+
+def _shown(value: Any) -> Any:
+    """Return a value of a parameter as people read it: itself where it is plain, else in words."""
+    if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
+        return value
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 class StudyAttributes:

@@ -170,6 +170,7 @@ def test_a_run_tells_its_story_and_goes_on_by_its_program_alone(tmp_path: Path) 
     story = Study.open(folder).explain("trial-1")
     assert f"suggested depth, value {study.trials[1].params['depth']}.0" in story
     assert "ended COMPLETE" in story
+    assert [trial.params for trial in Study.open(folder).trials] == [trial.params for trial in study.trials]
     with pytest.raises(UsageError, match="run that program again"):
         Study.resume(folder).run(3, display="none")
 

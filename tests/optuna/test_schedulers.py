@@ -1,4 +1,4 @@
-"""A scheduler of asyncsearch judges the trials of an Optuna study: they pause, are promoted, and go on where they were."""
+"""A scheduler of asyncsearch judges the trials of an Optuna study: they pause, and go on where they were."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_scheduler_that_cannot_judge_is_refused() -> None:
     study, asha = ours.create_study(), ASHA(max_resource=9)
     two = ours.create_study(directions=["minimize", "minimize"])
     pruned = ours.create_study(pruner=optuna.pruners.PercentilePruner(25.0))
-    for study, scheduler, options, words in (
+    for one, scheduler, options, words in (
         (study, "asha", {"n_trials": 3}, "scheduler="),
         (study, PBT(max_resource=9, perturbation_interval=3), {"n_trials": 3}, "PBT gives trials other parameters"),
         (two, asha, {"n_trials": 3}, "2 directions"),
@@ -168,8 +168,8 @@ def test_a_scheduler_that_cannot_judge_is_refused() -> None:
         (study, asha, {}, "needs the number of trials"),
     ):
         with pytest.raises(UsageError, match=words):
-            study.optimize(Objective(), scheduler=scheduler, **options)
-        assert study.trials == []
+            one.optimize(Objective(), scheduler=scheduler, **options)
+        assert one.trials == []
     with pytest.raises(UsageError, match=r"first = trial.checkpoint\(model=model"):
         study.optimize(never_asks, n_trials=3, scheduler=asha)
 
