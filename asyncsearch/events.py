@@ -226,7 +226,10 @@ class Consulted(LeaseEvent, frozen=True, tag="consulted"):
     """
 
     facts: dict[str, Any]
-    """What was asked and answered, in the words of the one who answers; JSON values."""
+    """What was asked and answered, in the words of the one who answers; JSON values.
+
+    ``params``, in one fact or in each of ``several``, are parameters that the trial has got, as people read them.
+    """
     lane: int = 0
 
 

@@ -68,6 +68,10 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     dir_bytes: int = MOST_BYTES
     """The most that one of them may hold."""
     log: LogLimits = LogLimits()
+    hash_seed: str = ""
+    """The driver's ``PYTHONHASHSEED``; empty if it has none."""
+    seal_key: bytes = b""
+    """Seals what trials of this launch ask the driver; see ``runner.seal``."""
 
     def __repr__(self) -> str:
         return f"WorkerConfig({self.study!r}, worker {self.worker}.{self.epoch}, {self.endpoint!r})"

@@ -50,6 +50,7 @@ def runner_environment(
     cpu_threads: int,
     gpus: Sequence[str] | None,
     gpu_share: float = 1.0,
+    hash_seed: str = "",
 ) -> dict[str, str]:
     """Return the environment of a runner.
 
@@ -59,6 +60,7 @@ def runner_environment(
         cpu_threads: threads of numerical libraries, from 1; Spark's own setting would be one.
         gpus: see ``visible_devices``. None for the devices that the agent sees.
         gpu_share: share of each device's memory that the runner may take.
+        hash_seed: the driver's ``PYTHONHASHSEED``, so that sets have its order; empty if it has none.
     """
     changes = dict.fromkeys(_THREADS, str(cpu_threads))
     changes["PYTHONPATH"] = in_full(import_path)
@@ -66,6 +68,8 @@ def runner_environment(
     changes["PYTHONFAULTHANDLER"] = "1"
     if gpus is not None:
         changes[_DEVICES] = visible_devices(gpus, environment.get(_DEVICES))
+    if hash_seed:
+        changes["PYTHONHASHSEED"] = hash_seed
     if gpu_share < 1.0:
         changes[SHARE] = str(gpu_share)
     return {**environment, **changes}

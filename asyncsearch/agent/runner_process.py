@@ -141,7 +141,7 @@ class RunnerProcess:
         """Open ones at the last measurement."""
         marker = b"\0asyncsearch:" + secrets.token_hex(16).encode() + b"\n"
         gpus, share = config.gpus, config.gpu_share
-        environment = runner_environment(os.environ, sys.path, config.cpu_threads, gpus, share)
+        environment = runner_environment(os.environ, sys.path, config.cpu_threads, gpus, share, config.hash_seed)
         forked = preloaded() if config.keeps_template else None
         self.is_preloaded = forked is not None
         """Whether it began with the modules of an earlier one."""
@@ -156,7 +156,8 @@ class RunnerProcess:
         added = environment if is_forked else {}
         self.is_named = is_forked and config.preloads and not self.is_preloaded
         """Whether it names the modules that it has imported, once it has trained."""
-        load = Load(config.bundle, config.metric, marker, config.untrusted, added, self.is_named, self.is_preloaded)
+        flags = self.is_named, self.is_preloaded
+        load = Load(config.bundle, config.metric, marker, config.untrusted, added, *flags, config.seal_key)
         self.channel.post(load)
         out, err = self._process.stdout, self._process.stderr
         assert out is not None

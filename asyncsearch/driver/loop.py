@@ -69,6 +69,7 @@ class Driver:
         pack_times: Sequence[PackTimes] = (),
         follow: Follow | None = None,
         answerer: Answerer | None = None,
+        secret: bytes = b"",
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Take over a state, which no other code may change from now on.
@@ -82,6 +83,7 @@ class Driver:
             changed: called in the driver's thread after each change that a display may show.
             follow: called in the driver's thread with each record of this driver.
             answerer: answers the questions of trials, in a thread of its own. None: they have none to ask.
+            secret: of which the keys are made that seal these questions.
             clock: seconds since 1970.
         """
         self.outcome: EndRun | None = None
@@ -107,6 +109,7 @@ class Driver:
         self._questions = Questions(
             state,
             answerer,
+            secret,
             self.loop,
             post=self._inbox.put,
             send=self._send,

@@ -2,6 +2,7 @@
 
     question ──> Questions ──> Answerer, in a thread of its own, one at a time ──> fact into the journal, answer
 
+A question counts only behind the seal of its launch (``runner.seal``), and an answer goes out behind one.
 An answer that the driver has sent and not written yet is lost with the driver, and the trial that got it is, too: so it
 waits for the disk only where the answerer says that it must not be lost.
 """
@@ -18,10 +19,12 @@ import msgspec
 from asyncsearch.actions import AnyAction
 from asyncsearch.driver.store_waits import Worker
 from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import UnauthenticatedError
 from asyncsearch.events import AnyEvent, Consulted, EnoughTrials
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.rpc.messages import DriverMessage, TrialAnswer, TrialQuestion
 from asyncsearch.runner.protocol import parts_of
+from asyncsearch.runner.seal import Seal, launch_key
 
 
 class Response(NamedTuple):
@@ -64,6 +67,7 @@ class Questions:
         self,
         state: StudyState,
         answerer: Answerer | None,
+        secret: bytes,
         loop: asyncio.AbstractEventLoop,
         *,
         post: Callable[[AnyEvent | Settled], None],
@@ -76,13 +80,14 @@ class Questions:
         Args:
             state: of the study, for reading only.
             answerer: answers them. None: they are refused.
+            secret: of which the keys of all launches are made.
             loop: the driver's.
             post: puts an item before the engine.
             send: sends a message to a worker.
             say: tells the user a sentence.
             fail: ends the run by an error.
         """
-        self._state, self._answerer, self._loop = state, answerer, loop
+        self._state, self._answerer, self._secret, self._loop = state, answerer, secret, loop
         self._post, self._send, self._say, self._fail = post, send, say, fail
         self._parts: dict[tuple[Lease, int], list[bytes]] = {}
         """What has come of questions whose rest is still to come."""
@@ -100,7 +105,11 @@ class Questions:
         parts.append(question.content)
         if not question.has_more:
             del self._parts[lease, question.lane]
-            self._thread.submit(self._answer, worker, question, attempt.trial, b"".join(parts))
+            try:
+                content = self._seal(worker).opened(question.number, b"".join(parts))
+            except UnauthenticatedError as error:
+                return str(error)
+            self._thread.submit(self._answer, worker, question, attempt.trial, content)
         return ""
 
     def follow(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
@@ -138,7 +147,8 @@ class Questions:
     def _settle(self, worker: Worker, question: TrialQuestion, answered: Response) -> None:
         lease, lane = question.lease, question.lane
         event = None if answered.facts is None else Consulted(lease, answered.facts, lane)
-        parts = parts_of(answered.content) if question.is_awaited else []
+        sealed = self._seal(worker).closed(question.number, answered.content) if question.is_awaited else b""
+        parts = parts_of(sealed) if question.is_awaited else []
         answers = [TrialAnswer(lease, question.number, part, has_more, lane) for part, has_more in parts]
         last = answers.pop() if answers and answered.is_durable else None
         for answer in answers:
@@ -148,6 +158,9 @@ class Questions:
             self._say(answered.notice)
         if event is not None or last is not None:
             self._post(Settled(worker, event, last))
+
+    def _seal(self, worker: Worker) -> Seal:
+        return Seal(launch_key(self._secret, *worker), is_driver=True)
 
     def _end_if_enough(self, answered: Response) -> None:
         if answered.enough:

@@ -88,6 +88,15 @@ def _learn_enough(state: StudyState, _event: EnoughTrials, _now: float) -> None:
     state.run = msgspec.structs.replace(state.run, num_trials=len(state.trials))
 
 
+def _learn_params(state: StudyState, event: Consulted, _now: float) -> None:
+    """Note the parameters that a trial of an open space has got in mid-training, for people: they decide nothing."""
+    facts = event.facts.get("several", [event.facts])
+    params = {name: value for fact in facts for name, value in fact.get("params", {}).items()}
+    attempt = state.attempt(event.lease, event.lane)
+    for number in attempt.trials if attempt is not None and params else ():
+        state.trials[number].params = {**state.trials[number].params, **params}
+
+
 def _learn_worker(state: StudyState, event: WorkerAttached, _now: float) -> None:
     state.pool.slot(event.worker).host = event.host
     state.pool.free(event.worker)
@@ -228,7 +237,7 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, float], list[Trial] | 
     TrialTimedOut: learn_timeout,
     StopRequested: _learn_stop,
     EnoughTrials: _learn_enough,
-    Consulted: lambda state, event, _now: None,
+    Consulted: _learn_params,
     Learned: _learn_of_others,
     LearnedPacked: _learn_of_others,
     Imported: _learn_of_others,

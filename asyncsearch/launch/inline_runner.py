@@ -108,7 +108,7 @@ class InlineRunner(LaneRunner):
     ) -> None:
         """Load the trainable; ``interrupted`` is called with the user's interrupt."""
         interrupts = UserInterrupts(interrupted)
-        super().__init__(channel, interrupts, _load(config.bundle), config.metric, config.untrusted)
+        super().__init__(channel, interrupts, _load(config.bundle), config.metric, config.untrusted, config.seal_key)
         self._inline, self._shown_failures, self._interrupted = channel, shown_failures, interrupted
         self._runs: list[LaneRun] = []
         """The lanes that it trains, or is to train."""

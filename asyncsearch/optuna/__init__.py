@@ -1,7 +1,8 @@
 """Programs of Optuna on workers: ``import asyncsearch.optuna as optuna`` is the whole change.
 
 Every name is Optuna's own object, except ``Study``, ``create_study`` and ``load_study``, whose ``optimize`` runs the
-objective on asyncsearch's workers, and ``workers``, which says where. See docs/migrate_optuna.md.
+objective on asyncsearch's workers, and ``workers``, which says where. Optuna's submodules are imported by this name
+too: ``from asyncsearch.optuna.samplers import TPESampler``. See docs/migrate_optuna.md.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 from typing import Any
 
 from asyncsearch.errors import UsageError
+from asyncsearch.optuna.submodules import install
 
 _OURS = {
     "Study": "study",
@@ -44,6 +46,9 @@ def _optuna() -> Any:
         raise UsageError(words) from error
     importlib.import_module(f"{__name__}.refusals").require_version(found.__version__)
     return found
+
+
+install(_optuna)
 
 
 def __dir__() -> list[str]:

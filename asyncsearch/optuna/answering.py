@@ -31,11 +31,13 @@ from asyncsearch.ids import Lease, TrialId
 from asyncsearch.optuna.changes import words_of
 from asyncsearch.optuna.choices import KnownChoices
 from asyncsearch.optuna.drawn_ahead import DrawnAhead
-from asyncsearch.optuna.facts import StudyFacts
+from asyncsearch.optuna.facts import StudyAttributes, StudyFacts
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd, error_of
+from asyncsearch.optuna.study_runs import OpenRun
 from asyncsearch.trial import TrialState as State
 
+_ALL_BEGUN = "all trials have begun"
 TrialCallback = Callable[[Any, FrozenTrial], None]
 _logger = optuna.logging.get_logger("optuna.study._optimize")
 
@@ -64,17 +66,40 @@ class _Open(NamedTuple):
 class StudyAnswerer:
     """Answers the questions of the trials of one ``optimize``."""
 
-    def __init__(self, study: Any, codec: ValueCodec, options: OptimizeOptions) -> None:
+    def __init__(
+        self,
+        study: Any,
+        codec: ValueCodec,
+        options: OptimizeOptions,
+        *,
+        is_scheduled: bool = False,
+        earlier: OpenRun | None = None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            study: the program's own.
+            codec: of questions and answers.
+            options: the arguments of ``optimize``.
+            is_scheduled: whether a scheduler of asyncsearch judges the trials, and may pause them.
+            earlier: the run of a former process that goes on.
+        """
         self.error: BaseException | None = None
         """What ``optimize`` raises: the exception of a trial that nothing catches, or of a callback."""
         self.was_asked_to_prune = False
         """Whether any trial asked the pruner."""
         self._study, self._codec, self._options = study, codec, options
         self._facts = StudyFacts()
+        self._attributes = StudyAttributes(study)
         self._choices = KnownChoices(study)
         self._ahead = DrawnAhead(study)
         self._open: dict[int, _Open] = {}
         """By the number of its lease."""
+        self._is_scheduled = is_scheduled
+        self._waiting: dict[TrialId, _Open] = {}
+        """Trials that a scheduler has paused, or that wait for another worker: they go on under another lease."""
+        self._paused: dict[TrialId, str] = {}
+        """Why they were paused."""
         self._named: set[str] = set()
         """What was said to have been changed on workers."""
         self._notice = ""
@@ -88,6 +113,10 @@ class StudyAnswerer:
         """Why no further trial begins. Empty while some may."""
         self._since_s: float | None = None
         """When the first trial began, by which the timeout counts: workers take their time to start."""
+        if earlier is not None:
+            self._begun, self._known = len(earlier.begun), set(earlier.begun)
+            for trial, number in earlier.trials.items():
+                self._waiting[trial] = self._opened(Trial(study, number), trial)
         self._bar = progress_bar._ProgressBar(options.show_progress_bar, options.n_trials, options.timeout_s)
 
     # driver.questions.Answerer
@@ -110,8 +139,8 @@ class StudyAnswerer:
         except Exception as error:
             # As in Optuna the objective gets it, unless it has gone on meanwhile, or has ended.
             return self._give_up(error) if kind in ("report", "tell") else self._error(error)
-        if known:
-            facts = {"several": [*known, *([] if facts is None else [facts])]}
+        said = [*known, *([] if facts is None else [facts]), *self._attributes.changed()]
+        facts = {"several": said} if len(said) > 1 else next(iter(said), None)
         notice, self._notice = self._notice, ""
         return Response(self._codec.dumps(["ok", value]), facts, kind == "tell", self._enough(), notice)
 
@@ -122,16 +151,35 @@ class StudyAnswerer:
                     words = f"The objective could not be run on a worker: {action.detail or action.reason}"
                     self.error = self.error or TrialsFailedError(words)
                     self._over = "no trial can begin"
-                for lease, opened in list(self._open.items()):
-                    if opened.asyncsearch_trial == action.trial:
-                        self._lose(lease, action.reason)
+                self._move(action)
         return Response(enough=self._enough())
 
+    def _move(self, action: MoveTrial) -> None:
+        """Follow what the engine has decided of a trial that has begun and not ended here."""
+        lease = next((one for one, opened in self._open.items() if opened.asyncsearch_trial == action.trial), None)
+        opened = self._waiting.pop(action.trial, None) if lease is None else self._open.pop(lease)
+        if opened is None:
+            return
+        if self._is_scheduled and action.to in (State.PAUSED, State.WAITING, State.RUNNING):
+            self._waiting[action.trial], self._paused[action.trial] = opened, action.reason
+        elif self._is_scheduled and action.to in (State.STOPPED, State.COMPLETED):
+            self._prune_off(opened, action.reason)
+        else:
+            self._lose(opened, action.reason)
+
     def finish(self) -> None:
-        """Let the trials fail that are still open, as after an interrupt, and end the progress bar."""
-        for lease in list(self._open):
-            self._lose(lease, "the run was ended", is_retried=False)
-        self._bar.close()
+        """End the trials that are still open: those that are paused are pruned, those that an interrupt left fail."""
+        self._study._thread_local.in_optimize_loop = True
+        try:
+            for trial, opened in self._waiting.items():
+                self._prune_off(opened, self._paused.get(trial, "it was paused before"))
+            for opened in self._open.values():
+                self._lose(opened, "the run was ended", is_retried=False)
+        finally:
+            self._study._thread_local.in_optimize_loop = False
+            self._waiting.clear()
+            self._open.clear()
+            self._bar.close()
 
     def notes(self) -> list[str]:
         """Return sentences for the end of the run: that the pruner was given for nothing."""
@@ -146,12 +194,14 @@ class StudyAnswerer:
 
     def _begin(self, trial: TrialId, lease: Lease) -> Response:
         options, study = self._options, self._study
+        if trial in self._waiting:
+            return self._go_on(trial, lease)
         if trial in self._known and not options.retries_lost:
             return Response(self._codec.dumps(["over", "it was lost with its worker, and has failed"]))
         if self._since_s is None:
             self._since_s = time.monotonic()
         if not self._enough() and options.n_trials is not None and self._begun >= options.n_trials:
-            self._over = "all trials have begun"
+            self._over = _ALL_BEGUN
         if self._over:
             self._known.add(trial)
             return Response(self._codec.dumps(["over", self._over]), enough=self._over)
@@ -161,15 +211,29 @@ class StudyAnswerer:
                     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                     optuna.storages.fail_stale_trials(study)
             asked = study.ask()
-            ends = ExitStack()
-            ends.enter_context(get_heartbeat_thread(asked._trial_id, study._storage))
+            opened = self._opened(asked, trial)
         except Exception as error:
             return self._give_up(error)
         self._begun += 1
         self._known.add(trial)
-        self._open[lease.number] = _Open(asked, trial, ends)
+        self._open[lease.number] = opened
         frozen, ahead = asked._cached_frozen_trial, self._ahead.draw(asked)
         return Response(self._codec.dumps(["ok", [frozen, ahead]]), self._facts.begun(frozen, ahead))
+
+    def _opened(self, asked: Trial, trial: TrialId) -> _Open:
+        ends = ExitStack()
+        ends.enter_context(get_heartbeat_thread(asked._trial_id, self._study._storage))
+        return _Open(asked, trial, ends)
+
+    def _go_on(self, trial: TrialId, lease: Lease) -> Response:
+        """Let a trial go on that was paused, or whose worker was lost; none does once the run was told to end."""
+        opened = self._waiting.pop(trial)
+        if self._enough() not in ("", _ALL_BEGUN):
+            self._prune_off(opened, self._over)
+            return Response(self._codec.dumps(["over", self._over]), enough=self._over)
+        self._open[lease.number] = opened
+        frozen = self._study._storage.get_trial(opened.trial._trial_id)
+        return Response(self._codec.dumps(["ok", [frozen, []]]), self._facts.resumed(frozen.number))
 
     def _suggest(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[Any, dict[str, Any]]:
         """Return what the worker needs to know the value, and all values that were drawn together with it."""
@@ -269,12 +333,28 @@ class StudyAnswerer:
             gc.collect()
         self._bar.update(self._elapsed_s, self._study)
 
-    def _lose(self, lease: int, reason: str, *, is_retried: bool = True) -> None:
-        """Let a trial fail whose worker is gone; the storage's own callback may enqueue it once more."""
-        study, opened = self._study, self._open.pop(lease)
+    def _prune_off(self, opened: _Open, reason: str) -> None:
+        """End a trial that its scheduler has stopped, or that stays paused, with its last report as its value."""
+        study = self._study
+        self._close(opened)
+        try:
+            _tell_with_warning(study=study, trial=opened.trial, state=TrialState.PRUNED, suppress_warning=True)
+        except (ValueError, optuna.exceptions.UpdateFinishedTrialError):
+            return  # another process that uses the storage was first
+        frozen = study._storage.get_trial(opened.trial._trial_id)
+        _logger.info(f"Trial {frozen.number} pruned. {reason}")  # noqa: G004  # as Optuna's own lines
+        self._call_back(frozen)
+
+    def _close(self, opened: _Open) -> None:
+        """Give a trial that has not said its end the values that it has got, and end its heartbeat."""
         opened.ends.close()
         for name, distribution, internal in self._ahead.given(opened.trial):
-            study._storage.set_trial_param(opened.trial._trial_id, name, internal, distribution)
+            self._study._storage.set_trial_param(opened.trial._trial_id, name, internal, distribution)
+
+    def _lose(self, opened: _Open, reason: str, *, is_retried: bool = True) -> None:
+        """Let a trial fail whose worker is gone; the storage's own callback may enqueue it once more."""
+        study = self._study
+        self._close(opened)
         number = opened.trial._trial_id
         try:
             study._storage.set_trial_state_values(number, state=TrialState.FAIL)

@@ -1,32 +1,43 @@
 """What the journal keeps of a study of Optuna, and the trials that it tells.
 
 Each fact is one JSON object of one trial, in the order in which it came: ``begun``, ``suggested``, ``reported``,
-``judged``, ``user_attr``, ``system_attr``, ``ended``; or ``several`` of them that came together. A trial that has begun
-and not ended was lost with its driver.
+``judged``, ``resumed``, ``user_attr``, ``system_attr``, ``ended``; or ``several`` of them that came together. A trial
+that has begun and not ended was lost with its driver, unless a scheduler had paused it. Attributes of the study itself
+stand behind the fact that they came with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from optuna.distributions import BaseDistribution
+from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from asyncsearch.events import Consulted
 from asyncsearch.optuna.drawn_ahead import Drawn
-from asyncsearch.optuna.messages import ValueCodec
+from asyncsearch.optuna.messages import MOST_KEPT_BYTES, ValueCodec
+
+_MOST_SHOWN = 60
+_STUDY_USER, _STUDY_SYSTEM = "study_user_attr", "study_system_attr"
 
 
 class StudyFacts:
     """Writes facts as JSON values."""
 
     def __init__(self) -> None:
-        self._codec = ValueCodec(None)
+        self._codec = ValueCodec(MOST_KEPT_BYTES)
 
     def begun(self, trial: FrozenTrial, ahead: Sequence[Drawn] = ()) -> dict[str, Any]:
         """A trial has begun, with values that it may use."""
         return {"begun": trial.number, "trial": self._codec.encode(trial), **self._drawn(ahead)}
+
+    def resumed(self, number: int) -> dict[str, Any]:
+        """A trial that was paused, or had lost its worker, goes on under another lease."""
+        return {"resumed": number}
 
     def suggested(
         self, name: str, distribution: BaseDistribution, internal: float, together: Sequence[Drawn] = ()
@@ -34,6 +45,7 @@ class StudyFacts:
         """A value was suggested, ``internal`` as storages keep it, and others were drawn together with it."""
         return {
             "suggested": name,
+            "params": {name: _shown(distribution.to_external_repr(internal))},
             "value": self._codec.encode(float(internal)),
             "distribution": self._codec.encode(distribution),
             **self._drawn(together),
@@ -66,25 +78,94 @@ class StudyFacts:
         }
 
 
-def trials_of(facts: Iterable[Consulted]) -> Iterator[FrozenTrial]:
-    """Yield the trials of facts, in the order of their beginnings; those that were lost have failed."""
-    codec = ValueCodec(None)
+def _shown(value: Any) -> Any:
+    """Return a value of a parameter as people read it: itself where it is plain, else in words."""
+    if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
+        return value
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+class StudyAttributes:
+    """The attributes of a study in memory, which a callback, an objective or a sampler may set."""
+
+    def __init__(self, study: Any) -> None:
+        """Begin with those that it has."""
+        self._study, self._codec = study, ValueCodec(MOST_KEPT_BYTES)
+        self._known = self._now()
+
+    def changed(self) -> list[dict[str, Any]]:
+        """Return a fact for each that was set since; of a study with a database of its own none is needed."""
+        before, self._known = self._known, self._now()
+        return [
+            {kind: key, "value": self._codec.encode(value)}
+            for kind, now in self._known.items()
+            for key, value in now.items()
+            if key not in before[kind] or before[kind][key] is not value
+        ]
+
+    def _now(self) -> dict[str, dict[str, Any]]:
+        storage, number = self._study._storage, self._study._study_id
+        if not isinstance(storage, InMemoryStorage):
+            return {}
+        return {
+            _STUDY_USER: dict(storage.get_study_user_attrs(number)),
+            _STUDY_SYSTEM: dict(storage.get_study_system_attrs(number)),
+        }
+
+
+def give_attributes(study: Any, facts: Iterable[dict[str, Any]]) -> None:
+    """Give a study in memory the attributes that facts tell."""
+    codec, storage, number = ValueCodec(), study._storage, study._study_id
+    for fact in facts:
+        if _STUDY_USER in fact:
+            storage.set_study_user_attr(number, fact[_STUDY_USER], codec.decode(fact["value"]))
+        elif _STUDY_SYSTEM in fact:
+            storage.set_study_system_attr(number, fact[_STUDY_SYSTEM], codec.decode(fact["value"]))
+
+
+def trials_of(
+    facts: Iterable[Consulted], ends: Mapping[int, TrialState] = MappingProxyType({})
+) -> Iterator[FrozenTrial]:
+    """Yield the trials of facts, in the order of their beginnings.
+
+    Args:
+        facts: of one run.
+        ends: number of the lease -> what became of a trial that has not said its end; else it has failed.
+    """
+    codec = ValueCodec()
     trials: dict[int, FrozenTrial] = {}
+    first: dict[int, int] = {}
     drawn: dict[int, list[Any]] = {}
     for event in facts:
-        lease = event.lease.number
+        lease = first.get(event.lease.number, event.lease.number)
         for fact in facts_in(event):
             if "begun" in fact:
                 trials[lease], drawn[lease] = codec.decode(fact["trial"]), []
+            elif "resumed" in fact:
+                number = fact["resumed"]
+                lease = next((one for one, trial in trials.items() if trial.number == number), lease)
+                first[event.lease.number] = lease
             elif lease in trials:
                 _apply(codec, trials[lease], fact)
             drawn.setdefault(lease, []).extend(fact.get("drawn", ()))
+    became = {first.get(lease, lease): state for lease, state in ends.items()}
     for lease, trial in trials.items():
         if not trial.state.is_finished():
             for name, distribution, value in drawn[lease]:
                 _set_param(codec, trial, name, distribution, value)
-            trial.state, trial.datetime_complete = TrialState.FAIL, trial.datetime_start
+            _end(trial, became.get(lease, TrialState.FAIL))
         yield trial
+
+
+def _end(trial: FrozenTrial, state: TrialState) -> None:
+    """Give a trial that has not said its own end a state."""
+    trial.state = state
+    if state.is_finished():
+        trial.datetime_complete = trial.datetime_start
+    last = trial.intermediate_values[max(trial.intermediate_values)] if trial.intermediate_values else math.nan
+    if state is TrialState.PRUNED and not math.isnan(last):
+        trial.value = last
 
 
 def facts_in(event: Consulted) -> list[dict[str, Any]]:

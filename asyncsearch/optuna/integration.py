@@ -9,6 +9,8 @@ import optuna
 from asyncsearch.errors import UsageError
 from asyncsearch.optuna.refusals import OWN_STUDIES
 
+__path__: list[str] = []  # so that Optuna's modules inside its own are found; see ``submodules``
+
 
 def __getattr__(name: str) -> Any:
     if name in OWN_STUDIES:

@@ -1,16 +1,13 @@
 """Values of a program of Optuna as JSON text: between driver and worker, and in the journal.
 
-Plain values, distributions and trials are JSON. Any other object is a pickle inside it. Rule: what came over the
-network is unpickled only if it is sealed with the study's key, which workers have from the launcher's closure alone;
-the journal is the study's own, as its pickled trainable is.
+Plain values, distributions and trials are JSON. Any other object is a pickle inside it. Rule: what is decoded here has
+come behind the seal of a launch (``runner.seal``), or from the journal, the study's own as its pickled trainable is.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime
-import hashlib
-import hmac
 import io
 import json
 import math
@@ -30,8 +27,6 @@ from optuna.distributions import (
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from asyncsearch.errors import UsageError
-
 _PLAIN = (type(None), bool, int, str)
 """Exactly these types: a subclass, such as an enum of integers, would come back as another class."""
 MOST_KEPT_BYTES = 2**16
@@ -41,9 +36,9 @@ MOST_KEPT_BYTES = 2**16
 class ValueCodec:
     """Encodes values as JSON, and decodes them."""
 
-    def __init__(self, key: bytes | None) -> None:
-        """Begin with the study's key; None: for the journal, whose pickles are the study's own and need no seal."""
-        self._key = key
+    def __init__(self, most_bytes: int | None = None) -> None:
+        """Begin; pickles of more than ``most_bytes`` are left out, and come back as None."""
+        self._most_bytes = most_bytes
 
     def dumps(self, value: Any) -> bytes:
         """Return a value as bytes.
@@ -54,11 +49,7 @@ class ValueCodec:
         return json.dumps(self.encode(value), separators=(",", ":")).encode()
 
     def loads(self, data: bytes) -> Any:
-        """Return the value of bytes.
-
-        Raises:
-            UsageError: an object in it is not sealed with this study's key.
-        """
+        """Return the value of bytes."""
         return self.decode(json.loads(data))
 
     def encode(self, value: Any) -> Any:
@@ -95,10 +86,9 @@ class ValueCodec:
 
     def _pickled(self, value: Any) -> Any:
         data = pickled(value)
-        if self._key is None:
-            too_long = len(data) > MOST_KEPT_BYTES
-            return {"left_out": len(data)} if too_long else {"pickle": base64.b64encode(data).decode()}
-        return {"pickle": base64.b64encode(data).decode(), "seal": _seal(self._key, data)}
+        if self._most_bytes is not None and len(data) > self._most_bytes:
+            return {"left_out": len(data)}
+        return {"pickle": base64.b64encode(data).decode()}
 
     def decode(self, value: Any) -> Any:
         """Return the value of its JSON."""
@@ -106,16 +96,8 @@ class ValueCodec:
             return [self.decode(one) for one in value]
         if not isinstance(value, dict):
             return value
-        ((kind, content), *rest) = value.items()
-        if kind == "pickle":
-            return self._unpickled(content, dict(rest).get("seal", ""))
+        ((kind, content),) = value.items()
         return _DECODED[kind](self, content)
-
-    def _unpickled(self, content: str, seal: str) -> Any:
-        data = base64.b64decode(content)
-        if self._key is not None and not hmac.compare_digest(seal, _seal(self._key, data)):
-            raise UsageError("An object of a trial is not sealed with the key of its study, and is not unpickled.")
-        return pickle.loads(data)  # noqa: S301  # sealed by a process that has this study's code, or the study's own file
 
 
 def pickled(value: Any) -> bytes:
@@ -144,11 +126,11 @@ def _named(module: str, name: str, by_value: bytes) -> Any:
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
-    return pickle.loads(by_value) if found is None else found  # noqa: S301  # a part of a sealed pickle
+    return pickle.loads(by_value) if found is None else found  # noqa: S301  # a part of such a pickle
 
 
-def _seal(key: bytes, data: bytes) -> str:
-    return hmac.new(key, data, hashlib.sha256).hexdigest()
+def _unpickled(content: str) -> Any:
+    return pickle.loads(base64.b64decode(content))  # noqa: S301  # behind the seal of a launch, or the study's own file
 
 
 def _categorical(choices: list[Any]) -> CategoricalDistribution:
@@ -198,6 +180,7 @@ _DECODED: dict[str, Callable[[ValueCodec, Any], Any]] = {
     "FloatDistribution": lambda codec, content: _distribution_of(FloatDistribution, content),
     "IntDistribution": lambda codec, content: _distribution_of(IntDistribution, content),
     "trial": lambda codec, content: _trial_of(codec.decode(content)),
+    "pickle": lambda codec, content: _unpickled(content),
     "left_out": lambda codec, content: None,
 }
 """Kind -> what makes its value."""

@@ -24,6 +24,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.optuna.changes import Watch, here
 from asyncsearch.optuna.messages import ValueCodec, pickled
 from asyncsearch.optuna.returned import ObjectiveEnd, end_by_error, end_by_value
+from asyncsearch.optuna.units import METRIC, ReportedUnits
 from asyncsearch.trainable import TrialContext
 
 
@@ -41,6 +42,8 @@ class DriverLine:
     def __init__(self, context: Any, codec: ValueCodec) -> None:
         self._context, self._codec = context, codec
         self.trial: WorkerTrial | None = None
+        self.units: ReportedUnits | None = None
+        """None: no scheduler judges the reports."""
         self._resource = 0
         self._noted: list[Any] = []
 
@@ -71,16 +74,16 @@ class DriverLine:
         return self._codec.dumps(["several", *noted, [kind, *arguments]] if noted else [kind, *arguments])
 
     def show(self, step: int, value: float) -> None:
-        """Let the report appear in live tables and logs, where its step is higher than all before."""
-        if step + 1 > self._resource:
+        """Let the report be judged, or appear in live tables and logs where its step is higher than all before."""
+        if self.units is not None:
+            self.units.report(step, value)
+        elif step + 1 > self._resource:
             self._resource = step + 1
             self._context.report({METRIC: value}, resource=step + 1)
 
 
 sent_study: contextvars.ContextVar[Study | None] = contextvars.ContextVar("sent_study", default=None)
 """The study whose objective is being pickled for the workers: it asks the driver there."""
-METRIC = "value"
-"""The name of an objective's value, the first one of several, among asyncsearch's metrics."""
 _lines: list[DriverLine] = []
 """That of the present trial; empty between trials."""
 
@@ -121,7 +124,8 @@ class WorkerStorage(BaseStorage):  # type: ignore[misc]  # not typed here
     def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
         line = _line()
         if self._is_own(trial_id):
-            line.tell("report", step, intermediate_value)
+            # Where a scheduler judges it, the study knows the step before the scheduler does: by it the trial goes on.
+            (line.tell if line.units is None else line.ask)("report", step, intermediate_value)
             line.show(step, intermediate_value)
         else:
             line.ask("storage", "set_trial_intermediate_value", (trial_id, step, intermediate_value))
@@ -194,7 +198,34 @@ class WorkerTrial(Trial):  # type: ignore[misc]  # not typed here
     def relative_params(self) -> dict[str, Any]:
         return {name: one.to_external_repr(value) for name, (one, value) in self._drawn.items()}
 
+    def report(self, value: float, step: int) -> None:
+        """See ``optuna.trial.Trial``. With a scheduler it ends a unit: what is said after it in a loop may be lost."""
+        units = _line().units
+        is_trained_again = units is not None and step in self._cached_frozen_trial.intermediate_values
+        if units is not None and is_trained_again and step not in units.reported:
+            units.report(step, float(value))
+        else:
+            super().report(value, step)
+
+    def checkpoint(self, *, first_step: int = 0, **objects: Any) -> int:
+        """Name the objects that training changes, and return the step with which the trial goes on.
+
+        With ``optimize(scheduler=...)`` they are saved where the trial is paused, together with the global generators,
+        and restored here when it goes on, on whatever worker. Without a scheduler nothing is saved.
+
+        Args:
+            first_step: what is returned where the trial begins.
+            objects: as of ``trial.epochs(state=...)`` of asyncsearch: models, optimizers, arrays and so on.
+
+        Raises:
+            UsageError: there are no objects, one cannot be saved, or it was called before.
+        """
+        units = _line().units
+        return first_step if units is None else units.begin(first_step, objects)
+
     def should_prune(self) -> bool:
+        if _line().units is not None:
+            return False  # the scheduler judges each report
         if len(self.study.directions) > 1:
             raise NotImplementedError("Trial.should_prune is not supported for multi-objective optimization.")
         verdict: bool = _line().ask("prune")
@@ -240,17 +271,25 @@ def _present(trial_id: int) -> WorkerTrial:
 class Objective:
     """A program's objective as a function of asyncsearch's trial."""
 
-    def __init__(self, function: Callable[[Trial], Any], study: Any, key: bytes) -> None:
-        """``study``: is a ``WorkerStudy`` once it is unpickled; ``key`` seals what is pickled on the way."""
-        self._function, self._study, self._key = function, study, key
+    def __init__(self, function: Callable[[Trial], Any], study: Any, pauses: bool | None = None) -> None:
+        """Begin.
+
+        Args:
+            function: the program's own.
+            study: is a ``WorkerStudy`` once it is unpickled.
+            pauses: whether a scheduler judges the reports, and pauses trials; None: none judges them.
+        """
+        self._function, self._study, self._pauses = function, study, pauses
         self._home = here()
         self._is_watched = True
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, trial: TrialContext) -> Any:
-        line = DriverLine(trial, ValueCodec(self._key))
+        line = DriverLine(trial, ValueCodec())
         frozen, ahead = line.ask("begin")
         line.trial = WorkerTrial(self._study, frozen, ahead)
+        if self._pauses is not None:
+            line.units = ReportedUnits(trial, [*frozen.intermediate_values], must_pause=self._pauses)
         _lines.append(line)
         watch, self._is_watched = Watch(self._function, self._home) if self._is_watched else None, False
         try:

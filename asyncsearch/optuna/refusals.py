@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import optuna
 
 from asyncsearch.errors import UsageError
+from asyncsearch.optuna.units import HOW_TO_PAUSE
+from asyncsearch.schedulers.base_scheduler import require_scheduler
+from asyncsearch.study.asked.trainable_checks import never_asks_for
 
 LOWEST, BEYOND = (4, 5), (6, 0)
 """The versions of Optuna that are known: from the first on, below the second."""
@@ -40,6 +44,40 @@ def require_version(version: str) -> None:
             f"asyncsearch.optuna knows Optuna from {LOWEST[0]}.{LOWEST[1]} on, below {BEYOND[0]}, and {version} is "
             "installed: pip install 'asyncsearch[optuna]'."
         )
+
+
+def require_judging(
+    scheduler: Any, study: Any, function: Callable[..., Any], n_trials: int | None, *, is_in_threads: bool
+) -> None:
+    """Refuse a scheduler that cannot judge the trials of a study. None judges none, and is never refused.
+
+    Raises:
+        UsageError: it is none of asyncsearch's, needs the space, or stands beside a pruner, several objectives, or
+            threads; or the objective does not say what is to be saved where it is paused.
+    """
+    if scheduler is None:
+        return
+    kind = type(require_scheduler(scheduler)).__name__
+    if scheduler.branches:
+        raise UsageError(
+            f"{kind} gives trials other parameters, and those of an objective are not known before it asks for them: "
+            "write scheduler=ASHA(max_resource=27), or a Study of asyncsearch with a space."
+        )
+    if len(study.directions) > 1:
+        raise UsageError(f"{kind} compares single values, and the study has {len(study.directions)} directions.")
+    pruner = study.pruner
+    if not isinstance(pruner, optuna.pruners.NopPruner | optuna.pruners.MedianPruner):
+        raise UsageError(
+            f"The study has a {type(pruner).__name__} and optimize() a {kind}, and both judge trials: leave out either."
+        )
+    if is_in_threads:
+        raise UsageError(
+            f"{kind} judges trials on workers, and threads are none: write optuna.workers(backend='processes')."
+        )
+    if n_trials is None and scheduler.pauses:
+        raise UsageError(f"{kind} needs the number of trials: study.optimize(objective, n_trials=64, scheduler=...).")
+    if scheduler.pauses and never_asks_for(function, "checkpoint"):
+        raise UsageError(HOW_TO_PAUSE)
 
 
 def require_supported(study: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -17,11 +16,13 @@ from asyncsearch.launch.bundle import pack
 from asyncsearch.launch.machine import cores
 from asyncsearch.optuna.answering import OptimizeOptions, StudyAnswerer
 from asyncsearch.optuna.messages import ValueCodec
-from asyncsearch.optuna.objective import METRIC, Objective, sent_study
-from asyncsearch.optuna.refusals import require_supported
+from asyncsearch.optuna.objective import Objective, sent_study
+from asyncsearch.optuna.refusals import require_judging, require_supported
 from asyncsearch.optuna.settings import THREADS, Workers, present
-from asyncsearch.optuna.study_runs import StudyRuns
+from asyncsearch.optuna.study_runs import OpenRun, StudyRuns
+from asyncsearch.optuna.units import METRIC
 from asyncsearch.report.live.display import Display, open_display
+from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.space import Space
 from asyncsearch.study import study as searches
 
@@ -42,6 +43,7 @@ def optimize(
     callbacks: Iterable[Callable[..., None]] | None,
     gc_after_trial: bool,
     show_progress_bar: bool,
+    scheduler: Scheduler | None = None,
 ) -> None:
     """Run an objective on workers; see ``study.Study.optimize``."""
     if study._thread_local.in_optimize_loop:
@@ -59,36 +61,44 @@ def optimize(
     if n_jobs is not None and n_jobs != -1:
         settings = replace(settings, parallelism=workers_of("n_jobs", n_jobs))
     require_supported(study)
+    require_judging(scheduler, study, func, n_trials, is_in_threads=settings.backend == THREADS)
     display = open_display(settings.display, logs=settings.logs)
-    if settings.backend == THREADS or not _is_run(study, func, settings, options, display):
+    if settings.backend == THREADS or not _is_run(study, func, settings, options, display, scheduler):
         _optimize_in_threads(study, func, settings, options)
 
 
 def _is_run(
-    study: Any, func: Callable[..., Any], settings: Workers, options: OptimizeOptions, display: Display
+    study: Any,
+    func: Callable[..., Any],
+    settings: Workers,
+    options: OptimizeOptions,
+    display: Display,
+    scheduler: Scheduler | None,
 ) -> bool:
     """Run it on workers; return False, before anything was started, if it needs Spark's own objects."""
     runs = getattr(study, RUNS, None) or StudyRuns(study, settings.store)
     setattr(study, RUNS, runs)
-    options = options._replace(n_trials=runs.trials_left(options.n_trials))
+    earlier = runs.take_open(study, options.n_trials, is_scheduled=scheduler is not None)
+    if earlier is None:
+        options = options._replace(n_trials=runs.trials_left(options.n_trials))
     if options.n_trials is not None and options.n_trials <= 0:
         return True
-    key = secrets.token_bytes(32)
-    search = _search(study, Objective(func, study, key), runs, settings)
+    pauses = None if scheduler is None else scheduler.pauses
+    search = _search(study, Objective(func, study, pauses), runs, settings, scheduler, earlier)
     token = sent_study.set(study)
     try:
         runnable = search._described("run")
         search._runnable = search._with_trainable(runnable, display)
     except NotPicklableError as error:
         words = _cannot_be_sent(func, error)
-        if "of Spark" not in words:
+        if "of Spark" not in words or scheduler is not None:
             raise NotPicklableError(f"{words} Or run the trials in threads of this process: {_IN_THREADS}") from error
         display.warn([f"{words} The trials run in threads of this process instead, as by {_IN_THREADS}"])
         return False
     finally:
         sent_study.reset(token)
     study._stop_flag = False
-    answerer = StudyAnswerer(study, ValueCodec(key), options)
+    answerer = StudyAnswerer(study, ValueCodec(), options, is_scheduled=scheduler is not None, earlier=earlier)
     try:
         searches.run_shown(search, options.n_trials or _ENDLESS, settings.parallelism, None, display, answerer=answerer)
     finally:
@@ -126,16 +136,25 @@ def _optimize_in_threads(study: Any, func: Callable[..., Any], settings: Workers
     )
 
 
-def _search(study: Any, objective: Objective, runs: StudyRuns, settings: Workers) -> searches.Study:
+def _search(
+    study: Any,
+    objective: Objective,
+    runs: StudyRuns,
+    settings: Workers,
+    scheduler: Scheduler | None,
+    earlier: OpenRun | None,
+) -> searches.Study:
     """Return the search that runs the objective."""
     search = searches.Study(
         objective,
         space=Space.open(),
         metric=METRIC,
         mode="max" if study.directions[0] is StudyDirection.MAXIMIZE else "min",
+        scheduler=scheduler,
         share=False,
-        store=runs.next(objective.__name__),
-        name=study.study_name,
+        store=runs.next(objective.__name__) if earlier is None else earlier.folder,
+        name=study.study_name if earlier is None else earlier.name,
+        resume=earlier is not None,
         backend=settings.backend,
     )
     # What a failure means is the study's to say; a trial that is lost before it has begun is given to another worker.

@@ -17,6 +17,7 @@ from asyncsearch.optuna.objective import WorkerStudy, is_on_worker, sent_study
 from asyncsearch.optuna.running import RUNS, optimize
 from asyncsearch.optuna.settings import present
 from asyncsearch.optuna.study_runs import StudyRuns
+from asyncsearch.schedulers.base_scheduler import Scheduler
 
 
 class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
@@ -33,6 +34,8 @@ class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
         callbacks: Iterable[Callable[[OptunaStudy, FrozenTrial], None]] | None = None,
         gc_after_trial: bool = False,
         show_progress_bar: bool = False,
+        *,
+        scheduler: Scheduler | None = None,
     ) -> None:
         """Run the objective on workers until ``n_trials`` more trials have run.
 
@@ -45,6 +48,8 @@ class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
             callbacks: called on the driver after each trial, one at a time, with the study and the trial.
             gc_after_trial: whether the driver collects garbage after each trial.
             show_progress_bar: whether to show Optuna's progress bar.
+            scheduler: of asyncsearch, such as ``ASHA(max_resource=27)``: it judges the reports in place of a pruner.
+                Trials that it pauses go on from what they name by ``trial.checkpoint(...)``.
 
         Raises:
             Exception: what the objective or a callback raised, once the trials that run have ended.
@@ -63,6 +68,7 @@ class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
             callbacks=callbacks,
             gc_after_trial=gc_after_trial,
             show_progress_bar=show_progress_bar,
+            scheduler=scheduler,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -96,6 +102,9 @@ def create_study(*arguments: Any, **options: Any) -> OptunaStudy:
 def load_study(*arguments: Any, **options: Any) -> OptunaStudy:
     """Load a study, as ``optuna.load_study`` does, whose ``optimize`` runs on workers."""
     return _adopted(optuna.load_study(*arguments, **options), may_add=True)
+
+
+__path__: list[str] = []  # so that Optuna's modules inside its own are found; see ``submodules``
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from asyncsearch.runner.packs.pack_timing import PackHistory
 from asyncsearch.runner.packs.packed_training import run_pack
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, Join, PackFindings, ToRunner, Train, TrainPack
+from asyncsearch.runner.seal import Seal
 from asyncsearch.runner.state_copies import StateWriter
 from asyncsearch.runner.stopwatch import ENTERING
 from asyncsearch.runner.training import context_of, run_training
@@ -29,6 +30,7 @@ class LaneRunner:
         trainable: TrainFunction | Ended,
         metric: str,
         untrusted: str = "",
+        seal_key: bytes = b"",
     ) -> None:
         """Begin.
 
@@ -38,13 +40,15 @@ class LaneRunner:
             trainable: the user's code; or how every training ends, since it cannot be loaded.
             metric: name of the study's metric.
             untrusted: folder of the checkpoints, if nothing may be unpickled from it; else empty.
+            seal_key: seals questions to the driver.
         """
         self._channel, self._interrupts, self._trainable = channel, interrupts, trainable
         self._metric, self._untrusted = metric, untrusted
         self._pid = os.getpid()
         self._left = 0
         """How many lanes of the present work have not ended."""
-        self._links = PackLinks()
+        self._seal = Seal(seal_key)
+        self._links = PackLinks(self._seal)
         self._packs = PackHistory()
         self._copies = StateWriter(channel.send)
 
@@ -79,7 +83,7 @@ class LaneRunner:
         run_pack(trainer_class, pack, guard, self._metric, self._tell, measured, joining, self._packs, await_joiner)
 
     def _begin(self, lanes: Sequence[Train]) -> None:
-        self._left, self._links = len(lanes), PackLinks()
+        self._left, self._links = len(lanes), PackLinks(self._seal)
         for lane in lanes:
             AgentLink(self._channel, self._interrupts, lane.amendments, lane.lane, self._links)
 

@@ -38,6 +38,7 @@ from asyncsearch.runner.protocol import (
     WrittenShards,
     parts_of,
 )
+from asyncsearch.runner.seal import Seal
 from asyncsearch.runner.stopwatch import Stopwatch
 from asyncsearch.trainable import TrialStopped
 
@@ -117,8 +118,10 @@ class RunnerChannel(Protocol):
 class PackLinks(dict[int, "AgentLink"]):
     """The links of the lanes that train together, by number, and the lanes that are to join them."""
 
-    def __init__(self) -> None:
+    def __init__(self, seal: Seal | None = None) -> None:
         super().__init__()
+        self.seal = seal or Seal(b"")
+        """Seals the questions of all lanes."""
         self.lock = threading.Lock()
         """Held while the channel is used: a trial's threads may report, and outlive it."""
         self.joining: list[Train] = []
@@ -216,11 +219,12 @@ class AgentLink:
 
         Raises:
             TrialStopped: the trial is to stop, and nobody answers it any more.
+            UnauthenticatedError: the answer is not the driver's.
         """
         with self._asking:
             self._questions += 1
             number, self._parts = self._questions, []
-            for part, has_more in parts_of(content):
+            for part, has_more in parts_of(self._lanes.seal.closed(number, content)):
                 self._send(LaneQuestion(number, part, is_awaited, has_more, self._lane))
             if not is_awaited:
                 return b""
@@ -228,7 +232,7 @@ class AgentLink:
                 self.await_until(lambda: self._is_answered(number) or self._reason is not None, _ANSWER_S)
             if not self._is_answered(number):
                 raise TrialStopped(self._reason)
-            return b"".join([part.content for part in self._parts])
+            return self._lanes.seal.opened(number, b"".join([part.content for part in self._parts]))
 
     def _is_answered(self, number: int) -> bool:
         return bool(self._parts) and self._parts[-1].number == number and not self._parts[-1].has_more

@@ -51,6 +51,11 @@ class Load(_Message, frozen=True, tag="load"):
     """Whether ``ImportedModules`` is wanted."""
     is_preloaded: bool = False
     """Whether the runner was forked with the modules of an earlier one, which are frozen."""
+    seal_key: bytes = b""
+    """Seals questions to the driver; see ``seal``."""
+
+    def __repr__(self) -> str:
+        return f"Load(metric {self.metric!r}, bundle and key hidden)"
 
 
 class GangSeat(msgspec.Struct, frozen=True):

@@ -45,7 +45,7 @@ class Runner(LaneRunner):
         self._unswept_s = 0.0 if load.is_preloaded else float("inf")
         self._sweeps = not load.is_preloaded
         self._names_imports, self._variables = load.names_imports, dict(os.environ)
-        super().__init__(channel, SigtermGuard(), _load(load.bundle), load.metric, load.untrusted)
+        super().__init__(channel, SigtermGuard(), _load(load.bundle), load.metric, load.untrusted, load.seal_key)
         # They live as long as the runner: to look through them after each trial takes as long as a short trial's unit.
         gc.freeze()
         self._state = ProcessState()

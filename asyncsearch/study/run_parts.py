@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 import time
 from collections import deque
@@ -35,6 +36,7 @@ from asyncsearch.report.time_words import time_line
 from asyncsearch.rpc import auth
 from asyncsearch.rpc.messages import Endpoint, StoreTokens
 from asyncsearch.rpc.reservation import Reservation, connection_limits
+from asyncsearch.runner.seal import launch_key
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.pack_times import PackTimes
 from asyncsearch.store.base_store import Store
@@ -110,6 +112,8 @@ class RunParts:
         launcher = search.launcher
         self._time = TimeReader(by_trial=False)
         """What the workers of this run do with their time."""
+        self._secret = secrets.token_bytes(32)
+        """Of which the keys are made that seal the questions of trials; it stays in this process."""
         journal = Journal(search.store, search.state.config.study, search.last_record)
         search.store.wait_no_longer()  # from now on the driver decides what waits for it
         self.driver = Driver(
@@ -125,6 +129,7 @@ class RunParts:
             pack_times=search.pack_times,
             follow=self._time.add,
             answerer=search.answerer,
+            secret=self._secret,
         )
         try:
             self._begin()
@@ -142,7 +147,8 @@ class RunParts:
             identity, endpoint = self._reserve(search.preflight)
 
         def worker_config(worker: WorkerId, epoch: int) -> WorkerConfig:
-            return search.worker_config(worker, epoch, endpoint and auth.bound(endpoint, worker, epoch))
+            config = search.worker_config(worker, epoch, endpoint and auth.bound(endpoint, worker, epoch))
+            return msgspec.structs.replace(config, seal_key=launch_key(self._secret, worker, epoch))
 
         launcher.start(worker_config, self._lost)
         if search.share is not None:

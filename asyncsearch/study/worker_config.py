@@ -19,6 +19,8 @@ With each piece of work, as fields of the stages of its lanes (``engine.lanes.la
 
 from __future__ import annotations
 
+import os
+
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId
 from asyncsearch.rpc.messages import Endpoint
@@ -56,5 +58,6 @@ def worker_config(
         cpu_threads=found.preflight.cpu_threads,
         gpus=None if found.devices is None else devices_of(worker, found.devices, devices),
         gpu_share=min(1.0, devices),
+        hash_seed=os.environ.get("PYTHONHASHSEED", ""),
         **what.worker,
     )

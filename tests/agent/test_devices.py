@@ -51,4 +51,6 @@ def test_an_environment_is_made_and_not_changed() -> None:
 
 def test_devices_stay_as_they_are_if_none_are_given() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in runner_environment({}, [], 1, None)
+    assert "PYTHONHASHSEED" not in runner_environment({}, [], 1, None)
+    assert runner_environment({"PYTHONHASHSEED": "0"}, [], 1, None, hash_seed="7")["PYTHONHASHSEED"] == "7"
     assert runner_environment({}, [], 1, ())["CUDA_VISIBLE_DEVICES"] == ""

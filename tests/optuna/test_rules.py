@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ import pytest
 import asyncsearch.optuna as ours
 from asyncsearch import Study
 from asyncsearch.errors import NotPicklableError, UsageError
+from asyncsearch.runner.seal import launch_key
+from asyncsearch.study import run_parts
 from tests.optuna.test_programs import rows
 from tests.shares import takes_long
 
@@ -123,12 +126,15 @@ def objective(trial):
     return x
 
 def kill(study, trial):
+    study.set_user_attr("best", (trial.number, study.best_value))
     if sys.argv[1] == "kill" and trial.number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
 
 optuna.workers(1, backend="inline", store="kept", display="none")
 study = optuna.create_study(study_name="mine", sampler=plain.samplers.RandomSampler(seed=1))
+first = study.user_attrs.get("best")
 study.optimize(objective, n_trials=6, callbacks=[kill])
+print("attribute", study.user_attrs["best"][1] == study.best_value, first)
 for trial in study.trials:
     print(trial.state.name, trial.values, trial.params, trial.user_attrs, trial.intermediate_values)
 """
@@ -145,7 +151,8 @@ def test_a_killed_driver_goes_on_by_the_same_line(tmp_path: Path) -> None:
         for word in ("kill", "go on", "once more")
     ]
     assert [run.returncode for run in runs[:2]] == [-signal.SIGKILL, 0], runs[1].stderr
-    lines = runs[1].stdout.splitlines()
+    attribute, *lines = runs[1].stdout.splitlines()
+    assert attribute.startswith("attribute True (2, 0."), "what the callback had set last before the kill"
     done = [line for line in lines if line.startswith("COMPLETE")]
     assert len(done) == 6
     # The trial whose callback killed the driver had not ended, and is known if it was written that it had begun.
@@ -163,8 +170,27 @@ def test_a_run_tells_its_story_and_goes_on_by_its_program_alone(tmp_path: Path) 
     story = Study.open(folder).explain("trial-1")
     assert f"suggested depth, value {study.trials[1].params['depth']}.0" in story
     assert "ended COMPLETE" in story
+    assert [trial.params for trial in Study.open(folder).trials] == [trial.params for trial in study.trials]
     with pytest.raises(UsageError, match="run that program again"):
         Study.resume(folder).run(3, display="none")
+
+
+def test_no_file_of_a_study_holds_the_key_of_a_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[bytes] = []
+
+    def kept(*launch: Any) -> bytes:
+        keys.append(launch_key(*launch))
+        return keys[-1]
+
+    monkeypatch.setattr(run_parts, "launch_key", kept)
+    ours.workers(1, backend="inline", store=str(tmp_path / "kept"), display="none")
+    study = ours.create_study()
+    study.optimize(lambda trial: trial.set_user_attr("object", {1}) or trial.suggest_float("x", 0, 1), n_trials=1)
+    assert study.trials[0].user_attrs == {"object": {1}}
+    (key,) = keys
+    written = b"".join([file.read_bytes() for file in (tmp_path / "kept").rglob("*") if file.is_file()])
+    assert written
+    assert not [one for one in (key, key.hex().encode(), base64.b64encode(key)) if one in written]
 
 
 def test_what_cannot_be_sent_is_named_with_the_line_to_write() -> None:

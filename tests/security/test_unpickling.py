@@ -22,7 +22,7 @@ UNPICKLERS = {
     "launch/spark/task.py": "a pipe of the driver, which its own account alone can open",
     "launch/inline_runner.py": "a bundle of this process",
     "old_pickles.py": "definitions of earlier versions, read by the process that runs their study",
-    "optuna/messages.py": "what is sealed with the run's key, which the launcher alone has carried, or the own journal",
+    "optuna/messages.py": "what is behind the seal of a launch, whose key the launcher alone has carried; own journals",
     "optuna/objective.py": "what it has just pickled",
     "runner/runner.py": "the bundle, over the agent's socket pair",
     "runner/process/spawned_children.py": "between a trial and the children that it has started, over their own pipe",

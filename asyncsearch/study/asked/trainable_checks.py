@@ -192,7 +192,7 @@ def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:
                 f"{_name(scheduler)} pauses trials, and {trainable.__name__} has no save(path) and load(path). "
                 "Write both, or use a scheduler that does not pause, such as ASHA(..., variant='stopping')."
             )
-    elif scheduler.pauses and _never_loops_over_epochs(trainable):
+    elif scheduler.pauses and never_asks_for(trainable, "epochs"):
         name = getattr(trainable, "__name__", repr(trainable))
         raise CannotPauseError(
             f"{_name(scheduler)} pauses trials, and {name} does not loop over trial.epochs(). Write `for epoch in "
@@ -224,7 +224,7 @@ def require_sequences(trainable: Trainable, space: Space, scheduler: Scheduler, 
             )
         cannot, wanted = not trainable.can_pause(), "save(path) and load(path)"
     else:
-        cannot, wanted = _never_loops_over_epochs(trainable), "`for epoch in trial.epochs(state={...}):`"
+        cannot, wanted = never_asks_for(trainable, "epochs"), "`for epoch in trial.epochs(state={...}):`"
     if share and cannot:
         raise CannotPauseError(
             f"Trials share what they train up to where their sequences part, and {name} cannot go on from there: write "
@@ -268,8 +268,8 @@ def _given_to_epochs(function: object) -> set[str]:
     }
 
 
-def _never_loops_over_epochs(function: object) -> bool:
-    """Whether the source shows that the trial never leaves the function and ``epochs`` is never asked for."""
+def never_asks_for(function: object, method: str) -> bool:
+    """Whether the source shows that the trial never leaves the function and is never asked for a method."""
     tree = source_of(function)
     name = trial_argument(function, tree)
     if tree is None or not name:
@@ -279,7 +279,7 @@ def _never_loops_over_epochs(function: object) -> bool:
     if any(id(node) not in owners for node in uses):
         return False
     attributes = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _is_name(n.value, name)}
-    return "epochs" not in attributes
+    return method not in attributes
 
 
 def trial_argument(function: object, tree: ast.stmt | None) -> str:

@@ -1,0 +1,101 @@
+"""The questions of trials reach their answerer only behind the seal of their launch."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from asyncsearch.actions import AnyAction
+from asyncsearch.driver.questions import Questions, Response
+from asyncsearch.errors import UnauthenticatedError
+from asyncsearch.events import AnyEvent
+from asyncsearch.ids import Lease, TrialId, WorkerId
+from asyncsearch.rpc.messages import TrialAnswer, TrialQuestion
+from asyncsearch.runner.seal import Seal, launch_key
+
+SECRET, LEASE = b"s" * 32, Lease(7, WorkerId(2), 3)
+WORKER = (LEASE.worker, LEASE.epoch)
+
+
+class Answerer:
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+
+    def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response:
+        self.asked.append(content)
+        return Response(b"answer to " + content)
+
+    def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
+        return Response()
+
+
+class Driver:
+    """The loop of a driver in a thread, whose questions are answered."""
+
+    def __init__(self) -> None:
+        self.answerer = Answerer()
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        attempt = SimpleNamespace(end=None, trial=TrialId(0))
+        state: Any = SimpleNamespace(attempt=lambda lease, lane: attempt)
+        self.sent: list[TrialAnswer] = []
+        self.questions = Questions(
+            state,
+            self.answerer,
+            SECRET,
+            self.loop,
+            post=lambda item: None,
+            send=lambda worker, epoch, message: self.sent.append(message),  # type: ignore[arg-type]
+            say=lambda sentence: None,
+            fail=lambda error: None,
+        )
+        self.thread.start()
+
+    def close(self) -> None:
+        self.questions.close()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    made = Driver()
+    yield made
+    if made.thread.is_alive():
+        made.close()
+
+
+def test_a_question_with_the_seal_of_its_launch_is_answered_under_it(driver: Driver) -> None:
+    seal = Seal(launch_key(SECRET, *WORKER))
+    assert driver.questions.take(WORKER, TrialQuestion(LEASE, 1, seal.closed(1, b"this"), True)) == ""
+    driver.close()
+    (answer,) = driver.sent
+    assert driver.answerer.asked == [b"this"]
+    assert seal.opened(1, answer.content) == b"answer to this"
+    with pytest.raises(UnauthenticatedError):
+        seal.opened(2, answer.content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"this",
+        Seal(b"").closed(1, b"this"),
+        Seal(launch_key(SECRET, LEASE.worker, LEASE.epoch + 1)).closed(1, b"this"),
+        Seal(launch_key(SECRET, *WORKER)).closed(2, b"this"),
+        Seal(launch_key(SECRET, *WORKER), is_driver=True).closed(1, b"this"),
+    ],
+    ids=["nothing", "no seal", "no key", "another launch", "another number", "an answer"],
+)
+def test_a_question_without_the_seal_of_its_launch_reaches_nobody(driver: Driver, content: bytes) -> None:
+    assert "no seal of its launch" in driver.questions.take(WORKER, TrialQuestion(LEASE, 1, content, True))
+    driver.close()
+    assert driver.answerer.asked == []
+    assert driver.sent == []
