@@ -98,7 +98,7 @@ def make_parser() -> argparse.ArgumentParser:
     resume.add_argument("--num-trials", type=_whole, metavar="N", help=total)
     resume.add_argument("--parallelism", type=_whole, metavar="K", help="workers (default: one for each slot)")
     resume.add_argument(
-        "--backend", choices=("auto", "spark", "processes", "inline"), help="default: that of the study"
+        "--backend", choices=("auto", "spark", "processes", "threads", "inline"), help="default: that of the study"
     )
     resume.add_argument("--timeout", type=float, metavar="SECONDS", help="end the run after this time")
     resume.add_argument("--logs", action="store_true", help="print the output of the trials")
