@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from asyncsearch import ASHA, FIFO, TrialContext
+from asyncsearch import ASHA, FIFO, Study, TrialContext, choice
 from asyncsearch.doctor import examine
 from asyncsearch.errors import NotEnoughSlotsError
 from asyncsearch.events import WorkerLost
@@ -26,6 +26,7 @@ from asyncsearch.testing import LauncherTests
 from tests.shares import takes_long
 from tests.spark.cluster import require_no_job
 from tests.spark.connect_server import connect_session, server_context
+from tests.spark.long_jobs import long_job, when
 from tests.spark.test_local_session import require_whole
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 from tests.system.verdict_searches import require_algorithm_2
@@ -147,3 +148,25 @@ def test_a_pack_by_connect_has_the_results_of_lone_trainings(tmp_path: Path) -> 
 
     found = search(Blobs, tmp_path / "study", backend="spark").run(12, parallelism=1, display="none")
     require_results_of_lone_trainings(found, Blobs, tmp_path)
+
+
+def test_a_trial_in_a_thread_is_stopped_with_its_query_of_connect(session: Any, tmp_path: Path) -> None:
+    unwound: list[str] = []
+
+    def train(trial: TrialContext) -> None:
+        trial.report(value=float(session.range(3).count()), resource=1)
+        try:
+            long_job(session)
+        finally:
+            unwound.append(trial.name)
+
+    space = {"x": choice(1, 2)}
+    study = Study(train, space=space, metric="value", mode="max", store=tmp_path, backend="threads")
+    jobs = server_context().statusTracker()
+    failures = when(lambda: len(jobs.getActiveJobsIds()) == 2, lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        study.run(num_trials=2, parallelism=2, display="none")
+    assert failures == []
+    require_no_query()
+    assert sorted(unwound) == ["trial-0", "trial-1"]
+    assert [(trial.value, trial.state.name) for trial in study.trials] == [(3.0, "WAITING")] * 2

@@ -12,7 +12,7 @@ from typing import Any
 from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.spark.connect import require_connect
 from asyncsearch.launch.spark.joining import active_connect
-from asyncsearch.launch.threads.jobs import JobNames, TrialJobs
+from asyncsearch.launch.trial_jobs import JobNames, TrialJobs
 
 _log = logging.getLogger(__name__)
 

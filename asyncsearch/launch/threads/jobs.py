@@ -1,47 +1,15 @@
-"""The jobs that a trial's thread starts on a cluster, as they are named and cancelled; without one there are none.
-
-``asyncsearch.launch.spark.trial_jobs`` has those of Spark.
-"""
+"""Finds the cluster on which a trial's thread starts jobs, and cancels these until the trial has ended."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+from asyncsearch.launch.trial_jobs import JobNames, TrialJobs
 
 CANCEL_AGAIN_S = 1.0
 """A function that catches the end of its job may start another one, and a job that is just being submitted has no tag
 yet: both are cancelled a moment later."""
-
-
-class JobNames(NamedTuple):
-    """How the jobs of one training are named."""
-
-    tag: str
-    """Nobody else's: it is what they are cancelled by."""
-    pool: str
-    """That of its worker, so that trainings side by side share the cluster evenly, and pools do not pile up."""
-    description: str
-    """For the cluster's pages."""
-
-
-class TrialJobs:
-    """The jobs of trials, where there is no cluster: there are none."""
-
-    place = ""
-    """Where they run, for people."""
-    warnings: Sequence[str] = ()
-
-    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
-        """Return a thread, not started, whose jobs are its own."""
-        return threading.Thread(target=target, name=name, daemon=True)
-
-    def enter(self, names: JobNames) -> None:
-        """Name the jobs that the calling thread starts from now on."""
-
-    def cancel(self, names: JobNames) -> None:
-        """Cancel the jobs of a training that run now; any thread may call this, and it may take long."""
 
 
 def find_jobs() -> TrialJobs:

@@ -26,8 +26,9 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import Outcome
 from asyncsearch.ids import worker_name
 from asyncsearch.launch.threads.held import held
-from asyncsearch.launch.threads.jobs import JobNames, find_jobs
+from asyncsearch.launch.threads.jobs import find_jobs
 from asyncsearch.launch.threads.trial_thread import Over, Printed, Said, TrialThread
+from asyncsearch.launch.trial_jobs import JobNames
 from asyncsearch.old_pickles import loads
 from asyncsearch.rpc.messages import LogLines
 from asyncsearch.runner.failures import exception_text, kind_of

@@ -16,8 +16,9 @@ import msgspec
 
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.launch.threads.guard import ThreadGuard
-from asyncsearch.launch.threads.jobs import Cancelling, JobNames, TrialJobs
+from asyncsearch.launch.threads.jobs import Cancelling
 from asyncsearch.launch.threads.printed import captured
+from asyncsearch.launch.trial_jobs import JobNames, TrialJobs
 from asyncsearch.runner.lane_runner import LaneRunner
 from asyncsearch.runner.protocol import Ended, FromRunner, ToRunner, Train
 from asyncsearch.trainable import TrainFunction, TrialStopped

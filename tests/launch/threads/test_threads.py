@@ -41,7 +41,8 @@ def no_thread_is_left() -> Iterator[None]:
 
 def test_search_in_threads_is_promoted_resumed_and_logged(tmp_path: Path) -> None:
     """Two trials meet before any goes on, and what they share cannot be pickled; a second run finishes the rung."""
-    met, seen = threading.Barrier(2, timeout=120), []
+    met = threading.Barrier(2, timeout=120)
+    seen: list[str] = []
 
     def train(trial: TrialContext) -> None:
         done = [0]
@@ -52,7 +53,7 @@ def test_search_in_threads_is_promoted_resumed_and_logged(tmp_path: Path) -> Non
         def load(path: Path) -> None:
             done[0] = int(path.read_text())
 
-        if len(seen) < 2 and not trial.is_resumed:
+        if len(seen) < 2:
             seen.append(trial.name)
             met.wait()
         for epoch in trial.epochs(save=save, load=load):
@@ -74,8 +75,11 @@ def test_search_in_threads_is_promoted_resumed_and_logged(tmp_path: Path) -> Non
         assert any(f"{trial.name} at 1" in line for line in lines)
         assert not any("trial-" in line and f"{trial.name} " not in line for line in lines if " at " in line)
     spent = again.time_spent()
-    assert spent is not None
-    assert "trained to the end" in again.explain(again.best_trial) or again.explain(again.best_trial)
+    assert sum(account.total for account in spent.by_worker.values()) == spent.total.total
+    assert spent.total.unmeasured == 0
+    assert "worker-" in again.explain(again.best_trial)
+    with again.trial_dir(again.best_trial) as folder:
+        assert (folder / "end").read_text() == again.best_trial.name
 
 
 UNWOUND: list[str] = []
