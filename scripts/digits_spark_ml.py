@@ -15,7 +15,6 @@ import json
 import os
 from statistics import fmean
 
-import pandas as pd
 from sklearn.datasets import load_digits
 
 from asyncsearch import ASHA, Study, choice, loguniform
@@ -39,20 +38,21 @@ def start_spark(remote=""):
 
 def digits(spark, images=1797):
     """Return the first images of 8 x 8 pixels as a DataFrame, each with its label and the number of its fold."""
+    from pyspark.ml.functions import array_to_vector
+
     pixels, labels = load_digits(return_X_y=True)
-    table = pd.DataFrame(pixels[:images], columns=[f"pixel_{number}" for number in range(64)])
-    table["label"] = labels[:images].astype(float)
-    table["fold"] = [row % FOLDS for row in range(len(table))]
-    return spark.createDataFrame(table).repartition(2).cache()
+    rows = [(pixels[row].tolist(), float(labels[row]), row % FOLDS) for row in range(images)]
+    table = spark.createDataFrame(rows, "pixels array<double>, label double, fold int")
+    return table.select(array_to_vector("pixels").alias("pixels"), "label", "fold").coalesce(2).cache()
 
 
 def make_pipeline(params):
     """Return a pipeline with the hyper-parameters of a trial, not fitted."""
     from pyspark.ml import Pipeline
     from pyspark.ml.classification import DecisionTreeClassifier, LogisticRegression
-    from pyspark.ml.feature import VectorAssembler
+    from pyspark.ml.feature import StandardScaler
 
-    features = VectorAssembler(inputCols=[f"pixel_{number}" for number in range(64)], outputCol="features")
+    features = StandardScaler(inputCol="pixels", outputCol="features", withMean=True)
     if params["model"] == "tree":
         model = DecisionTreeClassifier(maxDepth=params["depth"], seed=0)
     else:

@@ -23,7 +23,7 @@ def session() -> Iterator[Any]:
         yield made
 
 
-def test_the_shards_of_a_dataframe_are_disjoint_and_complete_and_written_once(session: Any, tmp_path: Path) -> None:
+def test_shards_of_a_dataframe_are_disjoint_and_whole_and_written_once(session: Any, tmp_path: Path) -> None:
     frame = session.range(0, 101, 1, 4).selectExpr("id", "id * 2 AS twice", "CAST(NULL AS STRING) AS nothing")
     folder = tmp_path / "with a space"
     files = write_parquet(frame, folder)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import signal
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from asyncsearch import ASHA, Study, WorkerOptions, choice, uniform
+from asyncsearch.errors import StudyNotFoundError
 from asyncsearch.launch.threads.launcher import ThreadLauncher
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
+from tests.scripts.tools import SCRIPTS, imported
+from tests.shares import takes_long
 from tests.spark.cluster import require_no_job, spark_session
-from tests.spark.long_jobs import jobs_with_tasks, long_job, when
+from tests.spark.long_jobs import jobs_with_tasks, long_job, press_ctrl_c_when
 
 pytestmark = pytest.mark.spark
 
@@ -32,8 +39,7 @@ def study_of(train: Any, store: Path, **options: Any) -> Study:
 
 
 def test_jobs_of_two_trials_share_the_slots_and_ctrl_c_leaves_none(session: Any, tmp_path: Path) -> None:
-    """Each trial has one job of many tasks, and both have tasks that run at the same time: in turn they never had."""
-    unwound: list[str] = []
+        unwound: list[str] = []
 
     def train(trial: TrialContext) -> None:
         trial.report(value=trial.params["x"], resource=1)
@@ -43,7 +49,7 @@ def test_jobs_of_two_trials_share_the_slots_and_ctrl_c_leaves_none(session: Any,
             unwound.append(trial.name)
 
     study = study_of(train, tmp_path)
-    failures = when(lambda: jobs_with_tasks(session.sparkContext) == 2, lambda: signal.raise_signal(signal.SIGINT))
+    failures = press_ctrl_c_when(lambda: jobs_with_tasks(session.sparkContext) == 2)
     with pytest.raises(KeyboardInterrupt):
         study.run(num_trials=2, parallelism=2, display="none")
     assert failures == []
@@ -52,7 +58,7 @@ def test_jobs_of_two_trials_share_the_slots_and_ctrl_c_leaves_none(session: Any,
     assert {trial.state for trial in study.trials} == {TrialState.WAITING}
 
 
-def test_a_search_with_a_session_in_its_function_promotes_and_names_its_jobs(session: Any, tmp_path: Path) -> None:
+def test_a_function_with_a_session_is_searched_and_its_jobs_named(session: Any, tmp_path: Path) -> None:
     frame, context = session.range(100).cache(), session.sparkContext
     named: dict[str, set[str]] = {"spark.scheduler.pool": set(), "spark.jobGroup.id": set(), "spark.job.tags": set()}
 
@@ -79,3 +85,59 @@ def test_sessions_without_fair_pools_are_told_of_them(session: Any, monkeypatch:
     assert found.warnings == ()
     monkeypatch.setattr(type(session.sparkContext._conf), "get", lambda self, key, default=None: default)
     assert "start the session with spark.scheduler.mode=FAIR" in " ".join(ThreadLauncher().check(2).warnings)
+
+
+def test_the_example_fits_the_folds_of_good_pipelines_only(session: Any, tmp_path: Path) -> None:
+    script = imported("digits_spark_ml")
+    study = script.make_study(script.digits(session, images=80), tmp_path)
+    study.run(num_trials=2, parallelism=2, display="none")
+    require_promoted(study)
+    require_no_job(session)
+
+
+def require_promoted(study: Study) -> None:
+    """Require that of two trials of the example one went on after its first fold, and the other did not."""
+    assert min(trial.trained for trial in study.trials) == 1
+    assert study.best_trial.trained > 1
+    assert 0 < study.best_trial.value <= 1
+    assert [line for line in study.logs(study.best_trial) if "fold 1: " in line]
+
+
+@takes_long  # without Spark a killed driver goes on as on every backend: tests/faults
+@pytest.mark.slow
+def test_a_killed_driver_goes_on_by_the_same_command(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPTS / "digits_spark_ml.py"), "--images", "200", "--trials", "6"]
+    command += ["--store", str(tmp_path / "study")]
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(SCRIPTS.parent)}
+    with subprocess.Popen(command, env=environment) as killed:
+        try:
+            for _ in waits():
+                if sum(len(history) for history in histories(tmp_path / "study")) >= 2:
+                    break
+            family = psutil.Process(killed.pid).children(recursive=True)
+        finally:
+            killed.kill()
+    _, alive = psutil.wait_procs(family, timeout=60)
+    assert alive == []
+    before = histories(tmp_path / "study")
+    subprocess.run(command, env=environment, check=True)
+    after = histories(tmp_path / "study")
+    assert len(after) == 6
+    assert [history[: len(one)] for history, one in zip(after, before, strict=False)] == before
+
+
+def histories(store: Path) -> list[list[Any]]:
+    """Return the reports of each trial of a study, none if there is no study yet."""
+    try:
+        study = Study.open(store)
+        return [study.history(trial) for trial in study.trials]
+    except StudyNotFoundError:
+        return []
+
+
+def waits() -> Iterator[None]:
+    """Yield every moment, for some minutes at most."""
+    deadline = time.monotonic() + 600
+    while time.monotonic() < deadline:
+        yield
+        time.sleep(0.1)

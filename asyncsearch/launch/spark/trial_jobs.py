@@ -68,6 +68,7 @@ class ClassicJobs(TrialJobs):
         self._context.setJobGroup(names.tag, names.description, interruptOnCancel=True)
         self._context.addJobTag(names.tag)
         self._context.setLocalProperty("spark.scheduler.pool", names.pool)
+        self._context.setLocalProperty("callSite.short", names.description)  # else each stage has the name of a thread
 
     def cancel(self, names: JobNames) -> None:
         # By its tag also what the function has put into a job group of its own.

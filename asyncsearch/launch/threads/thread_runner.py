@@ -27,7 +27,7 @@ from asyncsearch.events import Outcome
 from asyncsearch.ids import worker_name
 from asyncsearch.launch.threads.held import held
 from asyncsearch.launch.threads.jobs import find_jobs
-from asyncsearch.launch.threads.trial_thread import Over, Printed, Said, TrialThread
+from asyncsearch.launch.threads.trial_thread import Over, Printed, Item, TrialThread
 from asyncsearch.launch.trial_jobs import JobNames
 from asyncsearch.old_pickles import loads
 from asyncsearch.rpc.messages import LogLines
@@ -56,7 +56,7 @@ class ThreadRunner:
         self._config, self._watch, self._stream = config, watch, stream
         self._received: Callable[[FromRunner], None] = lambda message: None
         self._died: Callable[[Death], None] = lambda death: None
-        self._mail: Mailbox[tuple[TrialThread, Said]] = Mailbox()
+        self._mail: Mailbox[tuple[TrialThread, Item]] = Mailbox()
         self._trainable: TrainFunction | Ended | None = None
         self._thread: TrialThread | None = None
         self._run: LaneRun | None = None
@@ -91,8 +91,8 @@ class ThreadRunner:
         tag = f"asyncsearch-{study}-{run.trial}-{run.attempt}-{secrets.token_hex(4)}".replace(" ", "-")
         return JobNames(tag, f"asyncsearch-{worker}".replace(" ", "-"), f"{self._config.study}: {run.trial}")
 
-    def _put(self, thread: TrialThread, said: Said) -> None:
-        self._mail.put((thread, said))
+    def _put(self, thread: TrialThread, item: Item) -> None:
+        self._mail.put((thread, item))
 
     def join(self, run: LaneRun, message: Join) -> None:
         raise UsageError("backend='threads' trains each trial alone: leave out pack=.")
@@ -175,18 +175,18 @@ class ThreadRunner:
         self._mail.close()
 
     def _on_mail(self, _mask: int) -> None:
-        for thread, said in self._mail.take():
+        for thread, item in self._mail.take():
             if thread is not self._thread or self._run is None:
                 continue  # it was left
-            match said:
+            match item:
                 case Printed():
-                    self._lines.add(self._run, said)
+                    self._lines.add(self._run, item)
                 case Over():
                     self._died(Death(0, 0, OomKills(), False, left="Its thread has ended without a word."))
                 case _:
-                    if isinstance(said, Ended):
+                    if isinstance(item, Ended):
                         self._lines.end(self._run)
-                    self._received(said)
+                    self._received(item)
 
 
 class _Lines:

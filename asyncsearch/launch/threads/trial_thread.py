@@ -37,14 +37,14 @@ class Over(msgspec.Struct, frozen=True):
     """The thread has ended, and says nothing more."""
 
 
-Said = FromRunner | Printed | Over
-Say = Callable[["TrialThread", Said], None]
+Item = FromRunner | Printed | Over
+Say = Callable[["TrialThread", Item], None]
 
 
 class ThreadChannel:
     """Carries messages between the training's thread and the agent's."""
 
-    def __init__(self, say: Callable[[Said], None]) -> None:
+    def __init__(self, say: Callable[[Item], None]) -> None:
         self._say = say
         self._changed = threading.Condition()
         self._inbox: deque[ToRunner] = deque()
@@ -107,7 +107,7 @@ class TrialThread(LaneRunner):
             say: takes what it says; called from its thread.
         """
         self._say, self._jobs, self._names = say, jobs, names
-        self.channel = ThreadChannel(lambda said: say(self, said))
+        self.channel = ThreadChannel(lambda item: say(self, item))
         self._guard = ThreadGuard()
         super().__init__(self.channel, self._guard, trainable, config.metric, config.untrusted)
         self._cancelling = Cancelling(jobs, names)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import _thread
 import logging
+import signal
 import sys
 import threading
 import time
@@ -102,12 +102,12 @@ def test_a_trial_that_reports_no_more_is_stopped_in_its_thread(tmp_path: Path) -
 
 
 def test_ctrl_c_ends_all_threads_and_keeps_the_reports(tmp_path: Path) -> None:
-    pressed = threading.Lock()
+    pressed, main = threading.Lock(), threading.get_ident()
 
     def train(trial: TrialContext) -> None:
         trial.report(value=1.0, resource=1)
         if pressed.acquire(blocking=False):
-            _thread.interrupt_main()
+            signal.pthread_kill(main, signal.SIGINT)
         while True:
             time.sleep(0.005)
 
@@ -176,9 +176,7 @@ class Packed(Plain):
     ],
     ids=["gang", "devices", "process"],
 )
-def test_what_needs_a_worker_of_its_own_is_refused_before_anything(
-    options: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_what_needs_a_worker_of_its_own_is_refused_at_once(options: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=words) as caught:
         study_of(ranked, tmp_path / "store", **options)
     assert "processes" in str(caught.value)
@@ -200,7 +198,7 @@ def test_packs_and_trainers_of_a_framework_are_refused(tmp_path: Path) -> None:
         study_of(Packed, tmp_path / "store", scheduler=FIFO(max_resource=4), pack=2)
 
 
-def test_a_function_with_what_cannot_be_stored_goes_on_from_its_program_only(
+def test_a_function_that_cannot_be_stored_goes_on_from_its_program_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = threading.Lock()
