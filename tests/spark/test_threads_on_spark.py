@@ -39,7 +39,7 @@ def study_of(train: Any, store: Path, **options: Any) -> Study:
 
 
 def test_jobs_of_two_trials_share_the_slots_and_ctrl_c_leaves_none(session: Any, tmp_path: Path) -> None:
-        unwound: list[str] = []
+    unwound: list[str] = []
 
     def train(trial: TrialContext) -> None:
         trial.report(value=trial.params["x"], resource=1)
@@ -73,7 +73,7 @@ def test_a_function_with_a_session_is_searched_and_its_jobs_named(session: Any, 
     study.run(parallelism=2, display="none")
     assert study.best_trial.params["x"] == 40
     assert study.best_trial.value == 40
-    assert len(named["spark.scheduler.pool"]) == 2
+    assert named["spark.scheduler.pool"] <= {"asyncsearch-worker-0", "asyncsearch-worker-1"}
     assert len(named["spark.jobGroup.id"]) >= 4
     assert named["spark.jobGroup.id"] == named["spark.job.tags"]
     require_no_job(session)
@@ -97,10 +97,10 @@ def test_the_example_fits_the_folds_of_good_pipelines_only(session: Any, tmp_pat
 
 def require_promoted(study: Study) -> None:
     """Require that of two trials of the example one went on after its first fold, and the other did not."""
-    assert min(trial.trained for trial in study.trials) == 1
-    assert study.best_trial.trained > 1
-    assert 0 < study.best_trial.value <= 1
-    assert [line for line in study.logs(study.best_trial) if "fold 1: " in line]
+    stopped, promoted = sorted(study.trials, key=lambda trial: trial.trained)
+    assert (stopped.trained, promoted.trained) == (1, 2)
+    assert dict(study.history(stopped))[1]["accuracy"] <= dict(study.history(promoted))[1]["accuracy"]
+    assert [line for line in study.logs(promoted) if "fold 1: " in line]
 
 
 @takes_long  # without Spark a killed driver goes on as on every backend: tests/faults

@@ -27,7 +27,7 @@ from asyncsearch.events import Outcome
 from asyncsearch.ids import worker_name
 from asyncsearch.launch.threads.held import held
 from asyncsearch.launch.threads.jobs import find_jobs
-from asyncsearch.launch.threads.trial_thread import Over, Printed, Item, TrialThread
+from asyncsearch.launch.threads.trial_thread import Item, Over, Printed, TrialThread
 from asyncsearch.launch.trial_jobs import JobNames
 from asyncsearch.old_pickles import loads
 from asyncsearch.rpc.messages import LogLines
