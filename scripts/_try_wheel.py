@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 USES = {
     "spark": "import pyspark",
     "connect": "from pyspark.sql.connect.session import SparkSession",
+    "parquet": "import pyarrow.parquet; from asyncsearch.parquet import write_parquet",
     "torch": "from asyncsearch import TorchTrainer",
     "tensorflow": "from asyncsearch import KerasTrainer",
     "hdfs": "import hdfs_native",

@@ -43,7 +43,7 @@ if [ ! -f "$archive" ] || [ "$state" != "$(cat "$environment/state" 2>/dev/null)
     "$PYTHON" -m venv --without-pip "$environment"
     wheel=$(echo "$wheels"/asyncsearch-*.whl)
     # Copies, not links: an archive of hard links to a cache would not be portable.
-    "$uv" pip install --quiet --link-mode copy --python "$environment/bin/python" "$wheel[demo,hdfs,webhdfs]" venv-pack "$@"
+    "$uv" pip install --quiet --link-mode copy --python "$environment/bin/python" "$wheel[demo,hdfs,webhdfs,parquet]" venv-pack "$@"
     echo "pack_env: packing it" >&2
     "$environment/bin/venv-pack" --quiet --prefix "$environment" --output "$archive.part" --format tar.gz --compress-level 1 >&2
     mv "$archive.part" "$archive"

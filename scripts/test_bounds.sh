@@ -13,7 +13,7 @@ here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 cd "$ROOT"
 export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-true}
 
-extras=spark,connect,torch,tensorflow,hdfs,webhdfs,s3,azure,sobol,optuna,report,plots,tensorboard,notebook,demo
+extras=spark,connect,parquet,torch,tensorflow,hdfs,webhdfs,s3,azure,sobol,optuna,report,plots,tensorboard,notebook,demo
 tests=(
     tests/agent/test_agent.py tests/golden tests/journal
     tests/launch/test_bundle.py tests/launch/test_code_pickler.py tests/launch/test_processes.py

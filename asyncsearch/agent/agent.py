@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from asyncsearch.actions import DismissWorker
+from asyncsearch.agent.agent_runner import MakeRunner
 from asyncsearch.agent.config import Connect, DriverStream, WorkerConfig
 from asyncsearch.agent.devices import devices_of
 from asyncsearch.agent.runner_process import READ, DescriptorSelector, RunnerProcess
@@ -78,7 +79,13 @@ class _Closed(msgspec.Struct, frozen=True):
     error: Exception | None
 
 
-_Item = DriverMessage | Transferred | RunnerProcess | _Closed
+class _Called(msgspec.Struct, frozen=True):
+    """The launcher wants this worker to end now."""
+
+    reason: str
+
+
+_Item = DriverMessage | Transferred | RunnerProcess | _Closed | _Called
 
 
 def run_agent(config: WorkerConfig, *, connect: Connect | None = None) -> str:
@@ -90,13 +97,15 @@ def run_agent(config: WorkerConfig, *, connect: Connect | None = None) -> str:
         DisconnectedError: the driver was never reached.
         ProtocolError: the driver refused this worker.
     """
-    return Agent(config, connect or _connect).run()
+    return Agent(config, connect).run()
 
 
 class Agent:
     """One worker: passes the driver's messages to the workbench, and the workbench's messages to the driver."""
 
-    def __init__(self, config: WorkerConfig, connect: Connect) -> None:
+    def __init__(
+        self, config: WorkerConfig, connect: Connect | None = None, runner: MakeRunner = RunnerSupervisor
+    ) -> None:
         self._config = config
         self._inbox: Mailbox[_Item] = Mailbox()
         self._watch = DescriptorSelector()
@@ -108,14 +117,14 @@ class Agent:
             os.getpid(),
             device=device_name(devices_of(os.environ, config.gpus)),
         )
-        self._stream = connect(
+        self._stream = (connect or _connect)(
             config.endpoint,
             hello,
             deliver=self._inbox.put,
             closed=lambda error: self._inbox.put(_Closed(error)),
             reconnect_s=config.reconnect_s,
         )
-        self._runner = RunnerSupervisor(config, self._watch, self._stream, exited=self._inbox.put)
+        self._runner = runner(config, self._watch, self._stream, exited=self._inbox.put)
         self._bench = Workbench(config, self._runner, self._stream.send, self._inbox.put)
         self._runner.connect(self._bench.messages.on_message, self._bench.lanes.on_death)
         self._heartbeat_due = 0.0
@@ -124,6 +133,10 @@ class Agent:
         self._flush_s = _FLUSH_S
         self._end: str | None = None
         """Reason to end now. None while it continues."""
+
+    def end(self, reason: str) -> None:
+        """Have ``run`` return this reason, whatever trains; any thread may call this."""
+        self._inbox.put(_Called(reason))
 
     def run(self) -> str:
         self._watch.set(self._inbox, READ, self._on_inbox)
@@ -172,6 +185,8 @@ class Agent:
                 self._runner.on_exit(item)
             case _Closed(error=error):
                 self._end = "disconnected" if error is None else f"disconnected: {error}"
+            case _Called(reason=reason):
+                self._end, self._flush_s = reason, 0.0
             case Uploaded() | Published() | ShardDone() | Fetched() | Waiting():
                 self._bench.lanes.on_transfer(item)
             case _:

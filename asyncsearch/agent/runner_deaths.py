@@ -38,10 +38,14 @@ class Death(msgspec.Struct, frozen=True):
     """Processes that the kernel killed for want of memory when it ended."""
     is_overdue: bool
     """Whether it was killed because it had closed its channel, or did not retire in time."""
+    left: str = ""
+    """Words on a thread that was left to itself, since it cannot be killed. Empty for a process."""
 
 
 def charge(run: LaneRun, death: Death, config: WorkerConfig) -> tuple[Outcome, str, str]:
     """Return the outcome, the error and the ``error_kind`` of a lane that the runner trained when it died."""
+    if death.left:
+        return (Outcome.FAILED if run.stop_reason is None else Outcome.STOPPED), death.left, "unheeded_stop"
     if run.is_killed:
         text = (
             f"It did not heed its stop ({run.stop_reason}) within {config.stop_grace_s:g} s, nor SIGTERM "

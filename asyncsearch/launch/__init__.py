@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.base_launcher import Launcher
 
-NAMES = ("auto", "inline", "processes", "spark", "spark-cluster")
+NAMES = ("auto", "inline", "processes", "spark", "spark-cluster", "threads")
 
 
 def require_backend(backend: object) -> str | Launcher:
@@ -32,7 +32,8 @@ def choose(backend: str | Launcher = "auto", *, study: str = "study") -> Launche
 
     Args:
         backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"spark-cluster"`` (Spark,
-            with the search's driver as one of its tasks), ``"processes"``, ``"inline"``, or a ``Launcher`` object.
+            with the search's driver as one of its tasks), ``"processes"``, ``"threads"``, ``"inline"``, or a
+            ``Launcher`` object.
         study: name of the jobs in Spark's pages.
 
     Raises:
@@ -54,6 +55,10 @@ def choose(backend: str | Launcher = "auto", *, study: str = "study") -> Launche
             from asyncsearch.launch.spark.launcher import SparkLauncher
 
             return SparkLauncher(study=study, remote_driver=True if name == "spark-cluster" else None)
+        case "threads":
+            from asyncsearch.launch.threads.launcher import ThreadLauncher
+
+            return ThreadLauncher()
         case _:
             return choose(require_backend(backend), study=study)
 

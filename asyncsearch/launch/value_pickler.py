@@ -44,6 +44,7 @@ _DRIVER_ONLY = {
     "rows = {name}.count().toPandas(), and use rows in the function",
 }
 """Name of a class -> words on its objects, and the line to write."""
+OR_IN_THREADS = "; or run the trials in threads of the driver, which may use it: Study(..., backend='threads')"
 
 
 class UnsendableError(Exception):
@@ -58,7 +59,7 @@ def spark_words(value: object) -> str | None:
     """Return words on a value of Spark that only the driver has, with the line to write. None if it is another one."""
     for kind in type(value).__mro__:
         if kind.__module__.partition(".")[0] == "pyspark" and kind.__name__ in _DRIVER_ONLY:
-            return _DRIVER_ONLY[kind.__name__]
+            return f"{_DRIVER_ONLY[kind.__name__]}{OR_IN_THREADS}"
     return None
 
 

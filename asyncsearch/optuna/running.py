@@ -14,6 +14,7 @@ from asyncsearch.arguments import workers_of
 from asyncsearch.errors import NotPicklableError
 from asyncsearch.launch.bundle import pack
 from asyncsearch.launch.machine import cores
+from asyncsearch.launch.value_pickler import OR_IN_THREADS
 from asyncsearch.optuna.answering import OptimizeOptions, StudyAnswerer
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.objective import Objective, sent_study
@@ -118,7 +119,7 @@ def _cannot_be_sent(func: Callable[..., Any], error: NotPicklableError) -> str:
         pack(func)
     except NotPicklableError as own:
         error = own
-    return str(error).replace(", or load it there with trial.once(...)", "")
+    return str(error).replace(", or load it there with trial.once(...)", "").replace(OR_IN_THREADS, "")
 
 
 def _optimize_in_threads(study: Any, func: Callable[..., Any], settings: Workers, options: OptimizeOptions) -> None:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from traceback import TracebackException
 
 _PACKAGE = Path(__file__).parent.parent
-_OWN = tuple(str(_PACKAGE / part) for part in ("runner", "trainable.py", "launch/inline_runner.py", "checking"))
+_OWN = tuple(
+    str(_PACKAGE / part) for part in ("runner", "trainable.py", "launch/inline_runner.py", "launch/threads", "checking")
+)
 """Where the code between the runner and the user's lies."""
 _HEAD_CHARS, _TAIL_CHARS = 4_000, 12_000
 _CAUSE_CHARS, _CAUSES = 300, 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -33,6 +34,11 @@ class OnceCache:
         self.numbers = ObjectNumbers(self.forget)
         self._computed: Counter[str] = Counter()
         """How often each function was computed that depends on objects that count as themselves."""
+        self._locks: dict[str, threading.RLock] = {}
+
+    def computing(self, identity: CallIdentity) -> threading.RLock:
+        """Return the lock under which a call is looked up and computed: trials in threads ask for it at once."""
+        return self._locks.setdefault(f"{identity.head} {identity.digest}", threading.RLock())
 
     def get(self, identity: CallIdentity) -> _Value | None:
         """Return the value of an equal call."""
@@ -85,14 +91,14 @@ def once(function: Callable[..., T], *args: Any) -> T:
             "trial.once(load_data) or trial.once(load_data, argument)."
         )
     before = identity_of(function, args, _cache.numbers)
-    if (found := _cache.get(before)) is not None:
-        value: T = found.value
-        return value
-    value = function(*args)
-    # It may have changed what it reads: a list of its calls, an attribute in which it keeps the result.
-    _cache.put(
-        (before, identity_of(function, args, _cache.numbers)), value, getattr(function, "__qualname__", repr(function))
-    )
+    with _cache.computing(before):
+        if (found := _cache.get(before)) is not None:
+            value: T = found.value
+            return value
+        value = function(*args)
+        # It may have changed what it reads: a list of its calls, an attribute in which it keeps the result.
+        name = getattr(function, "__qualname__", repr(function))
+        _cache.put((before, identity_of(function, args, _cache.numbers)), value, name)
     return value
 
 

@@ -18,6 +18,7 @@ from asyncsearch.journal.projection import last_failure
 from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.bundle import pack
+from asyncsearch.launch.threads.held import held, hold, require_sendable
 from asyncsearch.report.formatting import many, printable
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.what_if.preview import warnings_of
@@ -34,6 +35,7 @@ from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.asked.gang_option import require_workers
 from asyncsearch.study.asked.options import direction_notes
+from asyncsearch.study.asked.threads_option import is_in_threads, require_threads
 from asyncsearch.study.found_workers import SharedPlace, find_workers
 from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.kept_study import KeptStudy, read_earlier
@@ -99,8 +101,10 @@ class RunnableStudy(KeptStudy, kw_only=True):
         advice, is_begun = self._check(num_trials, parallelism)
         if not is_begun:
             display.warn(advice)
-        bundle = self._bundle(display)
         backend = self.backend if place is None else place.backend
+        require_threads(backend, what)
+        bundle = self._bundle(display)
+        require_sendable(bundle, self.store.shown, in_threads=is_in_threads(backend))
         with chosen(backend, study=what.config.study) as launcher, ExitStack() as ending:
             found = find_workers(launcher, what, num_trials, parallelism, place, is_shown=display.is_shown)
             if found.preflight.is_remote:
@@ -178,6 +182,8 @@ class RunnableStudy(KeptStudy, kw_only=True):
         display.warn(earlier.notes)
         register_versions(earlier.versions)
         bundle = self.definition.trainable
+        if earlier.versions and (trainable := held(bundle)) is not None:
+            return hold(WithFunctions(trainable, {}, earlier.versions))
         return pack(WithFunctions(Pickled(bundle), {}, earlier.versions)).data if earlier.versions else bundle
 
     def _search(self, search: Search, display: Display, interrupts: Interrupts | None) -> tuple[ReadState, EndRun]:

@@ -20,6 +20,7 @@ from asyncsearch.journal.opening import read_study_file, replay
 from asyncsearch.launch import require_backend
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack, with_sources
+from asyncsearch.launch.threads.held import hold, require_sendable
 from asyncsearch.other_libraries.names import attribute_answer
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.formatting import printable
@@ -45,6 +46,7 @@ from asyncsearch.study.asked.devices_option import devices_for
 from asyncsearch.study.asked.gang_option import gang_for
 from asyncsearch.study.asked.options import GROUPS, Checkpoints, Sharing, WorkerOptions, missing_mode, require_groups
 from asyncsearch.study.asked.packing_option import could_pack, pack_by_of, packing_of, require_choices
+from asyncsearch.study.asked.threads_option import is_in_threads, require_threads
 from asyncsearch.study.asked.trainable_checks import (
     can_evaluate,
     can_save,
@@ -137,7 +139,8 @@ class Study(Results):
             share: train the common beginning of trials once; False: each trial trains all of its units itself, except
                 that ``PBT`` copies weights.
             backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"spark-cluster"`` (Spark,
-                with the search's driver as one of its tasks), ``"processes"``, ``"inline"``, or a ``Launcher``.
+                with the search's driver as one of its tasks), ``"processes"``, ``"threads"`` (of this process, for
+                trials that start Spark jobs or wait), ``"inline"``, or a ``Launcher``.
             save_every: interval, in units of resource, at which running trials are saved; None means only when they
                 pause or end.
             max_failures: how often a failed trial is retried.
@@ -229,6 +232,7 @@ class Study(Results):
             devices=devices_for(devices_per_trial, gang),
             keep_dirs=checkpoints.keep_dirs,
         )
+        require_threads(launcher, definition, trainable)
         self._runnable: RunnableStudy | None = RunnableStudy(
             store=place,
             definition=definition,
@@ -261,6 +265,7 @@ class Study(Results):
             kept_one = read_plan(study.store, file)
             shared = None if kept_one.shared is None else kept_one.shared.with_keys_of(study.store)
             definition = msgspec.structs.replace(kept_one, shared=shared)
+            require_sendable(definition.trainable, study.store.shown, in_threads=True)
             study.config, study.shared = definition.config, shared
             study._runnable = RunnableStudy(
                 store=study.store,
@@ -501,7 +506,11 @@ class Study(Results):
             space = definition.space
             sent = sent_with_functions(self.trainable, definition.searcher)
             functions, versions = space.custom_functions, space.function_versions
-            packed = pack(WithFunctions(sent, functions, versions) if functions else sent)
+            sent = WithFunctions(sent, functions, versions) if functions else sent
+            if is_in_threads(study.backend):
+                study.definition = msgspec.structs.replace(definition, trainable=hold(sent))
+                return study
+            packed = pack(sent)
             study.definition = msgspec.structs.replace(definition, trainable=with_sources(packed))
             display.warn(packed.warnings)
         return study

@@ -20,7 +20,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
-@pytest.mark.parametrize("name", ["inline", "processes", "spark"])
+@pytest.mark.parametrize("name", ["inline", "processes", "spark", "threads"])
 def test_backend_is_chosen_by_its_name(name: str) -> None:
     assert choose(name).name == name
 
@@ -32,7 +32,7 @@ def test_backend_of_ones_own_is_taken_as_it_is() -> None:
 
 def test_unknown_name_lists_the_names() -> None:
     with pytest.raises(
-        UsageError, match="backend='yarn' is not known: choose one of 'auto', 'inline', 'processes', 'spark'"
+        UsageError, match="backend='yarn' is not known: choose one of 'auto', 'inline', 'processes', 'spark', 'threads'"
     ):
         choose("yarn")
 
@@ -70,6 +70,7 @@ def test_auto_with_a_connect_session_means_spark_which_refuses_it_in_words(monke
 def test_choosing_imports_no_spark_and_no_grpc() -> None:
     code = (
         "import sys; from asyncsearch.launch import choose; choose('auto'); choose('spark'); choose('inline');"
+        "choose('threads');"
         "print([name for name in ('pyspark', 'grpc') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

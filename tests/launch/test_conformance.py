@@ -11,6 +11,7 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import ConfigFor, Launcher, OnWorkerEnded
 from asyncsearch.launch.inline import InlineLauncher
 from asyncsearch.launch.processes import ProcessLauncher
+from asyncsearch.launch.threads.launcher import ThreadLauncher
 from asyncsearch.testing import LauncherTests
 
 pytestmark = pytest.mark.slow
@@ -24,6 +25,11 @@ class TestProcessLauncher(LauncherTests):
 class TestInlineLauncher(LauncherTests):
     def make(self) -> Launcher:
         return InlineLauncher()
+
+
+class TestThreadLauncher(LauncherTests):
+    def make(self) -> Launcher:
+        return ThreadLauncher()
 
 
 class AlwaysTheFirstEpoch(ProcessLauncher):

@@ -375,6 +375,7 @@ def test_what_only_sparks_driver_has_is_refused_by_name_with_a_remedy(
     message = str(caught.value)
     assert "which only the driver has" in message or "only tasks of Spark add" in message
     assert line in message.replace("it.", "data.")
+    assert "Study(..., backend='threads')" in message
 
 
 def test_a_value_of_spark_that_is_not_used_does_not_matter(project: Project, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from asyncsearch import ASHA, FIFO, TrialContext
+from asyncsearch import ASHA, FIFO, Study, TrialContext, choice
 from asyncsearch.doctor import examine
 from asyncsearch.errors import ClusterError, NotEnoughSlotsError
 from asyncsearch.events import DriverStarted, WorkerLost
@@ -30,11 +30,14 @@ from asyncsearch.launch.spark.preflight import HOST_KEY
 from asyncsearch.testing import LauncherTests
 from tests.faults.accounts import require_accounted
 from tests.launch.tools import Ends, Line, config_for
+from tests.scripts.tools import imported
 from tests.shares import takes_long
 from tests.spark.cluster import require_no_job
 from tests.spark.connect_server import connect_session, server_context
+from tests.spark.long_jobs import long_job, press_ctrl_c_when
 from tests.spark.test_local_session import require_whole
 from tests.spark.test_spark_launcher import endless
+from tests.spark.test_threads_on_spark import require_promoted
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 from tests.system.verdict_searches import require_algorithm_2
 
@@ -216,3 +219,33 @@ def test_a_pack_by_connect_has_the_results_of_lone_trainings(tmp_path: Path) -> 
 
     found = search(Blobs, tmp_path / "study", backend="spark").run(12, parallelism=1, display="none")
     require_results_of_lone_trainings(found, Blobs, tmp_path)
+
+
+def test_a_trial_in_a_thread_is_stopped_with_its_query_of_connect(session: Any, tmp_path: Path) -> None:
+    unwound: list[str] = []
+
+    def train(trial: TrialContext) -> None:
+        trial.report(value=float(session.range(3).count()), resource=1)
+        try:
+            long_job(session)
+        finally:
+            unwound.append(trial.name)
+
+    space = {"x": choice(1, 2)}
+    study = Study(train, space=space, metric="value", mode="max", store=tmp_path, backend="threads")
+    jobs = server_context().statusTracker()
+    failures = press_ctrl_c_when(lambda: len(jobs.getActiveJobsIds()) == 2)
+    with pytest.raises(KeyboardInterrupt):
+        study.run(num_trials=2, parallelism=2, display="none")
+    assert failures == []
+    require_no_query()
+    assert sorted(unwound) == ["trial-0", "trial-1"]
+    assert [(trial.value, trial.state.name) for trial in study.trials] == [(3.0, "WAITING")] * 2
+
+
+@takes_long  # on a classic session: test_threads_on_spark.py
+def test_the_pipelines_of_spark_ml_are_tuned_by_connect(session: Any, tmp_path: Path) -> None:
+    script = imported("digits_spark_ml")
+    study = script.make_study(script.digits(session, images=80), tmp_path)
+    require_promoted(study.run(num_trials=2, parallelism=2, display="none"))
+    require_no_query()

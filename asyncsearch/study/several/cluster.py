@@ -21,6 +21,7 @@ from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.report.live.cluster_display import cluster_display
 from asyncsearch.shared.pack_times import TimesInProcess
 from asyncsearch.study.asked.gang_option import least_workers, require_limit, require_workers, sizes_of, workers_for
+from asyncsearch.study.asked.threads_option import is_in_threads
 from asyncsearch.study.found_workers import SharedPlace
 from asyncsearch.study.script_runs import note_run
 from asyncsearch.study.several.submission import Submission
@@ -313,6 +314,11 @@ def require_no_inline(study: Study) -> None:
         UsageError: it does.
     """
     backend = backend_of(study)
+    if is_in_threads(backend):
+        raise UsageError(
+            f"{study.name!r} has backend='threads', whose trials train in this process and not on workers that studies "
+            "share: run it by itself, by study.run(), or use backend='processes'."
+        )
     if (backend if isinstance(backend, str) else backend.name) == "inline":
         raise UsageError(
             f"{study.name!r} has backend='inline', which trains in the calling thread, where only one study can: "

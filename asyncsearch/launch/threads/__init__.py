@@ -1,0 +1,1 @@
+"""Trials side by side in threads of this process, for functions that start Spark jobs, or wait for something else."""

@@ -1,0 +1,39 @@
+"""The jobs that a trial's thread starts on a cluster, as they are named and cancelled; without one there are none.
+
+``asyncsearch.launch.spark.trial_jobs`` has those of Spark.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+
+class JobNames(NamedTuple):
+    """How the jobs of one training are named."""
+
+    tag: str
+    """Nobody else's: it is what they are cancelled by."""
+    pool: str
+    """That of its worker, so that trainings side by side share the cluster evenly, and pools do not pile up."""
+    description: str
+    """For the cluster's pages."""
+
+
+class TrialJobs:
+    """The jobs of trials, where there is no cluster: there are none."""
+
+    place = ""
+    """Where they run, for people."""
+    warnings: Sequence[str] = ()
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        """Return a thread, not started, whose jobs are its own."""
+        return threading.Thread(target=target, name=name, daemon=True)
+
+    def enter(self, names: JobNames) -> None:
+        """Name the jobs that the calling thread starts from now on."""
+
+    def cancel(self, names: JobNames) -> None:
+        """Cancel the jobs of a training that run now; any thread may call this, and it may take long."""
