@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests on real clusters, which no other command runs: HDFS, YARN and standalone Spark are started on this machine,
+# Runs the tests on real clusters, which no other command runs: HDFS, YARN, standalone Spark and Spark Connect are started here,
 # searches are submitted to them, and servers die. It takes some forty minutes on 2 cores. Without arguments it writes
 # what it prints to docs/evidence_clusters.log; arguments are passed to pytest: -k yarn. At its end it prints what faults cost,
 # beside searches without them.

@@ -99,6 +99,7 @@ def find_workers(
         require_equal_kinds(devices, definition.devices, definition.gang, preflight.parallelism)
         found = FoundWorkers(preflight, definition, devices)
     require_descriptors(found.preflight.parallelism, are_processes_here=launcher.name == "processes")
-    if place is None:
+    # Where the driver is a task, one that waits for a launch of this process would hold the slot of another.
+    if place is None and not found.preflight.is_remote:
         launcher.warm_up(found.preflight.parallelism)
     return found

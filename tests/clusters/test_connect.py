@@ -61,6 +61,7 @@ def test_a_killed_part_of_a_search_in_the_cluster_is_replaced(server: ConnectSer
     running = Running(study)
     _, agent = gate.pids()
     driver = json.loads((tmp_path / "study" / "driver.json").read_text())["pid"]
+    assert driver != os.getpid()
     os.kill({"driver": driver, "agent": agent, "executor": executor_of(agent)}[part], signal.SIGKILL)
     require_accounted(running.wait(), range(1, 10), (1, 3, 9))
     assert drivers(study) == (2 if part == "driver" else 1)

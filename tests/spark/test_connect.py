@@ -138,6 +138,7 @@ def unreachable(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**session.conf.getAll, HOST_KEY: "nowhere.invalid"}
     monkeypatch.setattr(type(session.conf), "getAll", property(lambda _: settings))
     monkeypatch.setattr(ConnectSpark, "is_local", False)
+    monkeypatch.setattr(ConnectSpark, "examined", property(lambda _: set()))  # none was found fit before
 
 
 @pytest.mark.usefixtures("unreachable")
@@ -167,7 +168,9 @@ def test_a_driver_by_connect_is_replaced_when_it_is_killed(tmp_path: Path) -> No
     study = make_study(make_trainable(gate), tmp_path / "study", backend="auto")
     running = Running(study)
     gate.pids()
-    os.kill(json.loads((tmp_path / "study" / "driver.json").read_text())["pid"], signal.SIGKILL)
+    driver = json.loads((tmp_path / "study" / "driver.json").read_text())["pid"]
+    assert driver != os.getpid()
+    os.kill(driver, signal.SIGKILL)
     running.wait()
     require_accounted(study, range(1, 10), (1, 3, 9))
     assert sum(isinstance(record.event, DriverStarted) for record in read_records(study.store)) == 2

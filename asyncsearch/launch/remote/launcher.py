@@ -95,11 +95,15 @@ class MeetingLauncher(Launcher):
                 self._next()()
             except queue.Empty:
                 continue
-        self._stopped.set()
-        for line in [*self._serving.values(), *self._idle]:
+        for key, line in self._serving.items():
             line.close()
-        for key in self._waiting:
-            self._ended(*key, TOO_LATE)
+            self._ended(*key, "it did not end in time")
+        self._serving.clear()
+        self._stopped.set()
+        # A task that has come meanwhile would wait for ever: who comes from now on sees that it is over.
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._inbox.get_nowait()()
 
     def _next(self) -> Callable[[], object]:
         timeout_s = None if self._give_up_at is None else max(0.0, self._give_up_at - time.monotonic())
@@ -147,7 +151,6 @@ class MeetingLauncher(Launcher):
             self._ended(*key, reason)
             with contextlib.suppress(StoreError):
                 self._store.remove(launch_file(*key))
-        line.close()
 
     def _let_go(self, key: LaunchKey) -> None:
         if key in self._waiting:
@@ -167,9 +170,12 @@ class MeetingLauncher(Launcher):
 
     def _arrived(self, line: MeetingLine) -> None:
         self._inbox.put(lambda: self._come(line))
+        if self._stopped.is_set():
+            _send_home(line)
         reason = ""
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             reason = _REASON.decode(line.receive() or b'""')
+        line.close()
         self._inbox.put(lambda: self._go(line, reason or LOST))
 
 

@@ -49,7 +49,8 @@ _MOST_LOSSES = 4
 """Drivers that may be lost one after the other without any record of the journal."""
 _LOCKED_FOR_S = 100.0
 """How long a driver that was lost may hold the study: the lease of its lock is at most 60 s."""
-_LOCKED_AGAIN_S = 2.0
+_LOCKED_AGAIN_S = 4.0
+"""By then one that goes on, of which the cluster knows nothing any more, has written its board again."""
 _SLOT_SHOWN_AFTER_S = 15.0
 _DRIVER = "driver"
 
@@ -100,12 +101,15 @@ class RemoteRun:
         with contextlib.suppress(StoreError):  # the next run writes over it
             self._store.remove_tree(FOLDER)
 
-    def _attach(self) -> None:
-        """Follow the driver of another client to its end, if there is one; it may outlive that client."""
+    def _attach(self) -> bool:
+        """Follow a driver that is not this client's to its end, and return whether there was one.
+
+        It is of another client, which it may outlive; or it counts as lost and goes on, out of the cluster's sight.
+        """
         found = read_board(self._store)
-        self._was_remote = _goes_on(found)
-        if found is None or not self._was_remote or not self._store.is_locked():
-            return
+        self._was_remote = self._was_remote or _goes_on(found)
+        if found is None or not _goes_on(found) or not self._store.is_locked():
+            return False
         alive_s, first, is_followed = time.monotonic(), found.beat, False
         while _goes_on(found) and time.monotonic() - alive_s < _DEAD_AFTER_S:
             self._stop_if_asked(found.attempt, lambda: None)
@@ -126,6 +130,7 @@ class RemoteRun:
             if self._look(found.attempt):
                 alive_s, found = time.monotonic(), self._reader.last or found
         self._workers.pause()
+        return is_followed
 
     def _drive(self) -> None:
         """Run drivers until one has ended by itself."""
@@ -143,12 +148,15 @@ class RemoteRun:
                 if time.monotonic() < locked_until_s and not self._interrupts.count:
                     self._news.wait(_LOCKED_AGAIN_S)
                     self._news.clear()
+                    if self._attach():
+                        locked_until_s = math.inf
                     continue
             if self._interrupts.count or isinstance(ending, Ending):
                 self._study.resume = self._study.resume or read_study_file(self._store) is not None
                 if not self._interrupts.count and isinstance(ending, Ending):
                     self._raise_if_failed(ending)
                 return
+            self._study.resume = self._study.resume or read_study_file(self._store) is not None
             before, size, is_next, locked_until_s = size, self._store.journal_size(), True, math.inf
             losses = losses + 1 if size == before else 1
             trouble = self._tasks.trouble()
@@ -204,8 +212,8 @@ class RemoteRun:
             words = "The search's driver waits for a free task slot, or for Python to start there."
         elif waiting := self._workers.slotless(_SLOT_SHOWN_AFTER_S):
             words = (
-                f"{waiting} of {many(self._found.parallelism, 'worker')} wait for a free task slot: other jobs hold "
-                "them, or parallelism= is above the slots that there are beside the driver's."
+                f"{many(waiting, 'task')} of workers without a slot: other jobs hold the slots, or "
+                f"parallelism={self._found.parallelism} is above those that there are beside the driver's."
             )
         else:
             return

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pickle
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
 
 import msgspec
 
@@ -30,6 +32,7 @@ class ProcessTasks:
         self._free = threading.Semaphore(slots)
         self._guard = threading.Lock()
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._outs: dict[str, Future[bytes]] = {}
         self.begun: list[str] = []
         """The tags of all tasks that were begun, in order."""
         self._cancelled: set[str] = set()
@@ -66,6 +69,13 @@ class ProcessTasks:
                 process.kill()
             return len(found)
 
+    def lose_sight_of(self, begin: str) -> subprocess.Popen[bytes]:
+        """Take a task for lost that goes on, as a cluster does whose machine cannot be reached."""
+        with self._guard:
+            [tag] = [tag for tag in self.running if tag.startswith(begin)]
+            self._outs[tag].set_exception(RuntimeError("its machine is out of reach"))
+            return self.running[tag]
+
     def _run(self, task: Callable[[], str], tag: str) -> str:
         with self._free:
             with self._guard:
@@ -74,14 +84,24 @@ class ProcessTasks:
                 process = subprocess.Popen([sys.executable, "-c", _TASK], stdin=-1, stdout=-1)
                 self.running[tag] = process
                 self.begun.append(tag)
+                out: Future[bytes] = Future()
+                self._outs[tag] = out
+            talk = functools.partial(_talk, process, pickle.dumps(task), out)
+            threading.Thread(target=talk, name=f"task-{tag}", daemon=True).start()
             try:
-                out, _ = process.communicate(pickle.dumps(task))
+                return out.result().decode()
             finally:
                 with self._guard:
-                    del self.running[tag]
+                    del self.running[tag], self._outs[tag]
+
+
+def _talk(process: subprocess.Popen[bytes], task: bytes, out: Future[bytes]) -> None:
+    said, _ = process.communicate(task)
+    with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
         if process.returncode:
-            raise RuntimeError(f"its process ended with {process.returncode}")
-        return out.decode()
+            out.set_exception(RuntimeError(f"its process ended with {process.returncode}"))
+        else:
+            out.set_result(said)
 
 
 def _drive(content: bytes) -> str:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,25 @@ def test_ctrl_c_ends_a_driver_in_the_cluster_in_order(tmp_path: Path) -> None:
 
 
 @takes_long
+def test_a_driver_that_counts_as_lost_and_goes_on_is_followed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gate, cluster = Gate(tmp_path).make(), ProcessCluster(2, slots=4)
+    study = make_study(make_trainable(gate), tmp_path / "study", backend=cluster)
+    running = Running(study, display="plain")
+    gate.pids()
+    alone = cluster.tasks.lose_sight_of("driver")
+    while "this run follows it" not in capfd.readouterr().out:
+        assert alone.poll() is None
+        time.sleep(0.1)  # what is printed cannot be waited for; nothing depends on how long this is
+    gate.open()
+    require_accounted(running.wait(), CONFIGURATIONS, LEVELS)
+    assert alone.wait() == 0
+    assert not losses(study)
+    require_nothing_left(study, cluster)
+
+
+@takes_long
 def test_workers_without_a_slot_are_told_of_and_not_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,7 +113,7 @@ def test_workers_without_a_slot_are_told_of_and_not_needed(
     cluster = ProcessCluster(2, slots=2)
     study = make_study(make_trainable(Gate(tmp_path), trial_id=-1), tmp_path / "study", backend=cluster)
     require_accounted(study.run(display="plain"), CONFIGURATIONS, LEVELS)
-    assert "1 of 2 workers wait for a free task slot" in capfd.readouterr().out
+    assert "1 task of workers without a slot: other jobs hold" in capfd.readouterr().out
     require_nothing_left(study, cluster)
 
 
