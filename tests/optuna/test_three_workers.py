@@ -90,9 +90,7 @@ def test_several_objectives_and_constraints_are_those_of_optuna() -> None:
         assert trial.values == [x, 1 - x * y]
         assert trial.system_attrs["constraints"] == (x + y - 1,) or trial.system_attrs["constraints"] == [x + y - 1]
     feasible = [trial for trial in trials if trial.user_attrs["excess"] <= 0]
-    front = {
-        one.number for one in feasible if not any(dominates(other, one) for other in feasible if other is not one)
-    }
+    front = {one.number for one in feasible if not any(dominates(other, one) for other in feasible if other is not one)}
     assert {trial.number for trial in study.best_trials} == front
     generations = {number: list(some) for number, some in itertools.groupby(sorted(map(generation, trials)))}
     assert len(generations) > 2, "the sampler has bred from what the workers told"
