@@ -164,6 +164,8 @@ class Trial(msgspec.Struct, gc=False):
     """The target at which it was compared last before its checkpoint there was durable."""
     is_begun: bool = False
     """Whether it had a worker or was promoted: such trials come before new ones."""
+    answered: Params | None = None
+    """Parameters that another library's sampler gave it in mid-training, for people. None if there are none."""
 
     def __str__(self) -> str:
         """Return "trial-7: 0.98 after 27 units, trained to the end; width=128 lr=0.001"."""
@@ -211,11 +213,16 @@ class Trial(msgspec.Struct, gc=False):
     @property
     def params(self) -> Params:
         """Its configuration, which must not be changed; for a finished trial a copy."""
-        return self.kept.unpacked() if isinstance(self.kept, CompactParams) else self.kept
+        return {**self.proposed, **self.answered} if self.answered else self.proposed
 
     @params.setter
     def params(self, params: Params) -> None:
         self.kept = params
+
+    @property
+    def proposed(self) -> Params:
+        """The configuration with which it is trained: what it is answered in mid-training is no part of it."""
+        return self.kept.unpacked() if isinstance(self.kept, CompactParams) else self.kept
 
     def pack(self) -> None:
         """Store the params in a fifth of the memory: they are rarely read from now on."""

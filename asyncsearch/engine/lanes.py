@@ -26,7 +26,7 @@ def _save_every(state: StudyState, planned: PlannedStage) -> int | None:
 def lane_for(state: StudyState, batch: Batch) -> Lane:
     """Return a lane that trains a batch."""
     saves_all = state.config.save_at_rungs or bool(state.config.shared_as)  # studies take over where others stopped
-    first = [state.trials[planned.trials[0]].params for planned in batch.stages]
+    first = [state.trials[planned.trials[0]].proposed for planned in batch.stages]
     stages = [
         Stage(
             node=planned.node,

@@ -94,7 +94,7 @@ def _learn_params(state: StudyState, event: Consulted, _now: float) -> None:
     params = {name: value for fact in facts for name, value in fact.get("params", {}).items()}
     attempt = state.attempt(event.lease, event.lane)
     for number in attempt.trials if attempt is not None and params else ():
-        state.trials[number].params = {**state.trials[number].params, **params}
+        state.trials[number].answered = {**(state.trials[number].answered or {}), **params}
 
 
 def _learn_worker(state: StudyState, event: WorkerAttached, _now: float) -> None:

@@ -139,8 +139,8 @@ class StudyAnswerer:
         except Exception as error:
             # As in Optuna the objective gets it, unless it has gone on meanwhile, or has ended.
             return self._give_up(error) if kind in ("report", "tell") else self._error(error)
-        said = [*known, *([] if facts is None else [facts]), *self._attributes.changed()]
-        facts = {"several": said} if len(said) > 1 else next(iter(said), None)
+        told = [*known, *([] if facts is None else [facts]), *self._attributes.changed()]
+        facts = {"several": told} if len(told) > 1 else next(iter(told), None)
         notice, self._notice = self._notice, ""
         return Response(self._codec.dumps(["ok", value]), facts, kind == "tell", self._enough(), notice)
 
@@ -364,7 +364,7 @@ class StudyAnswerer:
         _logger.warning(f"Trial {frozen.number} failed: {reason}")  # noqa: G004  # as Optuna's own lines
         if not is_retried:
             return
-        retry = getattr(study._storage, "get_failed_trial_callback", lambda: None)()
+        retry = _callback_of(study._storage)
         if retry is None and self._options.retries_lost:
             retry = _retry()
         if retry is not None:
@@ -396,6 +396,15 @@ class StudyAnswerer:
         self.error = self.error or error
         self._over = self._over or f"the study has raised {type(error).__name__}"
         return Response(self._codec.dumps(["over", self._over]), enough=self._over)
+
+
+def _callback_of(storage: Any) -> TrialCallback | None:
+    """Return what a storage calls for a trial that is lost, under the name that its version has for it."""
+    for name in ("get_heartbeat_stale_trial_callback", "get_failed_trial_callback"):
+        if hasattr(storage, name):
+            found: TrialCallback | None = getattr(storage, name)()
+            return found
+    return None
 
 
 def _retry() -> TrialCallback:

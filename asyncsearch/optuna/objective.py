@@ -279,7 +279,7 @@ class Objective:
             study: is a ``WorkerStudy`` once it is unpickled.
             pauses: whether a scheduler judges the reports, and pauses trials; None: none judges them.
         """
-        self._function, self._study, self._pauses = function, study, pauses
+        self.function, self._study, self._pauses = function, study, pauses
         self._home = here()
         self._is_watched = True
         self.__name__ = getattr(function, "__name__", type(function).__name__)
@@ -291,7 +291,7 @@ class Objective:
         if self._pauses is not None:
             line.units = ReportedUnits(trial, [*frozen.intermediate_values], must_pause=self._pauses)
         _lines.append(line)
-        watch, self._is_watched = Watch(self._function, self._home) if self._is_watched else None, False
+        watch, self._is_watched = Watch(self.function, self._home) if self._is_watched else None, False
         try:
             ended = self._run(line.trial)
             if watch is not None and (names := watch.changed()):
@@ -302,7 +302,7 @@ class Objective:
 
     def _run(self, trial: WorkerTrial) -> ObjectiveEnd:
         try:
-            return end_by_value(self._function(trial))
+            return end_by_value(self.function(trial))
         except Exception as error:
             frames = error.__traceback__ and error.__traceback__.tb_next
             text = "".join(traceback.format_exception(type(error), error, frames))

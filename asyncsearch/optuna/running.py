@@ -26,6 +26,7 @@ from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.space import Space
 from asyncsearch.study import study as searches
+from asyncsearch.study.kept.definition import Code
 
 RUNS = "_asyncsearch_runs"
 """The attribute of a study that holds its ``StudyRuns``."""
@@ -162,4 +163,5 @@ def _search(
     search.config = msgspec.structs.replace(search.config, ends_on_failures=False)
     runnable = search._described("run")
     runnable.definition = msgspec.structs.replace(runnable.definition, config=search.config)
+    runnable.code = msgspec.structs.replace(Code.of(objective.function), name=objective.__name__)
     return search

@@ -6,6 +6,7 @@ import msgspec
 
 from asyncsearch.actions import CreateTrial, EndRun
 from asyncsearch.engine.invariants import check
+from asyncsearch.engine.lanes import lane_for
 from asyncsearch.events import Consulted, EnoughTrials, Outcome, TrainingEnded
 from asyncsearch.journal.format import Record, encode_record
 from asyncsearch.journal.head import unseal
@@ -41,6 +42,21 @@ def test_an_answer_is_a_fact_that_decides_nothing_and_is_read_as_written() -> No
     line = unseal(encode_record(1, 0.0, event, ()))
     assert line is not None
     assert msgspec.json.decode(line, type=Record).event == event
+
+
+def test_parameters_of_an_answer_are_read_and_train_nothing() -> None:
+    player = Player(make_state(FIFO()))
+    player.begin(1, 1)
+    lease = lease_of(player.last)
+    proposed = player.state.trials[0].params
+    facts = {"several": [{"params": {"rate": 0.5}}, {"reported": 1.0}, {"params": {"kind": "a"}}]}
+    assert player.tell(Consulted(lease, facts)) == []
+    (trial,) = player.state.trials
+    assert trial.params == {**proposed, "rate": 0.5, "kind": "a"}
+    assert lane_for(player.state, player.state.attempts[lease.number].batch).stages[0].params == proposed
+    assert player.tell(Consulted(lease, {"params": {"rate": 0.25}})) == []
+    assert trial.params == {**proposed, "rate": 0.25, "kind": "a"}
+    check(player.state)
 
 
 def test_a_run_whose_library_judges_failures_goes_on_after_all_have_failed() -> None:

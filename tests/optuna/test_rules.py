@@ -17,7 +17,9 @@ import pytest
 import asyncsearch.optuna as ours
 from asyncsearch import Study
 from asyncsearch.errors import NotPicklableError, UsageError
+from asyncsearch.journal.opening import read_study_file
 from asyncsearch.runner.seal import launch_key
+from asyncsearch.store import open_store
 from asyncsearch.study import run_parts
 from tests.optuna.test_programs import rows
 from tests.shares import takes_long
@@ -168,6 +170,9 @@ def test_a_run_tells_its_story_and_goes_on_by_its_program_alone(tmp_path: Path) 
     study.optimize(lambda trial: float(trial.suggest_int("depth", 1, 9)), n_trials=2)
     folder = tmp_path / "kept" / "told" / "1"
     story = Study.open(folder).explain("trial-1")
+    file = read_study_file(open_store(folder))
+    assert file is not None
+    assert (file.trainable, file.script) == ("<lambda>", __file__)
     assert f"suggested depth, value {study.trials[1].params['depth']}.0" in story
     assert "ended COMPLETE" in story
     assert [trial.params for trial in Study.open(folder).trials] == [trial.params for trial in study.trials]
