@@ -29,7 +29,7 @@ from tests.spark.cluster import require_no_job
 from tests.spark.connect_server import connect_session, server_context
 from tests.spark.long_jobs import long_job, press_ctrl_c_when
 from tests.spark.test_local_session import require_whole
-from tests.spark.test_threads_on_spark import require_promoted
+from tests.spark.test_session_of_driver import require_promoted
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 from tests.system.verdict_searches import require_algorithm_2
 
@@ -174,7 +174,7 @@ def test_a_trial_in_a_thread_is_stopped_with_its_query_of_connect(session: Any, 
     assert [(trial.value, trial.state.name) for trial in study.trials] == [(3.0, "WAITING")] * 2
 
 
-@takes_long  # on a classic session: test_threads_on_spark.py
+@takes_long  # on a classic session: test_session_of_driver.py
 def test_the_pipelines_of_spark_ml_are_tuned_by_connect(session: Any, tmp_path: Path) -> None:
     script = imported("digits_spark_ml")
     study = script.make_study(script.digits(session, images=80), tmp_path)
