@@ -102,7 +102,8 @@ def require_promoted(study: Study) -> None:
     """Require that of two trials of the example one went on after its first fold, and the other did not."""
     stopped, promoted = sorted(study.trials, key=lambda trial: trial.trained)
     assert (stopped.trained, promoted.trained) == (1, 2)
-    assert dict(study.history(stopped))[1]["accuracy"] <= dict(study.history(promoted))[1]["accuracy"]
+    worse, better = [float(dict(study.history(trial))[1]["accuracy"]) for trial in (stopped, promoted)]
+    assert worse <= better
     assert [line for line in study.logs(promoted) if "fold 1: " in line]
 
 
