@@ -31,7 +31,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
-    with spark_session("local[2]", spark__scheduler__mode="FAIR") as made:
+    # Two partitions: 200 of a few rows each would take most of the time of these tests.
+    with spark_session("local[2]", spark__scheduler__mode="FAIR", spark__sql__shuffle__partitions="2") as made:
         yield made
 
 
