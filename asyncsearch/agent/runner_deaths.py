@@ -45,7 +45,9 @@ class Death(msgspec.Struct, frozen=True):
 def charge(run: LaneRun, death: Death, config: WorkerConfig) -> tuple[Outcome, str, str]:
     """Return the outcome, the error and the ``error_kind`` of a lane that the runner trained when it died."""
     if death.left:
-        return (Outcome.FAILED if run.stop_reason is None else Outcome.STOPPED), death.left, "unheeded_stop"
+        return (
+            (Outcome.STOPPED, death.left, "unheeded_stop") if run.stop_reason else (Outcome.FAILED, death.left, "exit")
+        )
     if run.is_killed:
         text = (
             f"It did not heed its stop ({run.stop_reason}) within {config.stop_grace_s:g} s, nor SIGTERM "

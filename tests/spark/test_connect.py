@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from asyncsearch import ASHA, FIFO, Study, TrialContext, choice
+from asyncsearch import ASHA, FIFO, Study, TrialContext, uniform
 from asyncsearch.doctor import examine
 from asyncsearch.errors import ClusterError, NotEnoughSlotsError
 from asyncsearch.events import DriverStarted, WorkerLost
@@ -36,8 +36,8 @@ from tests.spark.cluster import require_no_job
 from tests.spark.connect_server import connect_session, server_context
 from tests.spark.long_jobs import long_job, press_ctrl_c_when
 from tests.spark.test_local_session import require_whole
+from tests.spark.test_session_of_driver import require_promoted
 from tests.spark.test_spark_launcher import endless
-from tests.spark.test_threads_on_spark import require_promoted
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 from tests.system.verdict_searches import require_algorithm_2
 
@@ -228,13 +228,13 @@ def test_a_trial_in_a_thread_is_stopped_with_its_query_of_connect(session: Any, 
     unwound: list[str] = []
 
     def train(trial: TrialContext) -> None:
-        trial.report(value=float(session.range(3).count()), resource=1)
+        trial.report(value=1.0, resource=1)
         try:
             long_job(session)
         finally:
             unwound.append(trial.name)
 
-    space = {"x": choice(1, 2)}
+    space = {"x": uniform(0, 1)}  # of equal trials only one would be trained
     study = Study(train, space=space, metric="value", mode="max", store=tmp_path, backend="threads")
     jobs = server_context().statusTracker()
     failures = press_ctrl_c_when(lambda: len(jobs.getActiveJobsIds()) == 2)
@@ -243,10 +243,10 @@ def test_a_trial_in_a_thread_is_stopped_with_its_query_of_connect(session: Any, 
     assert failures == []
     require_no_query()
     assert sorted(unwound) == ["trial-0", "trial-1"]
-    assert [(trial.value, trial.state.name) for trial in study.trials] == [(3.0, "WAITING")] * 2
+    assert [(trial.value, trial.state.name) for trial in study.trials] == [(1.0, "WAITING")] * 2
 
 
-@takes_long  # on a classic session: test_threads_on_spark.py
+@takes_long  # on a classic session: test_session_of_driver.py
 def test_the_pipelines_of_spark_ml_are_tuned_by_connect(session: Any, tmp_path: Path) -> None:
     script = imported("digits_spark_ml")
     study = script.make_study(script.digits(session, images=80), tmp_path)

@@ -19,8 +19,8 @@ from asyncsearch.launch.threads.jobs import find_jobs
 from asyncsearch.launch.threads.printed import close_outputs, open_outputs
 from asyncsearch.launch.threads.thread_runner import ThreadRunner
 
-_ENDED_WITHIN_S = 30.0
-"""Time that an agent has to end, in which it waits for its trial's thread as long as its study says."""
+_ENDED_WITHIN_S = 20.0
+"""Time that an agent has to end, besides what its study gives a trial's thread, and as much for its last jobs."""
 
 
 class ThreadLauncher(Launcher):
@@ -34,6 +34,7 @@ class ThreadLauncher(Launcher):
         self._changed = threading.Condition()
         self._launches: dict[tuple[WorkerId, int], _Launch] = {}
         self._is_stopped = False
+        self._grace_s = 0.0
 
     def workers_now(self) -> int:
         return cores()
@@ -71,6 +72,7 @@ class ThreadLauncher(Launcher):
             self._ended(worker, epoch, TOO_LATE)
             return
         config = self._config_for(worker, epoch)
+        self._grace_s = config.kill_grace_s
         name = f"asyncsearch-{worker_name(worker)}.{epoch}"
         threading.Thread(target=self._follow, args=(launch, config), name=name, daemon=True).start()
 
@@ -88,7 +90,7 @@ class ThreadLauncher(Launcher):
             left = list(self._launches.values())
         for launch in left:
             launch.end()
-        self._wait_for_all(_ENDED_WITHIN_S)
+        self._wait_for_all(_ENDED_WITHIN_S + 2 * self._grace_s)
 
     def _follow(self, launch: _Launch, config: WorkerConfig) -> None:
         assert self._ended is not None

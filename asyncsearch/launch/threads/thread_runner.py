@@ -82,6 +82,7 @@ class ThreadRunner:
         (self._run,) = runs
         jobs = find_jobs()
         self._thread = TrialThread(self._config, self._trainable, jobs, self._names(self._run), self._put)
+        self._thread.channel.hold(is_held=self._is_choked)
         self._thread.start(message)
         return True
 
@@ -132,7 +133,7 @@ class ThreadRunner:
     @property
     def due(self) -> float | None:
         escalate_at = None if self._run is None else self._run.escalate_at
-        choked = time.monotonic() + _CHOKED_S if self._is_choked else None
+        choked = time.monotonic() + _CHOKED_S if self._is_choked and self._thread is not None else None
         return min(
             (due for due in (self._lines.due, escalate_at, self._leave_at, choked) if due is not None), default=None
         )

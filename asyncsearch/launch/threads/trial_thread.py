@@ -11,6 +11,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -21,7 +22,7 @@ from asyncsearch.launch.threads.printed import captured
 from asyncsearch.launch.trial_jobs import JobNames, TrialJobs
 from asyncsearch.runner.lane_runner import LaneRunner
 from asyncsearch.runner.protocol import Ended, FromRunner, ToRunner, Train
-from asyncsearch.trainable import TrainFunction, TrialStopped
+from asyncsearch.trainable import TrainFunction, TrialContext, TrialStopped
 
 
 class Printed(msgspec.Struct, frozen=True):
@@ -146,11 +147,20 @@ class TrialThread(LaneRunner):
         """Take note that it has told its end, so that its jobs are cancelled for the last time."""
         self._cancelling.end()
 
+    def _guarded(self, function: TrainFunction) -> TrainFunction:
+        """Name the jobs of the user's function; a cluster that is gone is the training's own failure."""
+
+        def train(trial: TrialContext) -> Any:
+            self._jobs.enter(self._names)
+            return function(trial)
+
+        train.__wrapped__ = function  # type: ignore[attr-defined]
+        return train
+
     def _run_to_end(self, train: Train) -> None:
         self._ident = threading.get_ident()
         try:
             with captured(self._print):
-                self._jobs.enter(self._names)
                 self.handle(train)
         except BaseException as error:
             self._say(self, Printed(True, f"asyncsearch: its thread has failed: {error!r}\n", time.time()))

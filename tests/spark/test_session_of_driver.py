@@ -1,4 +1,4 @@
-"""Trials in threads of the driver that start Spark jobs: side by side, and gone with their trials."""
+"""The session of the driver: trials in threads start jobs with it, and a DataFrame of it becomes files for workers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ import psutil
 import pytest
 
 from asyncsearch import ASHA, Study, WorkerOptions, choice, uniform
-from asyncsearch.errors import StudyNotFoundError
+from asyncsearch.errors import StoreError, StudyNotFoundError, UsageError
 from asyncsearch.launch.threads.launcher import ThreadLauncher
+from asyncsearch.launch.value_pickler import dumps
+from asyncsearch.old_pickles import loads
+from asyncsearch.parquet import write_parquet
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 from tests.scripts.tools import SCRIPTS, imported
@@ -28,7 +31,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
-    with spark_session("local[2]", spark__scheduler__mode="FAIR") as made:
+    # Two partitions: 200 of a few rows each would take most of the time of these tests.
+    with spark_session("local[2]", spark__scheduler__mode="FAIR", spark__sql__shuffle__partitions="2") as made:
         yield made
 
 
@@ -99,8 +103,34 @@ def require_promoted(study: Study) -> None:
     """Require that of two trials of the example one went on after its first fold, and the other did not."""
     stopped, promoted = sorted(study.trials, key=lambda trial: trial.trained)
     assert (stopped.trained, promoted.trained) == (1, 2)
-    assert dict(study.history(stopped))[1]["accuracy"] <= dict(study.history(promoted))[1]["accuracy"]
+    worse, better = [float(dict(study.history(trial))[1]["accuracy"]) for trial in (stopped, promoted)]
+    assert worse <= better
     assert [line for line in study.logs(promoted) if "fold 1: " in line]
+
+
+def test_shards_of_a_dataframe_are_disjoint_and_whole_and_written_once(session: Any, tmp_path: Path) -> None:
+    frame = session.range(0, 101, 1, 4).selectExpr("id", "id * 2 AS twice", "CAST(NULL AS STRING) AS nothing")
+    folder = tmp_path / "with a space"
+    files = write_parquet(frame, folder)
+    written = sorted(path.relative_to(folder) for path in folder.rglob("*"))
+    again = write_parquet(frame.repartition(3), folder)
+    assert again == files
+    assert sorted(path.relative_to(folder) for path in folder.rglob("*")) == written
+    sent = loads(dumps(files))  # as a worker has it
+    assert sorted(sent.read().column("id").to_pylist()) == list(range(101))
+    for size in (2, 3):
+        shards = [sent.read(rank, size, columns=["id"]).column("id").to_pylist() for rank in range(size)]
+        assert sorted(one for shard in shards for one in shard) == list(range(101))
+        assert max(map(len, shards)) - min(map(len, shards)) <= 1
+    other = write_parquet(frame.where("id > 0"), folder)
+    assert other.read(columns=["twice"]).num_rows == 100
+    with pytest.raises(UsageError, match="write 0 <= rank < size <= 100"):
+        other.read(2, 2)
+    (folder / other.files[0][0]).unlink()
+    with pytest.raises(StoreError, match="is gone: call write_parquet"):
+        other.read()
+    with pytest.raises(UsageError, match="without rows"):
+        write_parquet(frame.where("id < 0"), folder)
 
 
 @takes_long  # without Spark a killed driver goes on as on every backend: tests/faults
