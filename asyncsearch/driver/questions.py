@@ -2,6 +2,8 @@
 
     question ──> Questions ──> Answerer, in a thread of its own, one at a time ──> fact into the journal, answer
 
+An answerer may keep a question and answer it later, as where a worker waits for something to do.
+
 An answer that the driver has sent and not written yet is lost with the driver, and the trial that got it is, too: so it
 waits for the disk only where the answerer says that it must not be lost.
 """
@@ -9,8 +11,9 @@ waits for the disk only where the answerer says that it must not be lost.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -41,8 +44,8 @@ class Response(NamedTuple):
 class Answerer(Protocol):
     """Answers the questions of trials. All its methods are called in one thread, one after another."""
 
-    def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response:
-        """TrialAnswer a question; an exception ends the run, and is raised by it."""
+    def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response | Future[Response]:
+        """Answer a question, now or later; an exception ends the run, and is raised by it."""
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
         """Take note of a record of the journal; of what is returned only ``enough`` counts."""
@@ -122,6 +125,14 @@ class Questions:
         except BaseException as error:
             self._loop.call_soon_threadsafe(self._fail, error)
         else:
+            if isinstance(answered, Future):
+                answered.add_done_callback(lambda done: self._settle_late(worker, question, done.result()))
+            else:
+                self._loop.call_soon_threadsafe(self._settle, worker, question, answered)
+
+    def _settle_late(self, worker: Worker, question: TrialQuestion, answered: Response) -> None:
+        """Pass on an answer that was waited for, in whichever thread it came; the run may have ended meanwhile."""
+        with contextlib.suppress(RuntimeError):  # its loop is closed
             self._loop.call_soon_threadsafe(self._settle, worker, question, answered)
 
     def _note(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:

@@ -20,7 +20,7 @@ from asyncsearch import Study, randint, uniform
 from asyncsearch.errors import UsageError
 from asyncsearch.events import Consulted
 from asyncsearch.ids import Lease, WorkerId
-from asyncsearch.optuna.changes import Watch, here
+from asyncsearch.programs.changes import Watch, here
 from asyncsearch.optuna.choices import KnownChoices
 from asyncsearch.optuna.facts import StudyFacts, trials_of
 from asyncsearch.optuna.messages import ValueCodec

@@ -1,0 +1,273 @@
+"""``fmin``: Hyperopt's own arguments, and a search whose points are evaluated on workers."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import hyperopt
+import numpy as np
+from hyperopt import exceptions, progress, pyll
+from hyperopt.base import validate_loss_threshold, validate_timeout
+from hyperopt.fmin import generate_trials_to_calculate
+
+from asyncsearch.checked_calls import answering
+from asyncsearch.hyperopt.evaluation import Evaluation, SearchOptions
+from asyncsearch.hyperopt.evaluators import evaluators_for, home_of, keep
+from asyncsearch.hyperopt.objective import is_on_worker
+from asyncsearch.hyperopt.points import Points, let_go, require_rstate
+from asyncsearch.hyperopt.pool import WorkerPool
+from asyncsearch.hyperopt.refusals import require_algo, require_max_evals, require_trials
+from asyncsearch.hyperopt.settings import present
+from asyncsearch.report.live.display import open_display
+
+_logger = logging.getLogger("hyperopt.fmin")
+
+
+@answering("fmin", "fmin(objective, space, algo=tpe.suggest, max_evals=100)")
+def fmin(
+    fn: Callable[..., Any],
+    space: Any,
+    algo: Any = None,
+    max_evals: int | None = None,
+    timeout: float | None = None,
+    loss_threshold: float | None = None,
+    trials: Any = None,
+    rstate: Any = None,
+    allow_trials_fmin: bool = True,
+    pass_expr_memo_ctrl: bool | None = None,
+    catch_eval_exceptions: bool = False,
+    verbose: bool = True,
+    return_argmin: bool = True,
+    points_to_evaluate: list[dict[str, Any]] | None = None,
+    max_queue_len: int = 1,
+    show_progressbar: Any = True,
+    early_stop_fn: Callable[..., Any] | None = None,
+    trials_save_file: str = "",
+) -> Any:
+    """Minimize a function over a space, as ``hyperopt.fmin`` does, on workers.
+
+    Args:
+        fn: the objective, which is called on the workers.
+        space: of Hyperopt, or ``"annotated"``.
+        algo: draws points, on the driver; None: ``tpe.suggest``.
+        max_evals: how many points the trials have in the end; None: until something else ends the search.
+        timeout: seconds after which no point begins; ``SparkTrials`` cancel those that run.
+        loss_threshold: a loss below which the search ends.
+        trials: hold what was found, and go on; None: new ones.
+        rstate: a ``Generator`` or a ``RandomState``, from which algo gets its seeds.
+        allow_trials_fmin: whether ``fmin`` of a class of trials that has its own is called.
+        pass_expr_memo_ctrl: whether fn gets the expression, a memo and a ``Ctrl``.
+        catch_eval_exceptions: whether a search goes on after the exception of an objective.
+        verbose: whether to show progress at all.
+        return_argmin: whether to return the values by label; otherwise the point of the space is returned.
+        points_to_evaluate: points that come first, where the trials are empty.
+        max_queue_len: how many points are drawn at a time.
+        show_progressbar: whether to show a bar, or what shows it.
+        early_stop_fn: called after each point with the trials that have ended.
+        trials_save_file: where the trials are pickled after each point, and read from where ``trials`` is None.
+
+    Raises:
+        Exception: what the objective raised, unless the search goes on after it.
+        UsageError: an argument breaks its rule, or the objective cannot be sent to workers.
+    """
+    if algo is None:
+        algo = hyperopt.tpe.suggest
+        _logger.warning("TPE is being used as the default algorithm.")
+    require_algo(algo)
+    total = sys.maxsize if max_evals is None else require_max_evals(max_evals)
+    validate_timeout(timeout)
+    validate_loss_threshold(loss_threshold)
+    if isinstance(space, str) and space == "annotated":
+        fn, space = _annotated(fn)
+    is_own = trials is None
+    if trials is None:
+        trials = _new_trials(points_to_evaluate, trials_save_file)
+    else:
+        require_trials(trials)
+        if points_to_evaluate is not None:
+            _add_points(trials, points_to_evaluate)
+    draws = require_rstate(_default_rstate() if rstate is None else rstate)
+    given = {
+        "timeout": timeout,
+        "loss_threshold": loss_threshold,
+        "rstate": draws.rstate,
+        "pass_expr_memo_ctrl": pass_expr_memo_ctrl,
+        "catch_eval_exceptions": catch_eval_exceptions,
+        "verbose": verbose,
+        "return_argmin": return_argmin,
+        "max_queue_len": max_queue_len,
+        "show_progressbar": show_progressbar,
+        "early_stop_fn": early_stop_fn,
+        "trials_save_file": trials_save_file,
+    }
+    if allow_trials_fmin and _has_own_fmin(trials):
+        return trials.fmin(fn, space, algo=algo, max_evals=total, **given)
+    if is_on_worker():  # a search that an objective makes for itself
+        return hyperopt.fmin(fn, space, algo, total, trials=trials, allow_trials_fmin=False, **given)
+    is_spark = isinstance(trials, hyperopt.SparkTrials)
+    options = SearchOptions(
+        timeout_s=_first(getattr(trials, "timeout", None), timeout),
+        loss_threshold=_first(loss_threshold, getattr(trials, "loss_threshold", None)),
+        goes_on_after_errors=catch_eval_exceptions or is_spark,
+        cancels=is_spark,
+        early_stop_fn=early_stop_fn,
+        trials_save_file=trials_save_file,
+        retries_lost=present().retries_lost,
+    )
+    domain = hyperopt.Domain(fn, space, pass_expr_memo_ctrl=pass_expr_memo_ctrl)
+    bar = _bar(show_progressbar) if verbose else progress.no_progress_callback
+    _search(
+        domain,
+        space,
+        trials,
+        algo,
+        draws,
+        options,
+        bar,
+        total=total,
+        max_queue_len=max_queue_len,
+        pass_expr_memo_ctrl=pass_expr_memo_ctrl,
+        is_own=is_own,
+    )
+    if return_argmin:
+        if len(trials.trials) == 0:
+            raise Exception("There are no evaluation tasks, cannot return argmin of task losses.")
+        return trials.argmin
+    return hyperopt.space_eval(space, trials.argmin) if len(trials) > 0 else None
+
+
+def _search(
+    domain: Any,
+    space: Any,
+    trials: Any,
+    algo: Any,
+    draws: Any,
+    options: SearchOptions,
+    bar: Callable[..., Any],
+    *,
+    total: int,
+    max_queue_len: int,
+    pass_expr_memo_ctrl: bool | None,
+    is_own: bool,
+) -> None:
+    """Evaluate points until there are enough."""
+    settings = present()
+    if options.cancels:
+        settings = _settings_of(trials, settings)
+    display = open_display(settings.display, logs=settings.logs)
+    home = home_of(trials, settings.store)
+    let_go(trials)
+    if not trials._dynamic_trials or all(one["state"] == hyperopt.JOB_STATE_NEW for one in trials._dynamic_trials):
+        display.warn(home.runs.load(trials))
+    points = Points(trials, domain, algo, draws, max_evals=total, max_queue_len=max_queue_len)
+    if points.wanted <= 0 and not (options.cancels and not points.is_round_over):
+        return
+    while home.runs.draws:  # of an earlier process, with this seed
+        draws.next()
+        home.runs.draws -= 1
+    evaluators = evaluators_for(
+        domain,
+        space,
+        trials,
+        home,
+        settings,
+        display,
+        wanted=points.to_be_given,
+        pass_expr_memo_ctrl=pass_expr_memo_ctrl,
+    )
+    evaluation = Evaluation(points, evaluators, options, display.warn)
+    is_whole = False
+    try:
+        evaluation.run(bar, total)
+        is_whole = not evaluation.is_cancelled
+    finally:
+        if options.cancels:
+            trials._fmin_cancelled = bool(evaluation.reason)
+            trials._fmin_cancelled_reason = evaluation.reason or None
+        if is_whole and not is_own and isinstance(evaluators, WorkerPool):
+            keep(home, evaluators)
+        else:
+            evaluators.close(now=not is_whole)
+        trials.refresh()
+
+
+def _annotated(fn: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return an objective of one argument, and the space of the annotations of its own ones."""
+    space = inspect.getfullargspec(fn).annotations
+    for node in space.values():
+        if not isinstance(node, pyll.base.Apply):
+            raise exceptions.InvalidAnnotatedParameter(
+                'When using `space="annotated"`, please annotate the objective function arguments with a '
+                "`pyll.base.Apply` subclass. See example in `fmin` docstring"
+            )
+
+    def objective(point: dict[str, Any]) -> Any:
+        return fn(**point)
+
+    return objective, space
+
+
+def _new_trials(points: list[dict[str, Any]] | None, path: str) -> Any:
+    """Return the trials of a search that was given none: those of a file, if it is there."""
+    from asyncsearch.hyperopt.trials import Trials
+
+    if path and os.path.exists(path):
+        with open(path, "rb") as file:
+            return pickle.load(file)  # noqa: S301  # the program's own file
+    made = Trials()
+    if points is not None:
+        _add_points(made, points)
+    return made
+
+
+def _add_points(trials: Any, points: list[dict[str, Any]]) -> None:
+    """Put points before those that algo draws, if there is none yet."""
+    if len(trials._dynamic_trials):
+        _logger.warning("points_to_evaluate is left out: the trials have %d points already.", len(trials))
+        return
+    assert isinstance(points, list)
+    trials.insert_trial_docs(generate_trials_to_calculate(points)._dynamic_trials)
+    trials.refresh()
+
+
+def _default_rstate() -> Any:
+    seed = os.environ.get("HYPEROPT_FMIN_SEED", "")
+    return np.random.default_rng(int(seed) if seed else None)
+
+
+def _has_own_fmin(trials: Any) -> bool:
+    """Return whether trials are of a class of the program's own that has its own way to search."""
+    from asyncsearch.hyperopt.trials import SparkTrials, Trials
+
+    known = {kind.fmin for kind in (hyperopt.Trials, hyperopt.SparkTrials, Trials, SparkTrials)}
+    return getattr(type(trials), "fmin", None) not in known
+
+
+def _first(one: Any, other: Any) -> Any:
+    return other if one is None else one
+
+
+def _settings_of(trials: Any, settings: Any) -> Any:
+    """Return where ``SparkTrials`` evaluate their points."""
+    session = getattr(trials, "_session", None) or getattr(trials, "_spark", None)
+    backend = settings.backend
+    if backend == "auto":
+        backend = "spark"
+        if session is not None:
+            from asyncsearch.launch.spark.launcher import SparkLauncher
+
+            backend = SparkLauncher(session)
+    return replace(settings, backend=backend, parallelism=_first(trials.parallelism, settings.parallelism))
+
+
+def _bar(show_progressbar: Any) -> Callable[..., Any]:
+    if show_progressbar is True:
+        return progress.default_callback  # type: ignore[no-any-return]  # not typed there
+    return show_progressbar or progress.no_progress_callback  # type: ignore[no-any-return]  # the program's own
