@@ -74,18 +74,19 @@ def _let_go(home: TrialsAtHome) -> None:
         home.let_go()
 
 
-def _let_all_go() -> None:
+def let_all_go() -> None:
+    """Let all workers go that wait."""
     for home in _idle:
         _let_go(home)
 
 
 # Before the pools of threads of this process end, without which a run cannot come to its end.
-getattr(threading, "_register_atexit", atexit.register)(_let_all_go)
+getattr(threading, "_register_atexit", atexit.register)(let_all_go)
 
 
 def keep(home: TrialsAtHome, pool: WorkerPool) -> None:
     """Keep workers for the next ``fmin`` of the same trials."""
-    _let_all_go()
+    let_all_go()
     if pool.is_broken:
         return
     home.pool, home.timer = pool, threading.Timer(_KEPT_S, _let_go, [home])
@@ -101,7 +102,7 @@ def _taken(home: TrialsAtHome) -> WorkerPool | None:
         is_idle = home in _idle
         if is_idle:
             _idle.remove(home)
-    _let_all_go()
+    let_all_go()
     if not is_idle:
         return None
     pool, timer, home.pool, home.timer = home.pool, home.timer, None, None
@@ -131,7 +132,7 @@ def evaluators_for(
         return ThreadEvaluators(domain, trials, min(settings.parallelism or cores(), wanted))
 
     if settings.backend == THREADS:
-        _let_all_go()
+        let_all_go()
         return threads()
     objective = PointObjective(domain.fn, space, pass_expr_memo_ctrl, home.key)
     token = sent_trials.set(trials)

@@ -12,7 +12,7 @@ class Reply(Protocol):
     """Answers a question once."""
 
     def __call__(
-        self, value: Any, facts: dict[str, Any] | None = None, *, state: str = "ok", is_durable: bool = False
+        self, value: Any, facts: dict[str, Any] | None = None, /, *, state: str = "ok", is_durable: bool = False
     ) -> None:
         """Answer; ``facts`` are kept in the journal, before the answer is sent if it is to be durable."""
 

@@ -183,18 +183,16 @@ def _search(
         pass_expr_memo_ctrl=pass_expr_memo_ctrl,
     )
     evaluation = Evaluation(points, evaluators, options, display.warn)
-    is_whole = False
     try:
         evaluation.run(bar, total)
-        is_whole = not evaluation.is_cancelled
     finally:
         if options.cancels:
             trials._fmin_cancelled = bool(evaluation.reason)
             trials._fmin_cancelled_reason = evaluation.reason or None
-        if is_whole and not is_own and isinstance(evaluators, WorkerPool):
-            keep(home, evaluators)
+        if evaluation.is_cancelled or is_own or not isinstance(evaluators, WorkerPool):
+            evaluators.close(now=evaluation.is_cancelled)
         else:
-            evaluators.close(now=not is_whole)
+            keep(home, evaluators)
         trials.refresh()
 
 

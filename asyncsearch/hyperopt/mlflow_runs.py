@@ -65,7 +65,8 @@ def in_child(child: Child) -> Iterator[None]:
     try:
         yield
     finally:
-        if child and hasattr(mlflow := sys.modules.get("mlflow"), "active_run") and mlflow.active_run() is not None:
+        mlflow: Any = sys.modules.get("mlflow") if child else None
+        if mlflow is not None and mlflow.active_run() is not None:
             mlflow.end_run()
         for name, value in before.items():
             os.environ.pop(name, None)

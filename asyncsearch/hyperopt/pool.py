@@ -8,6 +8,7 @@ one: so the first point of a further ``fmin`` finds its workers waiting.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Sequence
@@ -104,7 +105,9 @@ class WorkerPool:
     def close(self, *, now: bool = False) -> None:
         self._is_closed = True
         if now:
-            self._interrupts.add()
+            # Inline, a press would interrupt this thread, and not the one in which the objective runs.
+            with contextlib.suppress(KeyboardInterrupt):
+                self._interrupts.add()
             self._interrupts.add()
         waiting, self.waiting = self.waiting, []
         for asked in waiting:

@@ -20,7 +20,7 @@ class _OnWorkers:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if sent_trials.get() is self:
-            return WorkerTrials, (self._exp_key,)  # type: ignore[attr-defined]  # of the class beside this one
+            return WorkerTrials, (self._exp_key,)
         return super().__reduce_ex__(protocol)
 
 
