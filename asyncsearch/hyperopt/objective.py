@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import types
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
@@ -164,6 +165,7 @@ class PointObjective:
     def __init__(self, function: Callable[..., Any], space: Any, pass_expr_memo_ctrl: bool | None, key: bytes) -> None:
         """``key`` seals what is pickled on the way."""
         self._function, self._space, self._passes, self._key = function, space, pass_expr_memo_ctrl, key
+        self._symbols = own_symbols(space)
         self._home = here()
         self._domain: Any = None
         self._is_watched = True
@@ -172,6 +174,8 @@ class PointObjective:
     def __call__(self, trial: TrialContext) -> dict[str, float]:
         line = PointLine(trial, self._key)
         if self._domain is None:
+            for name, symbol in self._symbols.items():
+                hyperopt.pyll.scope._impls.setdefault(name, symbol)
             self._domain = hyperopt.Domain(self._function, self._space, pass_expr_memo_ctrl=self._passes)
         point = line.ask("begin")
         if point is None:  # the search has ended: this trial was one too many
@@ -193,6 +197,18 @@ class PointObjective:
         if ended.result.get("status") != hyperopt.STATUS_OK:
             raise FailedPointError(f"its status is {ended.result.get('status')!r}")
         return {METRIC: ended.result["loss"]}
+
+
+def own_symbols(space: Any) -> dict[str, Callable[..., Any]]:
+    """Return the functions of a space that the program itself has defined, by ``scope.define``."""
+    known = hyperopt.pyll.scope._impls
+    names = sorted({node.name for node in hyperopt.pyll.dfs(hyperopt.pyll.as_apply(space))} & known.keys())
+    found = {name: known[name] for name in names}
+    return {
+        name: one
+        for name, one in found.items()
+        if isinstance(one, types.FunctionType) and one.__module__.partition(".")[0] != "hyperopt"
+    }
 
 
 def evaluated(domain: Any, spec: dict[str, Any], ctrl: WorkerCtrl) -> PointEnd:

@@ -175,7 +175,7 @@ def failures_are_kept(hyperopt: Any, folder: Path) -> list[Any]:
 
 @program
 def the_expression_is_evaluated_by_the_objective(hyperopt: Any, folder: Path) -> list[Any]:
-    @hyperopt.fmin_pass_expr_memo_ctrl
+    @hyperopt.fmin_pass_expr_memo_ctrl  # type: ignore[untyped-decorator]  # not typed there
     def objective(expr: Any, memo: Any, ctrl: Any) -> dict[str, Any]:
         width = hyperopt.pyll.rec_eval(expr, memo=memo)["width"]
         ctrl.attachments["note"] = f"width {width}"

@@ -165,10 +165,11 @@ def test_a_killed_driver_goes_on_by_the_same_line(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    other = tmp_path / "other"
+    other.mkdir()
     runs = [
         subprocess.run([sys.executable, script, word], cwd=folder, env=env, capture_output=True, text=True, check=False)
-        for word, folder in (("kill", tmp_path), ("go on", tmp_path), ("whole", tmp_path / "other"))
-        if not folder.mkdir(exist_ok=True)
+        for word, folder in (("kill", tmp_path), ("go on", tmp_path), ("whole", other))
     ]
     assert [run.returncode for run in runs] == [-signal.SIGKILL, 0, 0], runs[1].stderr
     ours_, whole = [[line.partition(" ")[2] for line in run.stdout.splitlines()] for run in runs[1:]]
