@@ -54,7 +54,7 @@ class Evaluation:
         self.reason = ""
         """Why no more points were given out before all were. Empty if all were."""
         self.is_cancelled = False
-        """Whether points were cancelled that ran."""
+        """Whether the evaluators are to leave what they do."""
         self._points, self._evaluators, self._options, self._warn = points, evaluators, options, warn
         self._running: dict[tuple[Hashable, Hashable], Document] = {}
         self._error: BaseException | None = None
@@ -123,6 +123,7 @@ class Evaluation:
             case Gone(trial, reason):
                 self._lose(trial, reason)
             case Broken(error):
+                self.is_cancelled = True
                 raise error or TrialsFailedError("The workers have ended before the search.")
             case Shown(show):
                 show()
@@ -266,7 +267,7 @@ class Evaluation:
 
     def _cancel(self, reason: str) -> None:
         """End what runs."""
-        self.is_cancelled = self.is_cancelled or bool(self._running)
+        self.is_cancelled = self.is_cancelled or bool(self._running or self._presses)
         for document in self._running.values():
             self._points.cancel(document, reason)
             self._children.end(document)

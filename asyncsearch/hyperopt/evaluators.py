@@ -15,7 +15,7 @@ from typing import Any
 
 from asyncsearch.errors import NotPicklableError
 from asyncsearch.hyperopt.messages import Evaluators
-from asyncsearch.hyperopt.objective import PointObjective, sent_trials
+from asyncsearch.hyperopt.objective import PointObjective, sending
 from asyncsearch.hyperopt.pool import WorkerPool, search_of
 from asyncsearch.hyperopt.threads import ThreadEvaluators
 from asyncsearch.hyperopt.trials_runs import TrialsRuns
@@ -135,17 +135,9 @@ def evaluators_for(
         let_all_go()
         return threads()
     objective = PointObjective(domain.fn, space, pass_expr_memo_ctrl, home.key)
-    token = sent_trials.set(trials)
     try:
-        bundle = pack(objective).data
-        waiting = _taken(home)
-        number = _number(settings, wanted)
-        if waiting is not None and _suits(waiting, bundle, number):
-            return waiting
-        if waiting is not None:
-            waiting.close()
-        search = search_of(objective, home.runs.next(objective.__name__), settings.backend)
-        search._runnable = search._with_trainable(search._described("run"), display)
+        with sending(trials):
+            return _workers(objective, home, settings, display, wanted)
     except NotPicklableError as error:
         words = _cannot_be_sent(domain.fn, error)
         if "of Spark" not in words:
@@ -154,8 +146,21 @@ def evaluators_for(
             ) from error
         display.warn([f"{words} The points are evaluated in threads of this process instead, as by {_IN_THREADS}"])
         return threads()
-    finally:
-        sent_trials.reset(token)
+
+
+def _workers(
+    objective: PointObjective, home: TrialsAtHome, settings: Workers, display: Display, wanted: int
+) -> WorkerPool:
+    """Return the workers that wait, or new ones."""
+    bundle = pack(objective).data
+    waiting = _taken(home)
+    number = _number(settings, wanted)
+    if waiting is not None and _suits(waiting, bundle, number):
+        return waiting
+    if waiting is not None:
+        waiting.close()
+    search = search_of(objective, home.runs.next(objective.__name__), settings.backend)
+    search._runnable = search._with_trainable(search._described("run"), display)
     pool = WorkerPool(bundle=bundle, key=home.key, parallelism=number)
     pool.start(search, display)
     return pool

@@ -22,7 +22,7 @@ from asyncsearch.hyperopt.evaluation import Evaluation, SearchOptions
 from asyncsearch.hyperopt.evaluators import evaluators_for, home_of, keep
 from asyncsearch.hyperopt.objective import is_on_worker
 from asyncsearch.hyperopt.points import Points, let_go, require_rstate
-from asyncsearch.hyperopt.pool import WorkerPool
+from asyncsearch.hyperopt.pool import LinesDisplay, WorkerPool
 from asyncsearch.hyperopt.refusals import require_algo, require_max_evals, require_trials
 from asyncsearch.hyperopt.settings import present
 from asyncsearch.report.live.display import open_display
@@ -161,7 +161,11 @@ def _search(
     settings = present()
     if options.cancels:
         settings = _settings_of(trials, settings)
-    display = open_display(settings.display, logs=settings.logs)
+    display = (
+        LinesDisplay()
+        if settings.display == "none" and settings.logs
+        else open_display(settings.display, logs=settings.logs)
+    )
     home = home_of(trials, settings.store)
     let_go(trials)
     if not trials._dynamic_trials or all(one["state"] == hyperopt.JOB_STATE_NEW for one in trials._dynamic_trials):
@@ -193,6 +197,7 @@ def _search(
             evaluators.close(now=evaluation.is_cancelled)
         else:
             keep(home, evaluators)
+        display.close()
         trials.refresh()
 
 

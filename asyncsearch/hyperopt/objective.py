@@ -6,10 +6,11 @@ present one.
 
 from __future__ import annotations
 
-import contextvars
+import contextlib
+import copyreg
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 import hyperopt
@@ -60,8 +61,24 @@ class PointLine:
         self._context.ask(sealed([kind, *arguments], self._key), is_awaited=False)
 
 
-sent_trials: contextvars.ContextVar[Any] = contextvars.ContextVar("sent_trials", default=None)
-"""The trials whose objective is being pickled for the workers: they ask the driver there."""
+@contextlib.contextmanager
+def sending(trials: Any) -> Iterator[None]:
+    """Let trials that an objective has from its closure ask the driver, where they are pickled within."""
+    kind = type(trials)
+    before = copyreg.dispatch_table.get(kind)
+
+    def reduced(one: Any) -> Any:
+        return (WorkerTrials, (one._exp_key,)) if one is trials else one.__reduce_ex__(4)
+
+    copyreg.pickle(kind, reduced)
+    try:
+        yield
+    finally:
+        del copyreg.dispatch_table[kind]
+        if before is not None:
+            copyreg.dispatch_table[kind] = before
+
+
 _lines: list[PointLine] = []
 """That of the present point; empty between points."""
 in_thread = threading.local()

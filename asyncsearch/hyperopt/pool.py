@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -26,7 +27,8 @@ from asyncsearch.hyperopt.messages import Asked, Broken, Gone, Message, Shown
 from asyncsearch.hyperopt.objective import METRIC, PointObjective
 from asyncsearch.ids import Lease, TrialId
 from asyncsearch.programs.pickles import sealed, unsealed
-from asyncsearch.report.live.display import Display
+from asyncsearch.report.live.display import Display, Quiet
+from asyncsearch.report.live.shown_logs import LinePrinter
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.rpc.messages import LogLine
 from asyncsearch.space import Space
@@ -36,6 +38,13 @@ from asyncsearch.trial import TrialState
 _ENDLESS = 10**9
 """The number of trials of a run that ends otherwise."""
 _OVER = "the search has ended"
+
+
+class LinesDisplay(Quiet):
+    """Shows the lines that objectives print, and nothing else."""
+
+    def __init__(self) -> None:
+        self._lines = LinePrinter(time.monotonic)
 
 
 class RelayedDisplay(Display):

@@ -8,7 +8,6 @@ import hyperopt
 from hyperopt.base import validate_loss_threshold, validate_timeout
 
 from asyncsearch.hyperopt.minimize import fmin
-from asyncsearch.hyperopt.objective import WorkerTrials, sent_trials
 
 
 class _OnWorkers:
@@ -17,11 +16,6 @@ class _OnWorkers:
     def fmin(self, fn: Any, space: Any, algo: Any = None, max_evals: Any = None, **options: Any) -> Any:
         """Minimize a function; see ``asyncsearch.hyperopt.fmin``."""
         return fmin(fn, space, algo, max_evals, trials=self, **{**options, "allow_trials_fmin": False})
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        if sent_trials.get() is self:
-            return WorkerTrials, (self._exp_key,)
-        return super().__reduce_ex__(protocol)
 
 
 class Trials(_OnWorkers, hyperopt.Trials):  # type: ignore[misc]  # not typed here
