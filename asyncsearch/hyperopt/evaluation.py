@@ -23,7 +23,7 @@ from asyncsearch.hyperopt import facts
 from asyncsearch.hyperopt.messages import Asked, Broken, Evaluators, Gone, Shown
 from asyncsearch.hyperopt.mlflow_runs import ChildRuns
 from asyncsearch.hyperopt.objective import PointEnd
-from asyncsearch.hyperopt.points import Document, Points, finished_only
+from asyncsearch.hyperopt.points import Document, Points, answer_of, finished_only
 from asyncsearch.programs.changes import words_of
 
 _ADVICE = "the result, {'loss': ..., 'status': STATUS_OK, name: value}, and read trials.results"
@@ -164,30 +164,14 @@ class Evaluation:
         if asked.kind == "end":
             self._end(asked, document)
             return
+        if asked.kind == "changed":
+            self._say_changed(*asked.arguments)
         try:
-            asked.reply(getattr(self, f"_{asked.kind}")(document, *asked.arguments))
+            asked.reply(answer_of(self._points.trials, document, asked.kind, *asked.arguments))
         except Exception as error:  # as in Hyperopt the objective gets it
             asked.reply(error, state="error")
 
-    # What an objective asks
-
-    def _trials(self, _document: Document) -> Any:
-        return self._points.trials._dynamic_trials
-
-    def _attachments(self, _document: Document) -> Any:
-        return self._points.trials.attachments
-
-    def _attachment(self, document: Document, name: str) -> Any:
-        kept = hyperopt.Trials.trial_attachments(self._points.trials, document)
-        return [kept[name]] if name in kept else None
-
-    def _checkpoint(self, document: Document, result: Any) -> None:
-        document["result"] = result
-
-    def _inject(self, document: Document, *arguments: Any) -> Any:
-        return hyperopt.Ctrl(self._points.trials, document).inject_results(*arguments)
-
-    def _changed(self, _document: Document, names: list[str]) -> None:
+    def _say_changed(self, names: list[str]) -> None:
         """Say, once for each name, what the program will look for in vain."""
         new = [name for name in names if name not in self._named]
         self._named.update(new)

@@ -15,10 +15,11 @@ from typing import Any
 
 from asyncsearch.errors import NotPicklableError
 from asyncsearch.hyperopt.messages import Evaluators
-from asyncsearch.hyperopt.objective import PointObjective, sending
+from asyncsearch.hyperopt.objective import PointObjective
 from asyncsearch.hyperopt.pool import WorkerPool, search_of
 from asyncsearch.hyperopt.threads import ThreadEvaluators
 from asyncsearch.hyperopt.trials_runs import TrialsRuns
+from asyncsearch.hyperopt.worker_trials import sending
 from asyncsearch.launch import choose
 from asyncsearch.launch.bundle import pack
 from asyncsearch.launch.machine import cores

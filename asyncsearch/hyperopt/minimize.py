@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-import os
-import pickle
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import hyperopt
-import numpy as np
-from hyperopt import exceptions, progress, pyll
+from hyperopt import progress
 from hyperopt.base import validate_loss_threshold, validate_timeout
-from hyperopt.fmin import generate_trials_to_calculate
 
 from asyncsearch.checked_calls import answering
+from asyncsearch.hyperopt.asked import add_points, annotated, default_rstate, has_own_fmin, new_trials
 from asyncsearch.hyperopt.evaluation import Evaluation, SearchOptions
 from asyncsearch.hyperopt.evaluators import evaluators_for, home_of, keep
-from asyncsearch.hyperopt.objective import is_on_worker
 from asyncsearch.hyperopt.points import Points, let_go, require_rstate
 from asyncsearch.hyperopt.pool import LinesDisplay, WorkerPool
 from asyncsearch.hyperopt.refusals import require_algo, require_max_evals, require_trials
 from asyncsearch.hyperopt.settings import present
+from asyncsearch.hyperopt.worker_trials import is_on_worker
 from asyncsearch.report.live.display import open_display
 
 _logger = logging.getLogger("hyperopt.fmin")
@@ -85,15 +81,15 @@ def fmin(
     validate_timeout(timeout)
     validate_loss_threshold(loss_threshold)
     if isinstance(space, str) and space == "annotated":
-        fn, space = _annotated(fn)
+        fn, space = annotated(fn)
     is_own = trials is None
     if trials is None:
-        trials = _new_trials(points_to_evaluate, trials_save_file)
+        trials = new_trials(points_to_evaluate, trials_save_file)
     else:
         require_trials(trials)
         if points_to_evaluate is not None:
-            _add_points(trials, points_to_evaluate)
-    draws = require_rstate(_default_rstate() if rstate is None else rstate)
+            add_points(trials, points_to_evaluate)
+    draws = require_rstate(default_rstate() if rstate is None else rstate)
     given = {
         "timeout": timeout,
         "loss_threshold": loss_threshold,
@@ -107,7 +103,7 @@ def fmin(
         "early_stop_fn": early_stop_fn,
         "trials_save_file": trials_save_file,
     }
-    if allow_trials_fmin and _has_own_fmin(trials):
+    if allow_trials_fmin and has_own_fmin(trials):
         return trials.fmin(fn, space, algo=algo, max_evals=total, **given)
     if is_on_worker():  # a search that an objective makes for itself
         return hyperopt.fmin(fn, space, algo, total, trials=trials, allow_trials_fmin=False, **given)
@@ -199,58 +195,6 @@ def _search(
             keep(home, evaluators)
         display.close()
         trials.refresh()
-
-
-def _annotated(fn: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """Return an objective of one argument, and the space of the annotations of its own ones."""
-    space = inspect.getfullargspec(fn).annotations
-    for node in space.values():
-        if not isinstance(node, pyll.base.Apply):
-            raise exceptions.InvalidAnnotatedParameter(
-                'When using `space="annotated"`, please annotate the objective function arguments with a '
-                "`pyll.base.Apply` subclass. See example in `fmin` docstring"
-            )
-
-    def objective(point: dict[str, Any]) -> Any:
-        return fn(**point)
-
-    return objective, space
-
-
-def _new_trials(points: list[dict[str, Any]] | None, path: str) -> Any:
-    """Return the trials of a search that was given none: those of a file, if it is there."""
-    from asyncsearch.hyperopt.trials import Trials
-
-    if path and os.path.exists(path):
-        with open(path, "rb") as file:
-            return pickle.load(file)  # noqa: S301  # the program's own file
-    made = Trials()
-    if points is not None:
-        _add_points(made, points)
-    return made
-
-
-def _add_points(trials: Any, points: list[dict[str, Any]]) -> None:
-    """Put points before those that algo draws, if there is none yet."""
-    if len(trials._dynamic_trials):
-        _logger.warning("points_to_evaluate is left out: the trials have %d points already.", len(trials))
-        return
-    assert isinstance(points, list)
-    trials.insert_trial_docs(generate_trials_to_calculate(points)._dynamic_trials)
-    trials.refresh()
-
-
-def _default_rstate() -> Any:
-    seed = os.environ.get("HYPEROPT_FMIN_SEED", "")
-    return np.random.default_rng(int(seed) if seed else None)
-
-
-def _has_own_fmin(trials: Any) -> bool:
-    """Return whether trials are of a class of the program's own that has its own way to search."""
-    from asyncsearch.hyperopt.trials import SparkTrials, Trials
-
-    known = {kind.fmin for kind in (hyperopt.Trials, hyperopt.SparkTrials, Trials, SparkTrials)}
-    return getattr(type(trials), "fmin", None) not in known
 
 
 def _first(one: Any, other: Any) -> Any:

@@ -169,6 +169,23 @@ def finished_only(trials: Any, finished: list[Document]) -> Any:
     return seen
 
 
+def answer_of(trials: Any, document: Document, question: str, *arguments: Any) -> Any:
+    """Return what an objective wants to know of the trials, or do to its own document."""
+    match question:
+        case "trials":
+            return trials._dynamic_trials
+        case "attachments":
+            return trials.attachments
+        case "attachment":
+            kept = hyperopt.Trials.trial_attachments(trials, document)
+            return [kept[arguments[0]]] if arguments[0] in kept else None
+        case "checkpoint":
+            document["result"] = arguments[0]
+        case "inject":
+            return hyperopt.Ctrl(trials, document).inject_results(*arguments)
+    return None
+
+
 def let_go(trials: Any) -> None:
     """Cancel documents that ran under a driver that is no more: nobody evaluates them."""
     for document in trials._dynamic_trials:

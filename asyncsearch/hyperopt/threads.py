@@ -9,7 +9,8 @@ from typing import Any
 import hyperopt
 
 from asyncsearch.hyperopt.messages import Asked, Broken, Message
-from asyncsearch.hyperopt.objective import PointEnd, in_thread
+from asyncsearch.hyperopt.objective import PointEnd
+from asyncsearch.hyperopt.worker_trials import in_thread
 from asyncsearch.programs.raised import Raised
 
 

@@ -236,6 +236,46 @@ def test_spark_trials_go_on_after_errors_and_cancel_at_their_timeout() -> None:
     assert trials.fmin_cancelled_reason == "fmin run timeout"
 
 
+def test_ctrl_c_cancels_what_runs_and_the_trials_go_on() -> None:
+    ours.workers(1, backend="threads")
+    pressed = threading.Event()
+
+    def objective(x: float) -> float:
+        if not pressed.is_set() and len(trials.trials) == 3:
+            pressed.set()
+            os.kill(os.getpid(), signal.SIGINT)
+            threading.Event().wait(600)
+        return x
+
+    trials = ours.Trials()
+    given = {"space": hp.uniform("x", 0, 1), "algo": ours.rand.suggest, "trials": trials, "verbose": False}
+    with pytest.raises(KeyboardInterrupt):
+        ours.fmin(objective, max_evals=5, **given)
+    assert states(trials) == [JOB_STATE_DONE, JOB_STATE_DONE, JOB_STATE_CANCEL]
+    ours.fmin(objective, max_evals=5, **given)
+    assert len(trials) == trials.count_by_state_synced(JOB_STATE_DONE) == 5
+
+
+def test_a_space_may_have_functions_of_its_own_and_an_objective_may_search() -> None:
+    ours.workers(1, backend="processes")
+
+    @hyperopt.pyll.scope.define  # type: ignore[untyped-decorator]  # not typed there
+    def halved(value: float) -> float:
+        return value / 2
+
+    def objective(x: float) -> float:
+        inner = ours.fmin(
+            lambda y: (y - x) ** 2, hp.uniform("y", -1, 1), algo=ours.rand.suggest, max_evals=3, verbose=False
+        )
+        return abs(float(inner["y"]) - x)
+
+    try:
+        space = hyperopt.pyll.scope.halved(hp.uniform("x", 0, 1))
+        assert 0 <= ours.fmin(objective, space, algo=ours.rand.suggest, max_evals=2, verbose=False)["x"] <= 1
+    finally:
+        hyperopt.pyll.scope.undefine("halved")
+
+
 class MongoTrials(hyperopt.Trials):  # type: ignore[misc]  # not typed here
     """Hyperopt's own needs a database to be made."""
 

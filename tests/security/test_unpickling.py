@@ -17,8 +17,8 @@ CALLS = {"eval", "exec", "compile", "__import__"}
 
 UNPICKLERS = {
     "checking/__main__.py": "files that the process above it has just written",
+    "hyperopt/asked.py": "the program's own file of trials, which it names",
     "hyperopt/facts.py": "the study's own folder, when its program goes on",
-    "hyperopt/minimize.py": "the program's own file of trials, which it names",
     "launch/child_process.py": "the pipe that the launcher alone holds",
     "launch/spark/broadcast.py": "a broadcast of the driver, sent as the closure of its task is",
     "launch/spark/task.py": "a pipe of the driver, which its own account alone can open",
