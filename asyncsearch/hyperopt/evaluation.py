@@ -20,7 +20,7 @@ import hyperopt
 from asyncsearch.driver.interrupts import interruption, interrupts_to
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.hyperopt import facts
-from asyncsearch.hyperopt.messages import Asked, Broken, Evaluators, Gone, Shown
+from asyncsearch.hyperopt.messages import EvaluatorLost, Evaluators, EvaluatorsEnded, PointQuestion, ShowRequest
 from asyncsearch.hyperopt.mlflow_runs import ChildRuns
 from asyncsearch.hyperopt.objective import PointEnd
 from asyncsearch.hyperopt.points import Document, Points, answer_of, finished_only
@@ -45,7 +45,7 @@ class SearchOptions:
     retries_lost: bool
 
 
-class Evaluation:
+class PointEvaluation:
     """One ``fmin`` from its first point to its last."""
 
     def __init__(
@@ -116,16 +116,16 @@ class Evaluation:
             self._stop("fmin run timeout")
             return
         match message:
-            case Asked(kind="begin"):
+            case PointQuestion(kind="begin"):
                 self._evaluators.waiting.append(message)
-            case Asked():
+            case PointQuestion():
                 self._answer(message)
-            case Gone(trial, reason):
+            case EvaluatorLost(trial, reason):
                 self._lose(trial, reason)
-            case Broken(error):
+            case EvaluatorsEnded(error):
                 self.is_cancelled = True
                 raise error or TrialsFailedError("The workers have ended before the search.")
-            case Shown(show):
+            case ShowRequest(show):
                 show()
             case None:
                 pass
@@ -154,7 +154,7 @@ class Evaluation:
             asked.reply([spec, document, child], facts.begun(document, self._calls))
             self._calls = 0
 
-    def _answer(self, asked: Asked) -> None:
+    def _answer(self, asked: PointQuestion) -> None:
         document = self._running.get(asked.who)
         if document is None:
             asked.reply(
@@ -180,7 +180,7 @@ class Evaluation:
 
     # Ends
 
-    def _end(self, asked: Asked, document: Document) -> None:
+    def _end(self, asked: PointQuestion, document: Document) -> None:
         del self._running[asked.who]
         ended: PointEnd = asked.arguments[0]
         if ended.result is not None:

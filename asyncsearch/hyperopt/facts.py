@@ -21,7 +21,7 @@ MOST_KEPT_BYTES = 2**16
 """Values of a result whose pickles are larger are not kept in the journal, which is read as a whole."""
 
 
-class Found(NamedTuple):
+class EarlierPoints(NamedTuple):
     """What earlier processes have found."""
 
     documents: list[Document]
@@ -70,7 +70,7 @@ def _value(text: str) -> Any:
     return pickle.loads(base64.b64decode(text))  # noqa: S301  # the study's own file, as its pickled trainable is
 
 
-def found_in(facts: Iterable[Consulted]) -> Found:
+def found_in(facts: Iterable[Consulted]) -> EarlierPoints:
     """Return the documents of facts, in the order of their numbers; those that were lost are cancelled."""
     documents: dict[Any, Document] = {}
     attachments: dict[str, Any] = {}
@@ -89,4 +89,4 @@ def found_in(facts: Iterable[Consulted]) -> Found:
                 attachments.update({f"ATTACH::{document['tid']}::{name}": value for name, value in kept.items()})
             case _:
                 pass
-    return Found([documents[tid] for tid in sorted(documents)], attachments, draws)
+    return EarlierPoints([documents[tid] for tid in sorted(documents)], attachments, draws)

@@ -18,7 +18,7 @@ class Reply(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PointQuestion:
     """One that evaluates asks for a point, tells its end, or wants to know something."""
 
     who: tuple[Hashable, Hashable]
@@ -29,7 +29,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class EvaluatorLost:
     """A trial of asyncsearch is no longer evaluated where it was."""
 
     trial: Hashable
@@ -37,20 +37,20 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class EvaluatorsEnded:
     """Nobody evaluates any more."""
 
     error: BaseException | None
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShowRequest:
     """Something is to be shown by the calling thread."""
 
     show: Callable[[], None]
 
 
-Message = Asked | Gone | Broken | Shown | None
+Message = PointQuestion | EvaluatorLost | EvaluatorsEnded | ShowRequest | None
 """None wakes the reader."""
 
 
@@ -58,7 +58,7 @@ class Evaluators(Protocol):
     """Those who evaluate points: they ask for them in ``inbox``."""
 
     inbox: queue.SimpleQueue[Message]
-    waiting: list[Asked]
+    waiting: list[PointQuestion]
     """Who has asked for a point that there was not yet."""
 
     def close(self, *, now: bool = False) -> None:

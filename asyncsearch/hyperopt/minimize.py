@@ -14,7 +14,7 @@ from hyperopt.base import validate_loss_threshold, validate_timeout
 
 from asyncsearch.checked_calls import answering
 from asyncsearch.hyperopt.asked import add_points, annotated, default_rstate, has_own_fmin, new_trials
-from asyncsearch.hyperopt.evaluation import Evaluation, SearchOptions
+from asyncsearch.hyperopt.evaluation import PointEvaluation, SearchOptions
 from asyncsearch.hyperopt.evaluators import evaluators_for, home_of, keep
 from asyncsearch.hyperopt.points import Points, let_go, require_rstate
 from asyncsearch.hyperopt.pool import LinesDisplay, WorkerPool
@@ -182,7 +182,7 @@ def _search(
         wanted=points.to_be_given,
         pass_expr_memo_ctrl=pass_expr_memo_ctrl,
     )
-    evaluation = Evaluation(points, evaluators, options, display.warn)
+    evaluation = PointEvaluation(points, evaluators, options, display.warn)
     try:
         evaluation.run(bar, total)
     finally:

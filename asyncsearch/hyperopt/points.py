@@ -29,7 +29,7 @@ _FINISHED = (JOB_STATE_DONE, JOB_STATE_ERROR, JOB_STATE_CANCEL)
 Document = dict[str, Any]
 
 
-class Draws(NamedTuple):
+class AlgoSeeds(NamedTuple):
     """The seeds that algo gets, one for each call: of a ``Generator``, or of a ``RandomState`` as in older programs."""
 
     rstate: Any
@@ -40,7 +40,7 @@ class Draws(NamedTuple):
         return self.rstate.integers(most) if hasattr(self.rstate, "integers") else self.rstate.randint(most)
 
 
-def require_rstate(rstate: Any) -> Draws:
+def require_rstate(rstate: Any) -> AlgoSeeds:
     """Return the seeds of what a program gives as ``rstate``.
 
     Raises:
@@ -48,14 +48,14 @@ def require_rstate(rstate: Any) -> Draws:
     """
     if isinstance(rstate, bool) or not (hasattr(rstate, "integers") or isinstance(rstate, np.random.RandomState)):
         raise UsageError(f"rstate={rstate!r} draws no numbers: write rstate=np.random.default_rng(42).")
-    return Draws(rstate)
+    return AlgoSeeds(rstate)
 
 
 class Points:
     """The points of one ``fmin``, and what became of them."""
 
     def __init__(
-        self, trials: Any, domain: Any, algo: Any, draws: Draws, *, max_evals: int, max_queue_len: int
+        self, trials: Any, domain: Any, algo: Any, draws: AlgoSeeds, *, max_evals: int, max_queue_len: int
     ) -> None:
         trials.refresh()
         self.trials = trials
@@ -183,6 +183,8 @@ def answer_of(trials: Any, document: Document, question: str, *arguments: Any) -
             document["result"] = arguments[0]
         case "inject":
             return hyperopt.Ctrl(trials, document).inject_results(*arguments)
+        case _:
+            pass  # what was told needs no answer
     return None
 
 

@@ -23,7 +23,7 @@ from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.driver.questions import Response
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.events import AnyEvent
-from asyncsearch.hyperopt.messages import Asked, Broken, Gone, Message, Shown
+from asyncsearch.hyperopt.messages import EvaluatorLost, EvaluatorsEnded, Message, PointQuestion, ShowRequest
 from asyncsearch.hyperopt.objective import METRIC, PointObjective
 from asyncsearch.ids import Lease, TrialId
 from asyncsearch.programs.pickles import sealed, unsealed
@@ -54,21 +54,21 @@ class RelayedDisplay(Display):
         self.is_shown, self._shown, self._inbox = shown.is_shown, shown, inbox
 
     def begin(self, sentence: str) -> None:
-        self._inbox.put(Shown(lambda: self._shown.begin(sentence)))
+        self._inbox.put(ShowRequest(lambda: self._shown.begin(sentence)))
 
     def warn(self, sentences: Sequence[str]) -> None:
         if sentences:
-            self._inbox.put(Shown(lambda: self._shown.warn(sentences)))
+            self._inbox.put(ShowRequest(lambda: self._shown.warn(sentences)))
 
     def update(self, status: StudyStatus) -> None:
         if self.is_shown:
-            self._inbox.put(Shown(lambda: self._shown.update(status)))
+            self._inbox.put(ShowRequest(lambda: self._shown.update(status)))
 
     def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
-        self._inbox.put(Shown(lambda: self._shown.log_lines(lines)))
+        self._inbox.put(ShowRequest(lambda: self._shown.log_lines(lines)))
 
     def close(self) -> None:
-        self._inbox.put(Shown(self._shown.close))
+        self._inbox.put(ShowRequest(self._shown.close))
 
 
 class WorkerPool:
@@ -83,7 +83,7 @@ class WorkerPool:
             parallelism: how many workers it has; None: one for each slot of the cluster.
         """
         self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self.waiting: list[Asked] = []
+        self.waiting: list[PointQuestion] = []
         self.bundle, self.parallelism = bundle, parallelism
         self.is_broken = False
         """Whether the run has ended."""
@@ -106,7 +106,7 @@ class WorkerPool:
             except BaseException as raised:
                 error = raised
             self.is_broken = True
-            self.inbox.put(Broken(error))
+            self.inbox.put(EvaluatorsEnded(error))
 
         self._thread = threading.Thread(target=run, name="asyncsearch-points", daemon=True)
         self._thread.start()
@@ -125,7 +125,7 @@ class WorkerPool:
             return
         while not self.is_broken:
             match self.inbox.get():
-                case Asked() as asked:
+                case PointQuestion() as asked:
                     asked.reply(None, state="over")
                 case _:
                     pass
@@ -150,7 +150,7 @@ class WorkerPool:
                 content = sealed(["error", RuntimeError(f"{type(error).__name__}: {error}")], self._key)
             later.set_result(Response(content, facts, is_durable, enough))
 
-        self.inbox.put(Asked((trial, lease.number), kind, arguments, reply))
+        self.inbox.put(PointQuestion((trial, lease.number), kind, arguments, reply))
         return later
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
@@ -159,8 +159,8 @@ class WorkerPool:
                 continue
             if action.to is TrialState.FAILED and action.trial not in self._known and not self._is_closed:
                 words = f"The objective could not be run on a worker: {action.detail or action.reason}"
-                self.inbox.put(Broken(TrialsFailedError(words)))
-            self.inbox.put(Gone(action.trial, action.reason))
+                self.inbox.put(EvaluatorsEnded(TrialsFailedError(words)))
+            self.inbox.put(EvaluatorLost(action.trial, action.reason))
         return Response(enough=_OVER if self._is_closed else "")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import hyperopt
 
-from asyncsearch.hyperopt.messages import Asked, Broken, Message
+from asyncsearch.hyperopt.messages import EvaluatorsEnded, Message, PointQuestion
 from asyncsearch.hyperopt.objective import PointEnd
 from asyncsearch.hyperopt.worker_trials import in_thread
 from asyncsearch.programs.raised import Raised
@@ -19,7 +19,7 @@ class ThreadEvaluators:
 
     def __init__(self, domain: Any, trials: Any, parallelism: int) -> None:
         self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self.waiting: list[Asked] = []
+        self.waiting: list[PointQuestion] = []
         self._domain, self._trials = domain, trials
         self._threads = [
             threading.Thread(target=self._evaluate, args=(number,), name=f"asyncsearch-point-{number}", daemon=True)
@@ -37,9 +37,9 @@ class ThreadEvaluators:
         left = len(self._threads)
         while left:
             match self.inbox.get():
-                case Asked() as asked:
+                case PointQuestion() as asked:
                     asked.reply(None, state="over")
-                case Broken():
+                case EvaluatorsEnded():
                     left -= 1
                 case _:
                     pass
@@ -58,7 +58,7 @@ class ThreadEvaluators:
                 ended = PointEnd(None, {}, Raised(str(type(error)), str(error), "", error))
             self._ask(number, turn, "end", ended)
             turn += 1
-        self.inbox.put(Broken(None))
+        self.inbox.put(EvaluatorsEnded(None))
 
     def _ask(self, number: int, turn: int, kind: str, *arguments: Any) -> Any:
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -66,5 +66,5 @@ class ThreadEvaluators:
         def reply(value: Any, _facts: Any = None, *, state: str = "ok", is_durable: bool = False) -> None:  # noqa: ARG001  # nothing is lost here
             answers.put(value if state == "ok" else None)
 
-        self.inbox.put(Asked((number, turn), kind, list(arguments), reply))
+        self.inbox.put(PointQuestion((number, turn), kind, list(arguments), reply))
         return answers.get()

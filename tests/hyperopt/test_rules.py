@@ -30,12 +30,12 @@ def _workers(quiet: None) -> None:
     ours.workers(2, backend="processes")
 
 
-class ScaleError(ValueError):
+class DepthError(ValueError):
     """An error with a value that its class needs."""
 
-    def __init__(self, scale: int) -> None:
-        super().__init__(f"scale {scale}")
-        self.scale = scale
+    def __init__(self, depth: int) -> None:
+        super().__init__(f"depth {depth}")
+        self.depth = depth
 
 
 def states(trials: Any) -> list[int]:
@@ -93,19 +93,19 @@ def test_two_workers_keep_the_rules_of_one_search(caplog: pytest.LogCaptureFixtu
 def test_the_first_exception_ends_trials_as_itself() -> None:
     def objective(x: float) -> float:
         if x > 3:
-            raise ScaleError(7)
+            raise DepthError(7)
         return x
 
     trials = ours.Trials()
-    with pytest.raises(ScaleError, match="scale 7") as caught:
+    with pytest.raises(DepthError, match="depth 7") as caught:
         ours.fmin(objective, hp.uniform("x", 0, 4), algo=ours.rand.suggest, max_evals=60, trials=trials, verbose=False)
-    assert "raise ScaleError(7)" in str(caught.value.__cause__)
-    assert caught.value.scale == 7
+    assert "raise DepthError(7)" in str(caught.value.__cause__)
+    assert caught.value.depth == 7
     assert JOB_STATE_ERROR in states(trials)
     assert set(states(trials)) <= {JOB_STATE_DONE, JOB_STATE_ERROR}
     assert len(states(trials)) < 60
     failed = [one for one in trials._dynamic_trials if one["state"] == JOB_STATE_ERROR]
-    assert "ScaleError" in failed[0]["misc"]["error"][0]
+    assert "DepthError" in failed[0]["misc"]["error"][0]
     assert len(pickle.loads(pickle.dumps(trials))._dynamic_trials) == len(states(trials))
 
 
@@ -114,7 +114,7 @@ def die_once(point: dict[str, Any]) -> float:
     if point["n"] == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     if point["n"] == 3:
-        raise ScaleError(3)
+        raise DepthError(3)
     return float(point["n"])
 
 
@@ -220,7 +220,7 @@ def test_spark_trials_go_on_after_errors_and_cancel_at_their_timeout() -> None:
 
     def objective(point: dict[str, Any]) -> float:
         if point["n"] == 1:
-            raise ScaleError(1)
+            raise DepthError(1)
         if point["n"] >= 4:
             threading.Event().wait(600)
         return float(point["n"])
@@ -230,7 +230,7 @@ def test_spark_trials_go_on_after_errors_and_cancel_at_their_timeout() -> None:
     assert best == {"n": 0}
     assert isinstance(trials, hyperopt.SparkTrials)
     assert trials.count_failed_trials() == 1
-    assert "raise ScaleError(1)" in trials._dynamic_trials[1]["misc"]["error"][1]
+    assert "raise DepthError(1)" in trials._dynamic_trials[1]["misc"]["error"][1]
     assert trials.count_cancelled_trials() >= 1
     assert set(states(trials)) == {JOB_STATE_DONE, JOB_STATE_ERROR, JOB_STATE_CANCEL}
     assert trials.fmin_cancelled_reason == "fmin run timeout"
