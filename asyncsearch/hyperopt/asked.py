@@ -35,12 +35,10 @@ def annotated(fn: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any
 
 def new_trials(points: list[dict[str, Any]] | None, path: str) -> Any:
     """Return the trials of a search that was given none: those of a file, if it is there."""
-    from asyncsearch.hyperopt.trials import Trials
-
     if path and os.path.exists(path):
         with open(path, "rb") as file:
             return pickle.load(file)  # noqa: S301  # the program's own file
-    made = Trials()
+    made = hyperopt.Trials()  # nobody but this search has it, unless by a file that plain Hyperopt reads, too
     if points is not None:
         add_points(made, points)
     return made
@@ -62,9 +60,10 @@ def default_rstate() -> Any:
     return np.random.default_rng(int(seed) if seed else None)
 
 
+_KNOWN = ("asyncsearch.hyperopt.trials", "hyperopt.base", "hyperopt.spark")
+"""Modules whose classes of trials search by ``fmin`` here."""
+
+
 def has_own_fmin(trials: Any) -> bool:
     """Return whether trials are of a class of the program's own that has its own way to search."""
-    from asyncsearch.hyperopt.trials import SparkTrials, Trials
-
-    known = {kind.fmin for kind in (hyperopt.Trials, hyperopt.SparkTrials, Trials, SparkTrials)}
-    return getattr(type(trials), "fmin", None) not in known
+    return getattr(getattr(type(trials), "fmin", None), "__module__", "") not in _KNOWN

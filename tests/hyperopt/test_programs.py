@@ -40,4 +40,4 @@ def test_a_program_has_the_documents_that_it_has_with_hyperopt(name: str, tmp_pa
         assert other_best == one_best
         assert documents(other) == documents(one)
         assert other.attachments == one.attachments
-        assert isinstance(other, ours.Trials)
+        assert isinstance(other, hyperopt.Trials)
