@@ -26,6 +26,8 @@ from asyncsearch.hyperopt.objective import PointEnd
 from asyncsearch.hyperopt.points import Document, Points, answer_of, finished_only
 from asyncsearch.programs.changes import words_of
 
+_CANCELLED_BY = (TIMEOUT, EARLY) = ("fmin run timeout", "early stopping condition")
+"""Reasons by which ``SparkTrials`` cancel what runs, in Hyperopt's words."""
 _ADVICE = "the result, {'loss': ..., 'status': STATUS_OK, name: value}, and read trials.results"
 _logger = logging.getLogger("hyperopt.fmin")
 
@@ -98,11 +100,17 @@ class PointEvaluation:
             if self._presses:
                 self.reason = self.reason or "it was interrupted"
                 self._cancel(self.reason)
-            elif self.reason and self._options.cancels and self._error is None:
-                self._cancel(self.reason)
+            elif self.cancelled_by:
+                self._cancel(self.cancelled_by)
             else:
                 self._serve()
-        self._points.cancel_queue(self.reason)
+        if self._error is None and not self._presses:  # else they are evaluated by the next ``fmin``, as in Hyperopt
+            self._points.cancel_queue(self.reason)
+
+    @property
+    def cancelled_by(self) -> str:
+        """Why what ran was cancelled, by the rule of ``SparkTrials``. Empty if it was not."""
+        return self.reason if self._options.cancels and self.reason in _CANCELLED_BY else ""
 
     @property
     def _is_out_of_points(self) -> bool:
@@ -113,7 +121,7 @@ class PointEvaluation:
         try:
             message = self._evaluators.inbox.get(timeout=self._left_s())
         except queue.Empty:
-            self._stop("fmin run timeout")
+            self._stop(TIMEOUT)
             return
         match message:
             case PointQuestion(kind="begin"):
@@ -139,7 +147,7 @@ class PointEvaluation:
     def _serve(self) -> None:
         """Give points to those who wait."""
         if self._left_s() == 0.0:
-            self._stop("fmin run timeout")
+            self._stop(TIMEOUT)
         waiting = self._evaluators.waiting
         while waiting and not self.reason:
             if self._points.is_round_over:
@@ -230,7 +238,7 @@ class PointEvaluation:
                 )
                 if stop:
                     _logger.info("Early stop triggered. Stopping iterations as condition is reach.")
-                    self._stop("early stopping condition")
+                    self._stop(EARLY)
             losses = points.losses()
             if losses:
                 best = min(losses)

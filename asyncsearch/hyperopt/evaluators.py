@@ -62,7 +62,9 @@ def home_of(trials: Any, store: str | None) -> TrialsAtHome:
         home = _homes.get(trials)
         if home is None:
             home = _homes[trials] = TrialsAtHome(store)
-            weakref.finalize(trials, _let_go, home)
+            # In a thread of its own: what collects the trials may be the very thread that would be waited for.
+            leave = threading.Thread(target=_let_go, args=[home], name="asyncsearch-leave", daemon=True)
+            weakref.finalize(trials, leave.start).atexit = False
         return home
 
 

@@ -21,6 +21,9 @@ from asyncsearch.hyperopt.pool import LinesDisplay, WorkerPool
 from asyncsearch.hyperopt.refusals import require_algo, require_max_evals, require_trials
 from asyncsearch.hyperopt.settings import present
 from asyncsearch.hyperopt.worker_trials import is_on_worker
+from asyncsearch.launch import choose, is_spark_active
+from asyncsearch.launch.machine import cores
+from asyncsearch.programs.workers import THREADS
 from asyncsearch.report.live.display import open_display
 
 _logger = logging.getLogger("hyperopt.fmin")
@@ -157,6 +160,9 @@ def _search(
     settings = present()
     if options.cancels:
         settings = _settings_of(trials, settings)
+        if trials.parallelism is not None and trials.parallelism > total:
+            words = f"SparkTrials(parallelism={trials.parallelism}) are more than max_evals={total}"
+            _logger.warning("%s: every point is drawn before any has ended, as by random search.", words)
     display = (
         LinesDisplay()
         if settings.display == "none" and settings.logs
@@ -187,8 +193,8 @@ def _search(
         evaluation.run(bar, total)
     finally:
         if options.cancels:
-            trials._fmin_cancelled = bool(evaluation.reason)
-            trials._fmin_cancelled_reason = evaluation.reason or None
+            trials._fmin_cancelled = bool(evaluation.cancelled_by)
+            trials._fmin_cancelled_reason = evaluation.cancelled_by or None
         if evaluation.is_cancelled or is_own or not isinstance(evaluators, WorkerPool):
             evaluators.close(now=evaluation.is_cancelled)
         else:
@@ -211,7 +217,18 @@ def _settings_of(trials: Any, settings: Any) -> Any:
             from asyncsearch.launch.spark.launcher import SparkLauncher
 
             backend = SparkLauncher(session)
-    return replace(settings, backend=backend, parallelism=_first(trials.parallelism, settings.parallelism))
+    parallelism = _first(trials.parallelism, settings.parallelism)
+    if trials.parallelism is not None and (there := _slots(backend)) is not None:
+        parallelism = min(there, trials.parallelism)  # as in Hyperopt it is a maximum
+    return replace(settings, backend=backend, parallelism=parallelism)
+
+
+def _slots(backend: Any) -> int | None:
+    """Return how many slots the workers have. None if that is not known before they are started."""
+    if backend in (THREADS, "inline"):
+        return None
+    there = choose(backend).workers_now()
+    return cores() if there is None and not is_spark_active() else there  # the session will be one of this machine
 
 
 def _bar(show_progressbar: Any) -> Callable[..., Any]:
