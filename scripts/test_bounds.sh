@@ -13,7 +13,7 @@ here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 cd "$ROOT"
 export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-true}
 
-extras=spark,connect,parquet,torch,tensorflow,hdfs,webhdfs,s3,azure,sobol,optuna,report,plots,tensorboard,notebook,demo
+extras=spark,connect,parquet,torch,tensorflow,hdfs,webhdfs,s3,azure,sobol,optuna,hyperopt,report,plots,tensorboard,notebook,demo
 tests=(
     tests/agent/test_agent.py tests/golden tests/journal
     tests/launch/test_bundle.py tests/launch/test_code_pickler.py tests/launch/test_processes.py
@@ -21,7 +21,7 @@ tests=(
     tests/packing/test_members.py tests/packing/test_parity.py
     tests/report/test_ablation.py tests/report/plots tests/report/tensorboard tests/report/test_dataframe.py
     tests/rpc/test_auth.py tests/rpc/test_convert.py tests/rpc/test_golden.py tests/rpc/test_quiet_grpc.py tests/rpc/test_sessions.py
-    tests/runner/test_protocol.py tests/searchers/test_optuna.py tests/searchers/test_sobol.py
+    tests/runner/test_protocol.py tests/hyperopt/test_programs.py tests/searchers/test_optuna.py tests/searchers/test_sobol.py
     tests/spark/test_connect.py tests/spark/test_spark_launcher.py
     tests/store/test_azure.py tests/store/test_checkpoint_damage.py tests/store/test_fsspec.py tests/store/test_hdfs_addresses.py
     tests/store/test_s3.py tests/store/test_webhdfs_refusals.py

@@ -46,8 +46,8 @@ def test_the_pages_that_take_long_are_pages_with_code() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [case_of(page) for page in PAGES if codes(page)], ids=lambda page: page.name)
 def test_code_runs_as_it_stands_in_the_page(page: Path, tmp_path: Path) -> None:
-    for package in ("keras", "lightgbm", "optuna", "sklearn", "torch", "xgboost"):
-        if re.search(rf"^(import|from) {package}\b", text_of(page), flags=re.MULTILINE):
+    for package in ("hyperopt", "keras", "lightgbm", "optuna", "sklearn", "torch", "xgboost"):
+        if re.search(rf"^(import|from) (asyncsearch\.)?{package}\b", text_of(page), flags=re.MULTILINE):
             pytest.importorskip(package)
     script = tmp_path / "page.py"
     script.write_text("\n".join(codes(page)), encoding="utf-8")

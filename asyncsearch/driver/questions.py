@@ -3,6 +3,8 @@
     question ──> Questions ──> Answerer, in a thread of its own, one at a time ──> fact into the journal, answer
 
 A question counts only behind the seal of its launch (``runner.seal``), and an answer goes out behind one.
+An answerer may keep a question and answer it later, as where a worker waits for something to do.
+
 An answer that the driver has sent and not written yet is lost with the driver, and the trial that got it is, too: so it
 waits for the disk only where the answerer says that it must not be lost.
 """
@@ -10,8 +12,9 @@ waits for the disk only where the answerer says that it must not be lost.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -44,8 +47,8 @@ class Response(NamedTuple):
 class Answerer(Protocol):
     """Answers the questions of trials. All its methods are called in one thread, one after another."""
 
-    def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response:
-        """TrialAnswer a question; an exception ends the run, and is raised by it."""
+    def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response | Future[Response]:
+        """Answer a question, now or later; an exception ends the run, and is raised by it."""
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
         """Take note of a record of the journal; of what is returned only ``enough`` counts."""
@@ -118,7 +121,7 @@ class Questions:
             self._thread.submit(self._note, event, actions)
 
     def close(self) -> None:
-        """TrialAnswer no more; what is being answered comes to its end first."""
+        """Answer no more; what is being answered comes to its end first."""
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
 
@@ -131,6 +134,14 @@ class Questions:
         except BaseException as error:
             self._loop.call_soon_threadsafe(self._fail, error)
         else:
+            if isinstance(answered, Future):
+                answered.add_done_callback(lambda done: self._settle_late(worker, question, done.result()))
+            else:
+                self._loop.call_soon_threadsafe(self._settle, worker, question, answered)
+
+    def _settle_late(self, worker: Worker, question: TrialQuestion, answered: Response) -> None:
+        """Pass on an answer that was waited for, in whichever thread it came; the run may have ended meanwhile."""
+        with contextlib.suppress(RuntimeError):  # its loop is closed
             self._loop.call_soon_threadsafe(self._settle, worker, question, answered)
 
     def _note(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:

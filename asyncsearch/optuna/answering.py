@@ -28,18 +28,20 @@ from asyncsearch.driver.questions import Response
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.events import AnyEvent
 from asyncsearch.ids import Lease, TrialId
-from asyncsearch.optuna.changes import words_of
 from asyncsearch.optuna.choices import KnownChoices
 from asyncsearch.optuna.drawn_ahead import DrawnAhead
 from asyncsearch.optuna.facts import StudyAttributes, StudyFacts
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd, error_of
 from asyncsearch.optuna.study_runs import OpenRun
+from asyncsearch.programs.changes import words_of
 from asyncsearch.trial import TrialState as State
 
 _ALL_BEGUN = "all trials have begun"
 TrialCallback = Callable[[Any, FrozenTrial], None]
 _logger = optuna.logging.get_logger("optuna.study._optimize")
+_ADVICE = "trial.set_user_attr(name, value), and read study.trials[number].user_attrs[name]"
+"""How a trial gives what it has found."""
 
 
 class OptimizeOptions(NamedTuple):
@@ -290,7 +292,7 @@ class StudyAnswerer:
         """Say, once for each name, what the program will look for in vain."""
         new = [name for name in names if name not in self._named]
         self._named.update(new)
-        self._notice = words_of(new) if new else ""
+        self._notice = words_of(new, _ADVICE) if new else ""
         return None, None
 
     def _stop(self, _trial: Trial) -> tuple[None, None]:

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import base64
 import datetime
-import io
 import json
 import math
 import pickle
-import sys
-import types
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
@@ -26,6 +22,8 @@ from optuna.distributions import (
 )
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
+
+from asyncsearch.programs.pickles import pickled
 
 _PLAIN = (type(None), bool, int, str)
 """Exactly these types: a subclass, such as an enum of integers, would come back as another class."""
@@ -98,35 +96,6 @@ class ValueCodec:
             return value
         ((kind, content),) = value.items()
         return _DECODED[kind](self, content)
-
-
-def pickled(value: Any) -> bytes:
-    """Return the pickle of a value: its functions and classes are those of the receiver, if that has them by name."""
-    buffer = io.BytesIO()
-    _NamePickler(buffer).dump(value)
-    return buffer.getvalue()
-
-
-_INSTALLED = ("asyncsearch", "builtins", "cloudpickle", "optuna")
-"""What both processes import, so that its pickle is its name."""
-
-
-class _NamePickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """A program's own code has come by value, and as another object: by its name the driver finds the original."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        has_name = isinstance(obj, type | types.FunctionType) and "<" not in obj.__qualname__
-        if has_name and str(obj.__module__).partition(".")[0] not in _INSTALLED:
-            return _named, (obj.__module__, obj.__qualname__, cloudpickle.dumps(obj))
-        return super().reducer_override(obj)
-
-
-def _named(module: str, name: str, by_value: bytes) -> Any:
-    """Return a function or class of this process, else the one that was sent."""
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return pickle.loads(by_value) if found is None else found  # noqa: S301  # a part of such a pickle
 
 
 def _unpickled(content: str) -> Any:

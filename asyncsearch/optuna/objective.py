@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
-import pickle
 import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -21,10 +20,11 @@ from optuna.study.study import _ThreadLocalStudyAttribute
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from asyncsearch.errors import UsageError
-from asyncsearch.optuna.changes import Watch, here
-from asyncsearch.optuna.messages import ValueCodec, pickled
+from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd, end_by_error, end_by_value
 from asyncsearch.optuna.units import METRIC, ReportedUnits
+from asyncsearch.programs.changes import Watch, here
+from asyncsearch.programs.raised import travels
 from asyncsearch.trainable import TrialContext
 
 
@@ -310,7 +310,7 @@ class Objective:
 
     def _end(self, line: DriverLine, ended: ObjectiveEnd) -> Any:
         """Tell the study, and end asyncsearch's trial in the same way."""
-        state = line.ask("tell", *(ended if _travels(ended.error) else ended._replace(error=None)))
+        state = line.ask("tell", *(ended if travels(ended.error) else ended._replace(error=None)))
         if state == TrialState.FAIL.name:
             raise ended.error or NoValueError(f"the objective returned {ended.shown}, which is no value of this study")
         if state == TrialState.PRUNED.name or ended.numbers is None:
@@ -320,11 +320,3 @@ class Objective:
             return {METRIC: last[max(last)] if last else float("nan")}
         names = [METRIC, *[f"{METRIC}_{number}" for number in range(1, len(ended.numbers))]]
         return dict(zip(names, ended.numbers, strict=True))
-
-
-def _travels(error: BaseException | None) -> bool:
-    """Return whether an exception can be pickled, and is itself afterwards."""
-    try:
-        return error is None or type(pickle.loads(pickled(error))) is type(error)  # noqa: S301  # its own
-    except Exception:
-        return False

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from optuna.exceptions import TrialPruned
 
+from asyncsearch.programs.raised import ObjectiveError, TracebackError
+
 
 class Unusable:
     """A returned value that is no number: it prints as the original does."""
@@ -16,21 +18,6 @@ class Unusable:
 
     def __repr__(self) -> str:
         return self._shown
-
-
-class ObjectiveError(Exception):
-    """An objective raised an exception that cannot be sent to the driver; its text has the traceback."""
-
-
-class TracebackError(Exception):
-    """The traceback of an objective's exception, as text: that of another process is no object here."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-
-    def __str__(self) -> str:
-        return f"\n{self.text}"
 
 
 class ObjectiveEnd(NamedTuple):

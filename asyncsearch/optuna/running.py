@@ -19,9 +19,10 @@ from asyncsearch.optuna.answering import OptimizeOptions, StudyAnswerer
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.objective import Objective, sent_study
 from asyncsearch.optuna.refusals import require_judging, require_supported
-from asyncsearch.optuna.settings import THREADS, Workers, present
+from asyncsearch.optuna.settings import present
 from asyncsearch.optuna.study_runs import OpenRun, StudyRuns
 from asyncsearch.optuna.units import METRIC
+from asyncsearch.programs.workers import THREADS, Workers
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.space import Space

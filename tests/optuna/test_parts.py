@@ -21,12 +21,13 @@ from asyncsearch import Study, randint, uniform
 from asyncsearch.errors import UsageError
 from asyncsearch.events import Consulted
 from asyncsearch.ids import Lease, WorkerId
-from asyncsearch.optuna.changes import Watch, here
 from asyncsearch.optuna.choices import KnownChoices
 from asyncsearch.optuna.facts import StudyFacts, trials_of
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.refusals import require_supported, require_version
-from asyncsearch.optuna.returned import ObjectiveError, end_by_error, end_by_value, error_of
+from asyncsearch.optuna.returned import end_by_error, end_by_value, error_of
+from asyncsearch.programs.changes import Watch, here
+from asyncsearch.programs.raised import ObjectiveError
 
 
 @pytest.mark.parametrize(

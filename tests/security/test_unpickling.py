@@ -17,13 +17,16 @@ CALLS = {"eval", "exec", "compile", "__import__"}
 
 UNPICKLERS = {
     "checking/__main__.py": "files that the process above it has just written",
+    "hyperopt/asked.py": "the program's own file of trials, which it names",
+    "hyperopt/facts.py": "the study's own folder, when its program goes on",
     "launch/child_process.py": "the pipe that the launcher alone holds",
     "launch/spark/broadcast.py": "a broadcast of the driver, sent as the closure of its task is",
     "launch/spark/task.py": "a pipe of the driver, which its own account alone can open",
     "launch/inline_runner.py": "a bundle of this process",
     "old_pickles.py": "definitions of earlier versions, read by the process that runs their study",
     "optuna/messages.py": "what is behind the seal of a launch, whose key the launcher alone has carried; own journals",
-    "optuna/objective.py": "what it has just pickled",
+    "programs/pickles.py": "what is behind the seal of a launch, whose key the launcher alone has carried",
+    "programs/raised.py": "what it has just pickled",
     "runner/runner.py": "the bundle, over the agent's socket pair",
     "runner/process/spawned_children.py": "between a trial and the children that it has started, over their own pipe",
     "study/kept/definition.py": "the study's own folder, when its owner resumes it",

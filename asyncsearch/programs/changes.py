@@ -40,12 +40,12 @@ class Watch:
         return [*names, *[f"the file {name!r}" for name in new[:3]]]
 
 
-def words_of(names: list[str]) -> str:
-    """Return a sentence on what a worker's trial has changed."""
+def words_of(names: list[str], advice: str) -> str:
+    """Return a sentence on what a worker's trial has changed; ``advice`` says how a trial gives what it has found."""
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return (
         f"The objective changes {shown} on its worker, and the program does not see it here: give each trial what it "
-        "has found by trial.set_user_attr(name, value), and read study.trials[number].user_attrs[name]."
+        f"has found by {advice}."
     )
 
 

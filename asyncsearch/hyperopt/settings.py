@@ -1,0 +1,49 @@
+"""Where the points of searches are evaluated: the one line that a program of Hyperopt may add."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from asyncsearch.checked_calls import answering
+from asyncsearch.programs.workers import Workers, checked_workers
+
+_now = Workers(display="none")
+
+
+@answering("hyperopt.workers", "hyperopt.workers(8, backend='spark')")
+def workers(
+    parallelism: int | None = None,
+    *,
+    backend: Any = "auto",
+    store: str | Path | None = None,
+    display: str = "none",
+    logs: bool = False,
+    retries_lost: bool = False,
+) -> None:
+    """Say where all searches of this process from now on evaluate their points.
+
+    Args:
+        parallelism: how many points are evaluated at a time; None: one for each slot of the cluster, or core of this
+            machine. ``SparkTrials(parallelism=...)`` counts before it.
+        backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
+            ``"inline"``, or a launcher, as of ``asyncsearch.Study``; ``"threads"``: threads of this process, for an
+            objective that needs what cannot be sent, such as a session of Spark.
+        store: folder or URL for journals and logs, with which a program whose driver was killed goes on by the same
+            line; None: a new folder in ``studies``.
+        display: ``"none"``, since Hyperopt has a progress bar, ``"auto"``, ``"notebook"`` or ``"plain"``.
+        logs: whether to show the lines that objectives print.
+        retries_lost: whether the point of a lost worker, which fails, is evaluated once more.
+
+    Raises:
+        UsageError: a value breaks its rule.
+    """
+    global _now  # noqa: PLW0603  # a program of Hyperopt has no object that could carry it
+    _now = checked_workers(
+        parallelism, backend=backend, store=store, display=display, logs=logs, retries_lost=retries_lost
+    )
+
+
+def present() -> Workers:
+    """Return what was said last."""
+    return _now
