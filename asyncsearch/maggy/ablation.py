@@ -122,6 +122,13 @@ class AblationLayers(_Names):
         """The groups: names, or one prefix of names."""
         return list(self._groups)
 
+    print_all = _Names.list_all
+
+    def print_all_groups(self) -> None:
+        """Print the groups."""
+        for group in self._groups:
+            print(_group_name(group))  # noqa: T201  # that is what it is for
+
     def include_groups(self, *groups: list[str], prefix: str | None = None) -> None:
         """Include lists of names, and all layers whose names begin with a prefix."""
         self._groups.update(dict.fromkeys(_groups("include_groups", groups, prefix)))
@@ -215,13 +222,29 @@ class AblationCall:
             if not trial.ablation.keeps(name):
                 return generator(*args, **named)
         assert self._model is not None
-        net = trial.ablation.model(self._model(*args, **named))
-        for name, group in self._groups.items():
-            if not trial.ablation.keeps(name):
-                from asyncsearch.ablation import keras_layers
+        net = self._model(*args, **named)
+        single = [one.name for one in trial.ablation.ablated.components if one.kind == "layer"]
+        left_out = next((group for name, group in self._groups.items() if not trial.ablation.keeps(name)), None)
+        if not single and left_out is None:
+            return net
+        names = single if left_out is None else _layers_of(net, left_out)
+        if not getattr(net, "built", True) and type(net).__name__ == "Sequential":
+            return _shorter(net, names)
+        from asyncsearch.ablation import keras_layers
 
-                return keras_layers.without(net, _layers_of(net, group))
-        return net
+        return keras_layers.without(net, names)
+
+
+def _shorter(net: Any, names: list[str]) -> Any:
+    """Return a sequential model, whose shapes are not known yet, without layers: what follows takes what comes."""
+    inner = {layer.name for layer in net.layers[1:-1]}
+    missing = [name for name in names if name not in inner]
+    if missing:
+        raise UsageError(
+            f"The model has no layer {missing[0]!r} between its first and its last one: there is "
+            f"{', '.join(sorted(inner))}."
+        )
+    return type(net)([type(one).from_config(one.get_config()) for one in net.layers if one.name not in names])
 
 
 def _group_name(group: tuple[str, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -51,13 +52,13 @@ def lagom(train_fn: Any = None, config: Any = None, /, **named: Any) -> dict[str
         if named:
             raise UsageError(f"lagom(..., config=...): write {', '.join(named)} in the config, not beside it.")
         return _run(train_fn, config)
+    if isinstance(config, str):  # the second argument of 0.4
+        named, config = {"name": config, **named}, None
     if config is not None:
         raise UsageError(
             f"lagom(train_fn, {config!r}): the second argument is a config of asyncsearch.maggy.config; all others "
             f"have names, {_EXAMPLE}."
         )
-    import inspect
-
     require_fit(inspect.signature(_config_of_keywords), "lagom", (), named, example=_EXAMPLE)
     return _run(train_fn, _config_of_keywords(**named))
 
@@ -120,7 +121,7 @@ def _run(function: Any, config: configs.LagomConfig) -> dict[str, Any]:
     if function is None:
         raise UsageError(f"lagom needs the function that trains: write {_EXAMPLE}.")
     name = text_of("name", config.name)
-    hb_interval = config.hb_interval
+    hb_interval: Any = config.hb_interval
     if isinstance(hb_interval, bool) or not isinstance(hb_interval, int | float) or not hb_interval > 0:
         raise UsageError(f"hb_interval={hb_interval!r}: it is seconds, write hb_interval=1.")
     direction = _direction(getattr(config, "direction", "max"))
@@ -140,9 +141,8 @@ def _searched(
     """Return what is searched, who stops trials, and the function as it is sent."""
     hb_interval = float(config.hb_interval)
     if isinstance(config, configs.AblationConfig):
-        call = AblationCall(config.ablation_study) if config.ablation_study is not None else None
         searcher = searcher_of_study(config.ablation_study, config.ablator)
-        assert call is not None, "else the study was refused"
+        call = AblationCall(config.ablation_study)
         names = ("dataset_function", "model_function", "ablations", "ablated_feature", "ablated_layer")
         require_arguments(function, (), (*given, *names))
         sent = TrainFunction(function, key=key, hidden=call.hidden, given=given, call=call, hb_interval=hb_interval)

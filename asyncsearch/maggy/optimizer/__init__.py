@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 from asyncsearch.errors import SpaceError, UsageError
@@ -87,7 +88,7 @@ class Asha(AbstractOptimizer):
                 f"asha: num_trials={num_trials} is too few for the budgets {', '.join(map(str, self.search.budgets))}: "
                 f"write num_trials={least} or more, or a smaller resource_max."
             )
-        return Plan(searchspace.to_space(), self.search, None)
+        return Plan(searchspace.to_space(), dataclasses.replace(self.search, num_trials=num_trials), None)
 
 
 class _Bayesian(AbstractOptimizer):

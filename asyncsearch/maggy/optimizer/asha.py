@@ -27,6 +27,7 @@ from asyncsearch.trial import Params
 BUDGET = "budget"
 _PROMOTED = "promoted"
 _PURPOSE = "maggy.asha"
+_TIMES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,8 @@ class AshaSearch(Searcher):
     reduction_factor: int = 2
     resource_min: int = 1
     resource_max: int = 4
+    num_trials: int = 8
+    """No trial begins after four times as many, whatever became of them: where all fail, none is ever promoted."""
 
     def __post_init__(self) -> None:
         given = (self.reduction_factor, self.resource_min, self.resource_max)
@@ -73,7 +76,7 @@ class AshaState(SearcherState):
     """The trials of each budget, and how they ended."""
 
     def __init__(self, search: AshaSearch, space: Space, seed: int) -> None:
-        self._eta, self._budgets = search.reduction_factor, search.budgets
+        self._eta, self._budgets, self._most = search.reduction_factor, search.budgets, _TIMES * search.num_trials
         self._space, self._seed = space, seed
         self._params: dict[TrialId, Params] = {}
         self._scores: list[list[tuple[float, TrialId]]] = [[] for _ in self._budgets]
@@ -81,7 +84,7 @@ class AshaState(SearcherState):
         self._promoted: set[TrialId] = set()
 
     def propose(self, number: int) -> Params | None:
-        if any(params[BUDGET] == self._budgets[-1] for params in self._params.values()):
+        if number >= self._most or any(params[BUDGET] == self._budgets[-1] for params in self._params.values()):
             return None
         parent = self._promotable()
         if parent is not None:
@@ -93,6 +96,9 @@ class AshaState(SearcherState):
     def notes(self, number: int) -> dict[str, Any]:
         parent = self._promotable()
         return {} if parent is None else {_PROMOTED: parent}
+
+    def length(self) -> int:
+        return self._most
 
     def _promotable(self) -> TrialId | None:
         for ended in reversed(self._scores[:-1]):
