@@ -86,9 +86,10 @@ def present_params() -> dict[str, Any]:
         return {name: entry["value"] for name, entry in json.load(file).items() if isinstance(entry, dict)}
 
 
-def init(*_given: Any, config: Any = None, **_named: Any) -> StandInRun:
+def init(*_given: Any, config: Any = None, name: str | None = None, **_named: Any) -> StandInRun:
     """Begin a run, whose config has the parameters of the trial."""
     run = StandInRun(config)
+    run.name = name or run.name
     _runs.append(run)
     return run
 

@@ -78,8 +78,8 @@ def test_the_result_has_the_entries_of_lagom() -> None:
         _trial(3, failed, None, 8.0, 0.0),
     ]
     found = result_of_trials(trials, "max", dict, lambda trial: trial.id + 10)
-    best = dict.fromkeys(("best_config", "best_hp"), {"x": 2}) | {"best_id": "trial-2", "best_val": 4.0}
-    worst = dict.fromkeys(("worst_config", "worst_hp"), {"x": 0}) | {"worst_id": "trial-0", "worst_val": 2.0}
+    best = {"best_id": "trial-2", "best_val": 4.0, "best_config": {"x": 2}, "best_hp": {"x": 2}}
+    worst = {"worst_id": "trial-0", "worst_val": 2.0, "worst_config": {"x": 0}, "worst_hp": {"x": 0}}
     counts = {"num_trials": 3, "early_stopped": 1, "metric_list": [7.0, 4.0, 2.0], "avg": 13 / 3}
     assert found == best | worst | counts | {"num_epochs": 11, "trial_id": "trial-1"}
     low = result_of_trials(trials, "min", dict, lambda trial: 0)
