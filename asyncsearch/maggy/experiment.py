@@ -14,7 +14,7 @@ from asyncsearch.maggy import config as configs
 from asyncsearch.maggy.ablation import AblationCall, parts_of, searcher_of_study
 from asyncsearch.maggy.earlystop import BROADCAST, BroadcastStopping, policy_of
 from asyncsearch.maggy.optimizer import Plan, optimizer_of
-from asyncsearch.maggy.reporter import TrainFunction, require_arguments
+from asyncsearch.maggy.reporter import LagomFunction, require_arguments
 from asyncsearch.maggy.result import result_of_trials
 from asyncsearch.maggy.searchspace import Searchspace
 from asyncsearch.maggy.settings import present
@@ -137,7 +137,7 @@ def _run(function: Any, config: configs.LagomConfig) -> dict[str, Any]:
 
 def _searched(
     function: Callable[..., Any], config: configs.LagomConfig, direction: str, key: str, given: dict[str, Any]
-) -> tuple[Plan, Scheduler, TrainFunction]:
+) -> tuple[Plan, Scheduler, LagomFunction]:
     """Return what is searched, who stops trials, and the function as it is sent."""
     hb_interval = float(config.hb_interval)
     if isinstance(config, configs.AblationConfig):
@@ -145,7 +145,7 @@ def _searched(
         call = AblationCall(config.ablation_study)
         names = ("dataset_function", "model_function", "ablations", "ablated_feature", "ablated_layer")
         require_arguments(function, (), (*given, *names))
-        sent = TrainFunction(function, key=key, hidden=call.hidden, given=given, call=call, hb_interval=hb_interval)
+        sent = LagomFunction(function, key=key, hidden=call.hidden, given=given, call=call, hb_interval=hb_interval)
         return Plan(Space({_STUDY: 0}), searcher, None), FIFO(), sent
     if isinstance(config, configs.HyperparameterOptConfig):
         space = Searchspace() if config.searchspace is None else config.searchspace
@@ -157,7 +157,7 @@ def _searched(
         plan, scheduler = optimizer_of("none").plan(Searchspace(), 1, direction), FIFO()
     params = tuple(name for name in plan.searcher.extended(plan.space).parameters if name not in plan.hidden)
     require_arguments(function, params, tuple(given))
-    return plan, scheduler, TrainFunction(function, key=key, hidden=plan.hidden, given=given, hb_interval=hb_interval)
+    return plan, scheduler, LagomFunction(function, key=key, hidden=plan.hidden, given=given, hb_interval=hb_interval)
 
 
 _STUDY = "study"
@@ -179,7 +179,7 @@ def _direction(given: Any) -> str:
 
 
 def _searching(
-    name: str, sent: TrainFunction, plan: Plan, scheduler: Scheduler, direction: str, key: str, *, is_ablation: bool
+    name: str, sent: LagomFunction, plan: Plan, scheduler: Scheduler, direction: str, key: str, *, is_ablation: bool
 ) -> dict[str, Any]:
     settings = present()
     display = open_display(settings.display, logs=settings.logs)

@@ -96,7 +96,7 @@ GIVEN = ("hparams", "reporter", "model", "dataset")
 """Arguments of a function that are not hyper-parameters, unless the search space has one of that name."""
 
 
-class TrainFunction:
+class LagomFunction:
     """A program's function as a function of asyncsearch's trial."""
 
     def __init__(

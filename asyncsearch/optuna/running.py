@@ -19,8 +19,9 @@ from asyncsearch.optuna.answering import OptimizeOptions, StudyAnswerer
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.objective import METRIC, Objective, sent_study
 from asyncsearch.optuna.refusals import require_supported
-from asyncsearch.optuna.settings import THREADS, Workers, present
+from asyncsearch.optuna.settings import present
 from asyncsearch.optuna.study_runs import StudyRuns
+from asyncsearch.programs.workers import THREADS, Workers
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.space import Space
 from asyncsearch.study import study as searches

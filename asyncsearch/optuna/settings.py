@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.arguments import text_of, workers_of, yes_or_no
 from asyncsearch.checked_calls import answering
-from asyncsearch.errors import UsageError
-
-THREADS = "threads"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workers:
-    """The workers of all studies of this process that ``optimize`` from now on."""
-
-    parallelism: int | None = None
-    backend: Any = "auto"
-    store: str | None = None
-    display: str = "auto"
-    logs: bool = False
-    retries_lost: bool = False
-
+from asyncsearch.programs.workers import Workers, checked_workers
 
 _now = Workers()
 
@@ -54,20 +37,8 @@ def workers(
         UsageError: a value breaks its rule.
     """
     global _now  # noqa: PLW0603  # a program of Optuna has no object that could carry it
-    from asyncsearch.launch import require_backend
-
-    if display not in ("auto", "notebook", "plain", "none"):
-        raise UsageError(f"display={display!r}: write 'auto', 'notebook', 'plain' or 'none'.")
-    if store is not None and not isinstance(store, str | Path):
-        raise UsageError(f"store={store!r} must be a folder or a URL, e.g. 'studies/digits'.")
-    _now = replace(
-        Workers(),
-        parallelism=None if parallelism is None else workers_of("parallelism", parallelism),
-        backend=backend if backend == THREADS else require_backend(backend),
-        store=None if store is None else text_of("store", str(store)),
-        display=display,
-        logs=yes_or_no("logs", logs),
-        retries_lost=yes_or_no("retries_lost", retries_lost),
+    _now = checked_workers(
+        parallelism, backend=backend, store=store, display=display, logs=logs, retries_lost=retries_lost
     )
 
 

@@ -2,7 +2,7 @@
 
 ``sweep`` and ``agent`` are asyncsearch's; every other name is that of wandb itself where it is installed, so that
 ``wandb.init()``, ``wandb.config`` and ``wandb.log(...)`` in the function are real, in the mode that ``WANDB_MODE``
-says, ``disabled`` by default. Without wandb these names are a small stand-in. See docs/migrate_wandb_sweeps.md.
+says, ``disabled`` by default. Without wandb these names are a small replacement. See docs/migrate_wandb_sweeps.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The module ``wandb`` of this process: the one that is installed, else a stand-in with what sweeps need."""
+"""The module ``wandb`` of this process: the one that is installed, else a replacement with what sweeps need."""
 
 from __future__ import annotations
 
@@ -13,4 +13,6 @@ def module() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "wandb":
             raise
-        return importlib.import_module("asyncsearch.wandb.stand_in")
+        from asyncsearch.wandb import small_wandb
+
+        return small_wandb

@@ -20,7 +20,7 @@ from typing import Any
 
 PIPES = "ASYNCSEARCH_SWEEP_PIPES"
 """Variable of the environment with two descriptors: to write what is logged, and to read that it may go on."""
-STAND_IN = "wandb_stand_in.py"
+SMALL = "small_wandb.py"
 Listener = Callable[[dict[str, float], bool], None]
 """Gets the numbers that were logged, and whether they are complete for this step."""
 
@@ -89,7 +89,7 @@ class _PipeListener:
 
 
 class _WandbFinder(importlib.abc.MetaPathFinder):
-    """Finds wandb, or else the stand-in beside this file, and listens to it."""
+    """Finds wandb, or else the replacement beside this file, and listens to it."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -100,7 +100,7 @@ class _WandbFinder(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec("wandb")
         if spec is None or spec.loader is None or spec.origin is None:
-            spec = importlib.util.spec_from_file_location("wandb", Path(__file__).with_name(STAND_IN))
+            spec = importlib.util.spec_from_file_location("wandb", Path(__file__).with_name(SMALL))
         assert spec is not None, "a file has one"
         assert spec.loader is not None, "a file has one"
         load = spec.loader.exec_module

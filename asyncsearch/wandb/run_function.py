@@ -16,6 +16,8 @@ from asyncsearch.wandb.installed import module
 from asyncsearch.wandb.logged import listen
 
 MODE = "WANDB_MODE"
+STEP = "_step"
+"""The metric of a sweep that names none: how often a run has logged. It ranks nothing by what was logged."""
 
 
 class RunReports:
@@ -32,6 +34,8 @@ class RunReports:
         """Take what was logged; it may end the trial."""
         self._waiting |= found
         self.names.update(dict.fromkeys(found))
+        if self._metric == STEP and is_complete:
+            self._waiting[STEP] = self._trial.resource + 1
         if is_complete and self._metric in self._waiting:
             values, self._waiting = self._waiting, {}
             self.has_metric = True

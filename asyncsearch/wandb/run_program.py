@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from asyncsearch.errors import UsageError
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import Params
-from asyncsearch.wandb import logged, stand_in
+from asyncsearch.wandb import logged, small_wandb
 from asyncsearch.wandb.run_function import RunReports, environment_of
 
 _USUAL = ("${env}", "${interpreter}", "${program}", "${args}")
@@ -89,7 +89,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _hooked(folder: str) -> dict[str, str]:
     """Write into a folder what a Python program imports at its start, and return the variable that lets it."""
     (Path(folder) / "sitecustomize.py").write_text(inspect.getsource(logged), encoding="utf-8")
-    (Path(folder) / logged.STAND_IN).write_text(inspect.getsource(stand_in), encoding="utf-8")
+    (Path(folder) / logged.SMALL).write_text(inspect.getsource(small_wandb), encoding="utf-8")
     paths = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"PYTHONPATH": os.pathsep.join(paths)}
 

@@ -16,7 +16,7 @@ from asyncsearch.programs.same_line import SearchFolders
 from asyncsearch.report.live.display import open_display
 from asyncsearch.searchers import GridSearch
 from asyncsearch.study.study import Study, run_shown
-from asyncsearch.wandb.run_function import MODE, SweepFunction
+from asyncsearch.wandb.run_function import MODE, STEP, SweepFunction
 from asyncsearch.wandb.run_program import SweepProgram
 from asyncsearch.wandb.sweep_workers import present
 from asyncsearch.wandb.sweeps import Sweep, sweep_of
@@ -67,6 +67,8 @@ def agent(
         described.folder, goes_on = SearchFolders.next(described.name, settings.store, is_same)
         if goes_on:
             display.warn([f"The sweep in {described.folder} goes on."])
+    if described.metric == STEP:
+        display.warn(["The sweep names no metric, so that its runs are not ranked: write 'metric': {'name': ...}."])
     described.asked = total or 0
     study = Study(
         trainable,

@@ -10,6 +10,7 @@ from typing import Any
 from asyncsearch.arguments import positive
 from asyncsearch.checked_calls import answering
 from asyncsearch.errors import UsageError
+from asyncsearch.files.plain import read_file
 from asyncsearch.schedulers.asha import ASHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
@@ -17,6 +18,7 @@ from asyncsearch.searchers import GridSearch, OptunaSearch, RandomSearch
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.space import Space
 from asyncsearch.wandb.distributions import SweepDomain
+from asyncsearch.wandb.run_function import STEP
 from asyncsearch.wandb.spaces import space_of
 
 _EXAMPLE = (
@@ -106,7 +108,7 @@ def _read(given: Any) -> Mapping[str, Any]:
             import yaml
         except ImportError as error:
             raise UsageError(f"{given} is read with PyYAML: pip install pyyaml, or give the dictionary.") from error
-        given = yaml.safe_load(Path(given).read_text(encoding="utf-8"))
+        given = yaml.safe_load(read_file(given))
     if not isinstance(given, Mapping):
         raise UsageError(f"A sweep is a dictionary: write {_EXAMPLE}.")
     return given
@@ -122,7 +124,8 @@ def parse(given: Mapping[str, Any]) -> Sweep:
     if unknown:
         raise UsageError(f"A sweep has no entry {unknown[0]!r} here: leave it out; there is {', '.join(_KEYS)}.")
     space = space_of(given.get("parameters"))
-    metric, mode = _metric(given.get("metric"))
+    is_judged = given.get("method") == "bayes" or given.get("early_terminate") is not None
+    metric, mode = _metric(given.get("metric"), is_needed=is_judged)
     run_cap = given.get("run_cap")
     return Sweep(
         name=str(given.get("name") or "sweep"),
@@ -139,7 +142,10 @@ def parse(given: Mapping[str, Any]) -> Sweep:
     )
 
 
-def _metric(given: Any) -> tuple[str, str]:
+def _metric(given: Any, *, is_needed: bool) -> tuple[str, str]:
+    """Return the metric and the mode; a sweep that only tries points may have none, and then counts its logs."""
+    if given is None and not is_needed:
+        return STEP, "max"
     if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
         raise UsageError("A sweep needs a metric: write 'metric': {'name': 'val_loss', 'goal': 'minimize'}.")
     others = [key for key in given if key not in ("name", "goal")]

@@ -105,6 +105,17 @@ def test_a_metric_that_is_not_logged_is_named_with_what_is() -> None:
         wandb.agent(wandb.sweep(described), train, count=1)
 
 
+def test_a_grid_may_have_no_metric_and_counts_its_logs() -> None:
+    def train() -> None:
+        run = wandb.init()
+        for _ in range(wandb.config["x"]):
+            run.log({"loss": 1.0})
+
+    described = {"method": "grid", "name": "bare", "parameters": {"x": {"values": [2, 3]}}}
+    study = wandb.agent(wandb.sweep(described), train)
+    assert [(trial.value, trial.metrics["loss"]) for trial in study.trials] == [(2, 1.0), (3, 1.0)]
+
+
 @pytest.mark.parametrize(
     ("entry", "low", "high", "is_whole"),
     [
@@ -164,7 +175,7 @@ X = {"x": {"min": 0.0, "max": 1.0}}
         ({"method": "grid"}, "'x' has no list of values"),
         ({"method": "bayes", "parameters": {"x": {"mu": 0}}}, "the model knows no"),
         ({"metric": {"name": "a", "target": 3}}, "'target' has no effect"),
-        ({"metric": None}, "needs a metric"),
+        ({"metric": None, "method": "bayes"}, "needs a metric"),
         ({"controller": {}}, "no entry 'controller'"),
         ({"parameters": {"x": {"min": "1e-4", "max": 1}}}, "YAML reads 1e-4 as text"),
         ({"parameters": {"x": {"values": [1], "probabilities": [1]}}}, "'probabilities' has no effect"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 
-class StandInConfig(dict[str, Any]):
+class SmallConfig(dict[str, Any]):
     """A configuration: entries are attributes, too."""
 
     def __getattr__(self, name: str) -> Any:
@@ -39,12 +39,12 @@ class StandInConfig(dict[str, Any]):
         return dict(self)
 
 
-class StandInRun:
+class SmallRun:
     """A run of which nothing is kept but what reaches the trial."""
 
     def __init__(self, config: Any) -> None:
         given = vars(config) if hasattr(config, "__dict__") and not isinstance(config, Mapping) else dict(config or {})
-        self.config = StandInConfig({**given, **present_params()})
+        self.config = SmallConfig({**given, **present_params()})
         self.summary: dict[str, Any] = {}
         self.step = 0
         self.id = self.name = os.environ.get("WANDB_RUN_ID", "run")
@@ -65,14 +65,14 @@ class StandInRun:
         """End the run."""
         _runs[:] = [one for one in _runs if one is not self]
 
-    def __enter__(self) -> StandInRun:
+    def __enter__(self) -> SmallRun:
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.finish()
 
 
-_runs: list[StandInRun] = []
+_runs: list[SmallRun] = []
 
 
 def present_params() -> dict[str, Any]:
@@ -86,9 +86,9 @@ def present_params() -> dict[str, Any]:
         return {name: entry["value"] for name, entry in json.load(file).items() if isinstance(entry, dict)}
 
 
-def init(*_given: Any, config: Any = None, name: str | None = None, **_named: Any) -> StandInRun:
+def init(*_given: Any, config: Any = None, name: str | None = None, **_named: Any) -> SmallRun:
     """Begin a run, whose config has the parameters of the trial."""
-    run = StandInRun(config)
+    run = SmallRun(config)
     run.name = name or run.name
     _runs.append(run)
     return run
@@ -110,7 +110,7 @@ def login(*_given: Any, **_named: Any) -> bool:
     return True
 
 
-def _present(what: str) -> StandInRun:
+def _present(what: str) -> SmallRun:
     if not _runs:
         raise RuntimeError(f"wandb.{what}: call wandb.init() first.")
     return _runs[-1]
@@ -124,7 +124,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     raise AttributeError(
-        f"wandb is not installed here, and its stand-in has no {name!r}: pip install wandb.", name=name
+        f"wandb is not installed here, and its replacement has no {name!r}: pip install wandb.", name=name
     )
 
 
