@@ -95,6 +95,7 @@ LISTING = ("scandir", "listdir", "iterdir")
 READS_OWN_FILES = (
     "checking/", "doctor/", "launch/", "runner/process/kernel_files", "runner/packs/pack_timing",
     "runner/process/lifeline", "runner/process/process_holdings", "agent/runner_template", "rpc/forks",
+    "wandb/small_wandb",
 )  # fmt: skip
 """Modules that read what the system or they themselves have made: files of /proc and packages, pipes, probes."""
 

@@ -156,6 +156,8 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
             if is_value:
                 take_report(state, trial, event.resource, value)
             notify_progress(state, trial, event.resource)
+            if (watched := state.scheduler.watches) is not None and watched in event.metrics:
+                state.scheduler.watched(trial.id, event.resource, finite(event.metrics[watched]))
     return subscribers
 
 

@@ -87,6 +87,10 @@ class SchedulerState(StudyListener):
     """Whether trials are compared once their checkpoints are durable, as donors need where ``branch`` is overridden and
     no promotion says which trial ``is_donor``."""
 
+    watches: str | None = None
+    """Name of another metric, by which it judges where the study's own ranks; each report of it is ``watched``. None if
+    it judges by the study's own alone."""
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "branch" in vars(cls) and "compares_saved" not in vars(cls):
@@ -104,6 +108,12 @@ class SchedulerState(StudyListener):
     def judge(self, trial: TrialId, resource: int) -> str | None:
         """Return why the trial should stop now, or None to let it go on. Asked after each ``reported``."""
         return None
+
+    def watched(self, trial: TrialId, resource: int, value: float | None) -> None:  # most watch nothing
+        """A trial reported the metric that it ``watches``, with this value; None if that is not finite.
+
+        A fact, stated before ``judge`` is asked.
+        """
 
     def judged_next(self, trial: TrialId, resource: int) -> int | None:
         """Return the first resource above this one where ``judge`` may stop a trial. None if nobody waits for it.

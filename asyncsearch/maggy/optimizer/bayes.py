@@ -1,0 +1,5 @@
+"""Maggy's optimizers with a model."""
+
+from asyncsearch.maggy.optimizer import GP, TPE
+
+__all__ = ["GP", "TPE"]

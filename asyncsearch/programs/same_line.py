@@ -1,0 +1,69 @@
+"""The folder of a search that a program of another library begins: the same line of a program that runs again goes on.
+
+A driver that was killed leaves a journal without the end of its run. The program that runs again comes to the same
+call, finds that journal by the search's name, and goes on there instead of beginning anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from asyncsearch.actions import EndRun
+from asyncsearch.events import RunRequested
+from asyncsearch.files.paths import plain_part
+from asyncsearch.journal.opening import StudyFile, read_records, read_study_file
+from asyncsearch.store import open_store
+from asyncsearch.study.kept.default_store import DefaultFolder
+
+
+class SearchFolder(NamedTuple):
+    """Where a search lies."""
+
+    path: str
+    goes_on: bool
+    """Whether it holds the search already."""
+
+
+class SearchFolders:
+    """The folders of the searches of one library in this process."""
+
+    _begun: ClassVar[Counter[tuple[str, str]]] = Counter()
+    """How many searches of a name have begun, in each store."""
+
+    @classmethod
+    def next(cls, label: str, store: str | None, is_same: Callable[[StudyFile], bool]) -> SearchFolder:
+        """Return the folder of the next search of a name.
+
+        Args:
+            label: the name.
+            store: folder of all searches of the program: the n-th one of a name has its own there, and goes on if it
+                is there. None: in ``studies``, a new folder, unless the last one holds the same search, cut off.
+            is_same: whether a study is the one that the program describes now.
+        """
+        if store is not None:
+            base = f"{store.rstrip('/')}/{plain_part(label)}"
+            cls._begun[base, label] += 1
+            number = cls._begun[base, label]
+            path = base if number == 1 else f"{base}-{number}"
+            return SearchFolder(path, read_study_file(open_store(path)) is not None)
+        folders = DefaultFolder(label)
+        for folder in reversed(folders.folders()):
+            place = open_store(folder)
+            file = read_study_file(place)
+            if file is not None and is_same(file) and not place.is_locked() and is_cut_off(str(folder)):
+                return SearchFolder(str(folder), goes_on=True)
+        return SearchFolder(str(folders.claim(folders.choose())), goes_on=False)
+
+
+def is_cut_off(path: str | Path) -> bool:
+    """Return whether the last run of a study was killed or interrupted before it was done."""
+    cut_off = True
+    for record in read_records(open_store(path)):
+        cut_off = cut_off or isinstance(record.event, RunRequested)
+        for action in record.actions:
+            if isinstance(action, EndRun):
+                cut_off = not action.is_complete
+    return cut_off

@@ -1,0 +1,18 @@
+"""The module ``wandb`` of this process: the one that is installed, else a replacement with what sweeps need."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+def module() -> ModuleType:
+    """Return it."""
+    try:
+        return importlib.import_module("wandb")
+    except ModuleNotFoundError as error:
+        if error.name != "wandb":
+            raise
+        from asyncsearch.wandb import small_wandb
+
+        return small_wandb

@@ -1,0 +1,117 @@
+"""What a run logs, on its way to the trial: by a call in this process, or by a pipe from a program of its own.
+
+The source of this module is the ``sitecustomize`` of a sweep's program, so it imports the standard library alone, and
+what it does at its import it does in such a program only.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import numbers
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+PIPES = "ASYNCSEARCH_SWEEP_PIPES"
+"""Variable of the environment with two descriptors: to write what is logged, and to read that it may go on."""
+SMALL = "small_wandb.py"
+Listener = Callable[[dict[str, float], bool], None]
+"""Gets the numbers that were logged, and whether they are complete for this step."""
+
+
+def listen(wandb: Any, listener: Listener, name: str = "", params: Mapping[str, Any] | None = None) -> None:
+    """Have a listener called for each ``log`` of the runs that ``wandb.init`` begins from now on.
+
+    Args:
+        wandb: the module.
+        listener: called with what is logged.
+        name: of a run that has no name.
+        params: of the trial, for the config of the run; None: wandb has them from the environment.
+    """
+    begin = getattr(wandb.init, "__wrapped__", wandb.init)
+
+    def init(*given: Any, **named: Any) -> Any:
+        run = begin(*given, **({"name": name, **named} if name else named))
+        if params:
+            run.config.update(dict(params), allow_val_change=True)
+        log = run.log
+
+        def logged(data: Any, *more: Any, **options: Any) -> None:
+            log(data, *more, **options)
+            commit = options.get("commit", more[1] if len(more) > 1 else None)
+            listener(numbers_in(data), commit is not False)
+
+        run.log = logged
+        wandb.log = logged
+        init.run = run  # type: ignore[attr-defined]  # for its summary
+        return run
+
+    init.__wrapped__ = begin  # type: ignore[attr-defined]
+    wandb.init = init
+
+
+def numbers_in(data: Any, prefix: str = "") -> dict[str, float]:
+    """Return the numbers of what was logged; those of nested dictionaries by dotted names."""
+    found: dict[str, float] = {}
+    for name, value in data.items() if isinstance(data, Mapping) else ():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            found |= numbers_in(value, f"{key}.")
+        elif isinstance(value, numbers.Real):
+            found[key] = float(value)
+        elif getattr(value, "ndim", None) == 0 and not isinstance(value, str):
+            try:
+                found[key] = float(value)
+            except (TypeError, ValueError):
+                continue
+    return found
+
+
+class _PipeListener:
+    """Writes a line for each log, and waits until the trial may go on."""
+
+    def __init__(self, writing: int, reading: int) -> None:
+        self._writing, self._reading, self._pid = writing, reading, os.getpid()
+
+    def __call__(self, found: dict[str, float], is_complete: bool) -> None:
+        if os.getpid() != self._pid:  # a process that the program has forked
+            return
+        line = json.dumps([found, is_complete]) + "\n"
+        os.write(self._writing, line.encode())
+        if not os.read(self._reading, 1):
+            raise SystemExit("asyncsearch: the trial of this program has ended.")
+
+
+class _WandbFinder(importlib.abc.MetaPathFinder):
+    """Finds wandb, or else the replacement beside this file, and listens to it."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if name != "wandb":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("wandb")
+        if spec is None or spec.loader is None or spec.origin is None:
+            spec = importlib.util.spec_from_file_location("wandb", Path(__file__).with_name(SMALL))
+        assert spec is not None, "a file has one"
+        assert spec.loader is not None, "a file has one"
+        load = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            load(module)
+            listen(module, self._listener)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+if __name__ == "sitecustomize" and PIPES in os.environ:
+    sys.meta_path.insert(0, _WandbFinder(_PipeListener(*map(int, os.environ[PIPES].split(",")))))

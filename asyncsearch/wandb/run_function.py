@@ -1,0 +1,124 @@
+"""The worker's half of a sweep: the function or the program of its runs, and the metric that they log."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from asyncsearch.errors import UsageError
+from asyncsearch.trainable import TrialContext
+from asyncsearch.trial import Params
+from asyncsearch.wandb.installed import module
+from asyncsearch.wandb.logged import listen
+
+MODE = "WANDB_MODE"
+STEP = "_step"
+"""The metric of a sweep that names none: how often a run has logged. It ranks nothing by what was logged."""
+
+
+class RunReports:
+    """The reports of a trial: a report for each log that has the metric, with the numbers logged since the last one."""
+
+    def __init__(self, trial: TrialContext, metric: str) -> None:
+        self._trial, self._metric = trial, metric
+        self._waiting: dict[str, float] = {}
+        self.names: dict[str, None] = {}
+        """What was logged, in its order."""
+        self.has_metric = False
+
+    def take(self, found: dict[str, float], is_complete: bool) -> None:
+        """Take what was logged; it may end the trial."""
+        self._waiting |= found
+        self.names.update(dict.fromkeys(found))
+        if self._metric == STEP and is_complete:
+            self._waiting[STEP] = self._trial.resource + 1
+        if is_complete and self._metric in self._waiting:
+            values, self._waiting = self._waiting, {}
+            self.has_metric = True
+            self._trial.report(values)
+
+    def end(self, summary: Mapping[str, Any]) -> None:
+        """Take the metric from the summary, if it was only set there.
+
+        Raises:
+            UsageError: it was not.
+        """
+        if self._metric in self._waiting:
+            self.take({}, True)
+        if not self.has_metric and isinstance(summary.get(self._metric), int | float):
+            self.take({self._metric: float(summary[self._metric])}, True)
+        if not self.has_metric:
+            raise UsageError(
+                f"The run has not logged {self._metric!r}, the metric of its sweep; it has logged "
+                f"{', '.join(map(repr, self.names)) or 'nothing'}: write wandb.log({{{self._metric!r}: ...}})."
+            )
+
+
+class SweepFunction:
+    """A function without arguments as a function of asyncsearch's trial."""
+
+    def __init__(self, function: Callable[[], Any], metric: str, environment: Mapping[str, str]) -> None:
+        self._function, self._metric, self._environment = function, metric, dict(environment)
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+        self.__qualname__ = getattr(function, "__qualname__", self.__name__)
+
+    def __call__(self, trial: TrialContext) -> None:
+        wandb: Any = module()
+        reports = RunReports(trial, self._metric)
+        with variables({MODE: "disabled", **self._environment}):  # the same in each trial: wandb reads them once
+            listen(wandb, reports.take, trial.name, trial.params)
+            try:
+                self._function()
+            finally:
+                run = getattr(wandb.init, "run", None)
+                summary = {} if run is None else dict(run.summary)
+                wandb.init = wandb.init.__wrapped__
+                wandb.finish()
+        reports.end(summary)
+
+
+def environment_of(trial: TrialContext, folder: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which wandb learns of a sweep's run; writes its parameters into a folder."""
+    path = Path(folder) / "config.yaml"
+    path.write_text(params_text(trial.params), encoding="utf-8")
+    return {
+        MODE: "disabled",
+        **given,
+        "WANDB_SWEEP_PARAM_PATH": str(path),
+        "WANDB_RUN_ID": trial.name,
+    }
+
+
+def params_text(params: Params) -> str:
+    """Return parameters in the form in which wandb reads them: YAML that is JSON."""
+    entries = [f'{json.dumps(name)}: {{"value": {_text(value)}}}' for name, value in params.items()]
+    return "{" + ", ".join(['"wandb_version": 1', *entries]) + "}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name)}: {_text(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_text, value)) + "]"
+    if isinstance(value, float) and "e" in repr(value) and "." not in repr(value):
+        return repr(value).replace("e", ".0e")  # YAML reads 1e-05 as text
+    return json.dumps(value)
+
+
+@contextmanager
+def variables(given: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment, and put back what was there: a process runs several trials."""
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
