@@ -13,6 +13,7 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.repeated_failures import ConsecutiveLosses, Promoted, RepeatedFailures
 from asyncsearch.engine.state import RunTimes, StudyState
+from asyncsearch.engine.stop_facts import StopFacts
 from asyncsearch.events import RunRequested
 from asyncsearch.files import decoded
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
@@ -60,13 +61,15 @@ class Snapshot(msgspec.Struct, frozen=True):
     speeds: dict[str, KnownSpeeds] = {}
     own_units: dict[TrialId, OwnUnits] = {}
     promoted: Promoted = msgspec.field(default_factory=Promoted)
+    stop_facts: StopFacts | None = None
+    """What stop rules read. None if the study had none."""
     metric_since: int | None = None
     """The lowest resource of the metric. None if an earlier version did not keep it."""
 
 
 _AS_THEY_ARE = (
     "trials", "run", "next_lease", "proposals", "is_exhausted", "repeated", "damages", "consecutive_losses", "times",
-    "packs", "speeds", "own_units", "promoted",
+    "packs", "speeds", "own_units", "promoted", "stop_facts",
 )  # fmt: skip
 """The fields that the state has in the same form, under the same name."""
 

@@ -19,6 +19,7 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.engine.pool import Pool
 from asyncsearch.engine.repeated_failures import ConsecutiveLosses, Promoted, RepeatedFailures
+from asyncsearch.engine.stop_facts import StopFacts
 from asyncsearch.events import RunRequested, TrialTimedOut
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
@@ -146,6 +147,8 @@ class StudyState:
     """The lowest resource at which any trial reported the study's metric. 0 if none did."""
     latest: LatestMetrics = field(init=False)
     """The other metrics of each trial, for people to see; no decision reads them."""
+    stop_facts: StopFacts | None = field(default=None, init=False)
+    """What the stop rules read. None: there are none."""
     best_trials: BestTrials = field(init=False)
     usage: CheckpointSizes = field(init=False)
     paused: PausedTrials = field(default_factory=PausedTrials, init=False)
@@ -159,6 +162,8 @@ class StudyState:
         self.horizon = self.max_resource or UNBOUNDED
         self.plan = SearchPlan() if self.config.share else SoloPlan()
         self.latest = LatestMetrics(self.config.metric)
+        if self.config.stop_when is not None or self.config.stop_trial_when is not None:
+            self.stop_facts = StopFacts()
         self.best_trials = BestTrials(self.config.keep_checkpoints)
         self.usage = CheckpointSizes(self.config.quota_bytes)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from asyncsearch import errors
 from asyncsearch.actions import EndRun
+from asyncsearch.driver.callbacks import TrialCallable
 from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.driver.questions import Answerer
 from asyncsearch.engine.state import StudyState
@@ -67,12 +69,15 @@ class RunnableStudy(KeptStudy, kw_only=True):
         interrupts: Interrupts | None = None,
         place: SharedPlace | None = None,
         answerer: Answerer | None = None,
+        callbacks: Sequence[TrialCallable] = (),
+        study: object = None,
     ) -> ReadState:
         """Search, and return the state in the end; see ``Study.run``.
 
         Args:
             place: its place on a cluster that it shares with other studies, in place of ``parallelism``.
             answerer: answers the questions of its trials, where another library's program asks them.
+            callbacks: called on the driver with ``study``, as its user has it, and each trial that has ended.
         """
         what = self.definition
         if answerer is None and not what.space.names:
@@ -119,6 +124,8 @@ class RunnableStudy(KeptStudy, kw_only=True):
                     pack_times=self._pack_times(place),
                     could_pack=self.could_pack,
                     answerer=answerer,
+                    callbacks=callbacks,
+                    study=study,
                     share=None if place is None else place.share,
                 )
                 result, end = self._search(search, display, interrupts)

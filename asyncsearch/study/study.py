@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,6 +12,7 @@ import msgspec
 
 from asyncsearch.arguments import positive, seconds_of, text_of, workers_of, yes_or_no
 from asyncsearch.checked_calls import answering, grouped
+from asyncsearch.driver.callbacks import callbacks_of
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
 from asyncsearch.errors import AsyncSearchError, StudyNotFoundError, UsageError
@@ -37,6 +38,7 @@ from asyncsearch.sizing.gangs import Gang
 from asyncsearch.sizing.pack_strategies import PackStrategy
 from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space
+from asyncsearch.stop_rules import StopProgress, StopRule, study_rule, trial_rule
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.opening import resumable
@@ -63,6 +65,7 @@ from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.script_runs import note_run
 from asyncsearch.trainable import Trainable, WithFunctions
+from asyncsearch.trial import Trial
 
 _log = logging.getLogger(__name__)
 _FIRST = "Study(train, space={'lr': loguniform(1e-4, 1e-1)}, metric='accuracy', mode='max')"
@@ -101,6 +104,8 @@ class Study(Results):
         backend: str | Launcher = "auto",
         save_every: int | None = None,
         max_failures: int = 0,
+        stop_when: StopRule | Callable[[StopProgress], Any] | None = None,
+        stop_trial_when: StopRule | Callable[[StopProgress], Any] | None = None,
         sharing: Sharing = _SHARING,
         pack: int | str | None = None,
         pack_opt: str | PackStrategy = "plan",
@@ -140,6 +145,10 @@ class Study(Results):
             save_every: interval, in units of resource, at which running trials are saved; None means only when they
                 pause or end.
             max_failures: how often a failed trial is retried.
+            stop_when: ends the study once enough is trained: ``Reached(0.99)``, ``Plateau(trials=20)``,
+                ``Trained(10_000)``, ``Elapsed(3600)``, these joined by ``|`` and ``&``, or a function of the
+                ``StopProgress``; see docs/stop_rules.md.
+            stop_trial_when: likewise for each trial, by its own reports, units and time.
             sharing: the folder that studies of one version share, default values of parameters, and a quota in bytes.
             pack: how many alike trials a worker may train together; ``"auto"``: as many as train fastest, which the
                 first packs measure; None means each alone. Needs a ``Trainer`` with ``train_pack``. Results agree with
@@ -188,6 +197,8 @@ class Study(Results):
             seed=seed,
             version=text_of("version", version),
             max_failures=max_failures,
+            stop_when=None if stop_when is None else study_rule(stop_when),
+            stop_trial_when=None if stop_trial_when is None else trial_rule(stop_trial_when),
             **checkpoints.for_engine(),
             quota_bytes=sharing.quota_bytes if self.shared is None else None,
             save_every=save_every,
@@ -327,6 +338,7 @@ class Study(Results):
         *,
         parallelism: int | None = None,
         timeout: float | timedelta | None = None,
+        callbacks: Sequence[Callable[[Study, Trial], object]] | Callable[[Study, Trial], object] = (),
         display: str = "auto",
         logs: bool = False,
     ) -> Study:
@@ -337,6 +349,8 @@ class Study(Results):
                 more proposals.
             parallelism: number of workers; None means one for each slot of the cluster.
             timeout: seconds, or a ``timedelta``, after which the run ends and keeps its results.
+            callbacks: functions that are called here with this study and each trial that has ended, one at a time. The
+                search does not wait for them; what one raises is told, and ends nothing.
             display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
             logs: whether to show the lines that trials print.
 
@@ -348,10 +362,11 @@ class Study(Results):
         num_trials = None if num_trials is None else positive("num_trials", num_trials)
         parallelism = None if parallelism is None else workers_of("parallelism", parallelism)
         timeout_s = None if timeout is None else seconds_of("timeout", timeout)
+        called = callbacks_of(callbacks)
         note_run(self, num_trials, parallelism)
         shown = open_display(display, logs=logs)
         self._shown_in = None
-        run_shown(self, num_trials, parallelism, timeout_s, shown)
+        run_shown(self, num_trials, parallelism, timeout_s, shown, callbacks=called)
         self._shown_in = shown.cell
         return self
 
@@ -523,7 +538,7 @@ def run_shown(
         # After a failure the state may be ahead of the journal, which decides.
         study._seen = None
         runnable = study._with_trainable(own, display)
-        study._seen = runnable.run(num_trials, parallelism, timeout_s, display, **options)
+        study._seen = runnable.run(num_trials, parallelism, timeout_s, display, study=study, **options)
     return study
 
 
