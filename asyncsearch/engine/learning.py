@@ -93,6 +93,10 @@ def _learn_time(state: StudyState, _event: RuleDue, now: float) -> None:
     state.times.seen_s = now
 
 
+def _learn_consulted(state: StudyState, event: Consulted, _now: float) -> None:
+    state.has_notes |= "note" in event.facts
+
+
 def _learn_worker(state: StudyState, event: WorkerAttached, _now: float) -> None:
     state.pool.slot(event.worker).host = event.host
     state.pool.free(event.worker)
@@ -238,7 +242,7 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, float], list[Trial] | 
     StopRequested: _learn_stop,
     EnoughTrials: _learn_enough,
     RuleDue: _learn_time,
-    Consulted: lambda state, event, _now: None,
+    Consulted: _learn_consulted,
     Learned: _learn_of_others,
     LearnedPacked: _learn_of_others,
     Imported: _learn_of_others,

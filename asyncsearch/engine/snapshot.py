@@ -61,6 +61,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     speeds: dict[str, KnownSpeeds] = {}
     own_units: dict[TrialId, OwnUnits] = {}
     promoted: Promoted = msgspec.field(default_factory=Promoted)
+    has_notes: bool = False
     stop_facts: StopFacts | None = None
     """What stop rules read. None if the study had none."""
     metric_since: int | None = None
@@ -69,7 +70,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 _AS_THEY_ARE = (
     "trials", "run", "next_lease", "proposals", "is_exhausted", "repeated", "damages", "consecutive_losses", "times",
-    "packs", "speeds", "own_units", "promoted", "stop_facts",
+    "packs", "speeds", "own_units", "promoted", "stop_facts", "has_notes",
 )  # fmt: skip
 """The fields that the state has in the same form, under the same name."""
 

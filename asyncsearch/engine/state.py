@@ -147,6 +147,8 @@ class StudyState:
     """The lowest resource at which any trial reported the study's metric. 0 if none did."""
     latest: LatestMetrics = field(init=False)
     """The other metrics of each trial, for people to see; no decision reads them."""
+    has_notes: bool = field(default=False, init=False)
+    """Whether a trial has left notes, which the journal has."""
     stop_facts: StopFacts | None = field(default=None, init=False)
     """What the stop rules read. None: there are none."""
     best_trials: BestTrials = field(init=False)

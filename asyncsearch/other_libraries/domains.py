@@ -178,7 +178,7 @@ def _hyperopt_choice(value: Any) -> MeantDomain:
     draw = chosen.pos_args[1] if len(chosen.pos_args) > 1 else None
     values = [_hyperopt_value(option) for option in options]
     weights = {}
-    if getattr(draw, "name", "") == "categorical":
+    if draw is not None and draw.name == "categorical":
         weights = {"weights": [float(one) for one in _hyperopt_value(draw.pos_args[0])]}
     return MeantDomain("choice", tuple(values), weights)
 

@@ -56,9 +56,10 @@ class Results(ReadStudy):
     @property
     @in_sentences()
     def trials(self) -> list[Trial]:
-        """All trials in the order in which they began; copies, each with all of its ``metrics``."""
-        words, metrics = self._words(), self._metrics()
-        return [trial.seen_in(words(trial.state), metrics.get(trial.id)) for trial in self._read_state().trials]
+        """All trials in the order in which they began; copies, each with all of its ``metrics`` and ``notes``."""
+        words, metrics, notes = self._words(), self._metrics(), self._notes()
+        trials = self._read_state().trials
+        return [trial.seen_in(words(trial.state), metrics.get(trial.id), notes.get(trial.id)) for trial in trials]
 
     @property
     @in_sentences()
@@ -73,7 +74,7 @@ class Results(ReadStudy):
         best = self._read_state().best()
         if best is None:
             raise self._nothing_reported()
-        return best.seen_in(self._words()(best.state), self._metrics().get(best.id))
+        return best.seen_in(self._words()(best.state), self._metrics().get(best.id), self._notes().get(best.id))
 
     @property
     @in_sentences()

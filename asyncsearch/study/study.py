@@ -56,6 +56,7 @@ from asyncsearch.study.asked.trainable_checks import (
     require_trainable,
     sent_with_functions,
 )
+from asyncsearch.study.asking.asking_study import Asking, evaluated_elsewhere, require_trained_here
 from asyncsearch.study.evaluate import Evaluation, KnownPath, params_in, train_single
 from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.definition import Code, StudyDefinition, read_plan
@@ -72,7 +73,7 @@ _FIRST = "Study(train, space={'lr': loguniform(1e-4, 1e-1)}, metric='accuracy', 
 _SHARING, _WORKERS, _CHECKPOINTS = Sharing(), WorkerOptions(), Checkpoints()
 
 
-class Study(Results):
+class Study(Asking, Results):
     """A search: a trainable, its space of configurations, and the metric to optimise.
 
     Example::
@@ -250,6 +251,54 @@ class Study(Results):
             default=default,
         )
         self._seen = None
+
+    @classmethod
+    @answering("Study.to_ask", "Study.to_ask(space={'x': uniform(0, 1)}, metric='yield', mode='max')")
+    def to_ask(
+        cls,
+        *,
+        space: Space | Mapping[str, Any],
+        metric: str,
+        mode: str,
+        rank_by: str = "last",
+        searcher: Searcher | str | Any = None,
+        scheduler: Scheduler | None = None,
+        store: str | Path | Store | None = None,
+        name: str | None = None,
+        seed: int = 0,
+        resume: bool = False,
+        warm_start: Sequence[str | Path | Results] = (),
+        max_failures: int = 0,
+        stop_when: StopRule | Callable[[StopProgress], Any] | None = None,
+        stop_trial_when: StopRule | Callable[[StopProgress], Any] | None = None,
+    ) -> Study:
+        """Return a study whose trials are evaluated elsewhere: in a laboratory, by another queue, by hand.
+
+        ``study.ask()`` returns a trial, ``trial.tell(value)`` its result; the searcher, the scheduler and the journal
+        are those of any study, and the arguments as of ``Study``. Nothing is trained here. See docs/ask_and_tell.md.
+
+        Raises:
+            UsageError: an argument is invalid; the message names it and what to write instead.
+        """
+        return cls(
+            evaluated_elsewhere,
+            space=space,
+            metric=metric,
+            mode=mode,
+            rank_by=rank_by,
+            searcher=searcher,
+            scheduler=scheduler,
+            store=store,
+            name=name,
+            seed=seed,
+            resume=resume,
+            warm_start=warm_start,
+            max_failures=max_failures,
+            stop_when=stop_when,
+            stop_trial_when=stop_trial_when,
+            share=False,
+            backend="inline",
+        )
 
     @classmethod
     @answering("Study.resume", "Study.resume('studies/digits')")
@@ -511,6 +560,7 @@ class Study(Results):
         """Pickle the trainable for the workers, once."""
         definition = study.definition
         if not definition.trainable:
+            require_trained_here(getattr(self, "trainable", None), self.name)
             assert self.trainable is not None
             space = definition.space
             sent = sent_with_functions(self.trainable, definition.searcher)
