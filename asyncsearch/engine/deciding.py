@@ -24,7 +24,7 @@ from asyncsearch.engine.moving import (
     settle_at_target,
     wait,
 )
-from asyncsearch.engine.next_trials import compare, spare_save
+from asyncsearch.engine.next_trials import compare, save_best, spare_save
 from asyncsearch.engine.sizing.idle_slots import release
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.sizing.share import count_launchable, cut_short, excess, give_back, launch, relaunch
@@ -143,6 +143,8 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
             if trial.resource == resource:
                 judge(state, trial, emit)
     attempt = state.attempts[event.lease.number + event.lane]
+    if event.is_awaited and state.best_saved.size:
+        save_best(state, attempt, subscribers, emit)
     compare(state, attempt, resource, emit, keeps_worker=not excess(state))
     spare_save(state, attempt, resource, emit)
     if state.config.can_evaluate:

@@ -83,6 +83,8 @@ def learn_commit(state: StudyState, event: CheckpointCommitted, _now: float) -> 
     state.pool.hold(event.lease.worker, checkpoint)
     state.pool.note_work(event.lease.worker)
     state.usage.put(checkpoint, event.size_bytes)
+    if state.best_saved.size:
+        state.keep_best(attempt, checkpoint)
     if checkpoint not in state.references:
         state.unreachable[checkpoint] = None
     for trial in dependents_of(state, attempt, resource):

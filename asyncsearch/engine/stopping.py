@@ -35,7 +35,7 @@ def judges(state: StudyState) -> bool:
 
 def judged_next(state: StudyState, trials: Iterable[TrialId], resource: int) -> int | None:
     """Return the first resource beyond this one where one of some trials is judged. None if there is none."""
-    if state.config.stop_trial_when is not None:
+    if state.config.stop_trial_when is not None or (state.best_saved.size and state.config.can_save):
         return resource + 1
     if not state.scheduler.judges:
         return None

@@ -124,8 +124,9 @@ class Study(Asking, Results):
             metric: name of the reported value that is optimised.
             mode: ``"min"`` or ``"max"``: whether the lowest or the highest values of the metric are the best.
             rank_by: which value ranks a trial among others, for ``best_trial``, tables and the checkpoints that are
-                kept: ``"last"``, which its checkpoint has, or ``"best"``, the best that it ever reported. Schedulers
-                and searchers compare trials at equal resources in any case.
+                kept: ``"last"``, which its checkpoint has, or ``"best"``, the best that it ever reported; a training
+                that can be saved is saved at such a report, and ``checkpoint`` finds it. Schedulers and searchers
+                compare trials at equal resources in any case.
             searcher: proposes configurations: ``"random"`` (the default), ``"grid"``, ``"sobol"``, ``"tpe"``, ``"gp"``,
                 ``"cmaes"``, ``"nsgaii"``, a sampler of Optuna, or a searcher such as ``GridSearch(points=5)``.
             scheduler: decides how far each trial trains; by default ``FIFO()``.
