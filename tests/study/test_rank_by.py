@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,6 @@ def noted(trial: Any) -> None:
     counters = {"epoch": 0}
     for epoch in trial.epochs(state={"counters": counters}):
         counters["epoch"] = epoch
-        time.sleep(0.02)  # a unit that is worth waiting for what is decided of it
         trial.report(loss=CURVES[trial.params["x"]][epoch - 1])
 
 
