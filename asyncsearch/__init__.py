@@ -39,11 +39,19 @@ if TYPE_CHECKING:
     from asyncsearch.space import Space as Space
     from asyncsearch.space import choice as choice
     from asyncsearch.space import constant as constant
+    from asyncsearch.space import lognormal as lognormal
     from asyncsearch.space import lograndint as lograndint
     from asyncsearch.space import loguniform as loguniform
+    from asyncsearch.space import normal as normal
     from asyncsearch.space import quniform as quniform
     from asyncsearch.space import randint as randint
     from asyncsearch.space import uniform as uniform
+    from asyncsearch.stop_rules import Elapsed as Elapsed
+    from asyncsearch.stop_rules import Plateau as Plateau
+    from asyncsearch.stop_rules import Reached as Reached
+    from asyncsearch.stop_rules import StopProgress as StopProgress
+    from asyncsearch.stop_rules import StopRule as StopRule
+    from asyncsearch.stop_rules import Trained as Trained
     from asyncsearch.study.asked.options import Checkpoints as Checkpoints
     from asyncsearch.study.asked.options import Sharing as Sharing
     from asyncsearch.study.asked.options import WorkerOptions as WorkerOptions
@@ -76,7 +84,8 @@ _HOMES = {
         "asyncsearch.schedulers": "ASHA FIFO Hyperband MedianStopping PBT SHA",
         "asyncsearch.searchers": "Ablation GridSearch OptunaSearch RandomSearch SobolSearch",
         "asyncsearch.sequences": "sequences",
-        "asyncsearch.space": "Space choice constant lograndint loguniform quniform randint uniform",
+        "asyncsearch.space": "Space choice constant lognormal lograndint loguniform normal quniform randint uniform",
+        "asyncsearch.stop_rules": "Elapsed Plateau Reached StopProgress StopRule Trained",
         "asyncsearch.study.several.cluster": "Cluster",
         "asyncsearch.study.asked.options": "Checkpoints Sharing WorkerOptions",
         "asyncsearch.study.study": "Study",

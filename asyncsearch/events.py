@@ -273,6 +273,10 @@ class EnoughTrials(Event, frozen=True, tag="enough_trials"):
     reason: str
 
 
+class RuleDue(Event, frozen=True, tag="rule_due"):
+    """A moment has come at which a stop rule may hold by time alone."""
+
+
 class Learned(Event, frozen=True, tag="learned"):
     """Other studies have trained more of a node that this study trains too."""
 
@@ -336,6 +340,7 @@ AnyEvent = (
     | TrialTimedOut
     | StopRequested
     | EnoughTrials
+    | RuleDue
     | Learned
     | LearnedPacked
     | Imported

@@ -198,13 +198,20 @@ class Trial(msgspec.Struct, gc=False):
         """
         return {}
 
-    def seen_in(self, words: str, metrics: Mapping[str, float] | None = None) -> Trial:
-        """Return a copy for people, which has its metrics.
+    @property
+    def notes(self) -> dict[str, str]:
+        """The texts that it has left, by key; only trials that a study gives out have them."""
+        return {}
+
+    def seen_in(
+        self, words: str, metrics: Mapping[str, float] | None = None, notes: Mapping[str, str] | None = None
+    ) -> Trial:
+        """Return a copy for people, which has its metrics and notes.
 
         ``words`` is the name of its state in its text, which in a search that is over is another one.
         """
         fields: dict[str, Any] = {name: getattr(self, name) for name in Trial.__struct_fields__}
-        return _SeenTrial(**fields, seen_words=words, seen_metrics=dict(metrics or {}))
+        return _SeenTrial(**fields, seen_words=words, seen_metrics=dict(metrics or {}), seen_notes=dict(notes or {}))
 
     def __dir__(self) -> list[str]:
         """Leave out the names that it has elsewhere: completion offers only what there is."""
@@ -263,6 +270,7 @@ class _SeenTrial(Trial, gc=False):
 
     seen_words: str = ""
     seen_metrics: dict[str, float] = {}
+    seen_notes: dict[str, str] = {}
 
     if not TYPE_CHECKING:  # a type checker knows what there is
 
@@ -280,6 +288,10 @@ class _SeenTrial(Trial, gc=False):
     @property
     def metrics(self) -> dict[str, float]:
         return self.seen_metrics
+
+    @property
+    def notes(self) -> dict[str, str]:
+        return self.seen_notes
 
 
 class _ForeignName:

@@ -40,6 +40,8 @@ class Death(msgspec.Struct, frozen=True):
     """Whether it was killed because it had closed its channel, or did not retire in time."""
     left: str = ""
     """Words on a thread that was left to itself, since it cannot be killed. Empty for a process."""
+    over_bytes: int = 0
+    """What it held when it was killed for holding more than a trial may. 0 if it was not."""
 
 
 def charge(run: LaneRun, death: Death, config: WorkerConfig) -> tuple[Outcome, str, str]:
@@ -56,6 +58,14 @@ def charge(run: LaneRun, death: Death, config: WorkerConfig) -> tuple[Outcome, s
         return Outcome.STOPPED, text, "unheeded_stop"
     if run.stop_reason is not None:
         return Outcome.STOPPED, "", ""
+    if death.over_bytes:
+        of = "The trainings of its process" if run.is_packed else "The trial"
+        text = (
+            f"{of} held {_mib(death.over_bytes)} with the processes that it started, more than trial_memory="
+            f"{config.trial_bytes} ({_mib(config.trial_bytes or 0)}), and was ended. Raise "
+            "WorkerOptions(trial_memory=...), or let it use less."
+        )
+        return Outcome.FAILED, text, OUT_OF_MEMORY
     if death.is_overdue:
         text = "The trial's process cut itself off: does it close, or write to, descriptors that it did not open?"
         return Outcome.FAILED, text, KILLED if run.is_packed else "exit"

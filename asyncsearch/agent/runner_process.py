@@ -135,6 +135,8 @@ class RunnerProcess:
         """Resident memory after its first training, without the copy of a state."""
         self.copy_bytes = 0
         """Size of the copy that it writes. 0 if it writes none."""
+        self.over_bytes = 0
+        """What it held when it was killed for holding more than it may. 0 if it was not."""
         self._memory_due = 0.0
         self._most_growth = 0
         self._descriptors = 0
@@ -184,6 +186,18 @@ class RunnerProcess:
             self.memory_bytes = process.memory_info().rss
             if hasattr(process, "num_fds"):
                 self._descriptors = process.num_fds()
+
+    def held_bytes(self) -> int:
+        """Return the resident memory of the process and of all that it started; 0 if it is gone."""
+        import psutil
+
+        held = 0
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(self.pid)
+            for one in (process, *process.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    held += one.memory_info().rss
+        return held
 
     def has_grown(self, most_bytes: int, times: int = 1) -> bool:
         """Return whether it holds more than after its first training: ``times`` so many bytes, or many descriptors."""

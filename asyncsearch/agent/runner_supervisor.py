@@ -27,6 +27,8 @@ from asyncsearch.runner.protocol import (
 
 _CHOKED_S = 0.02
 """Time that reports wait in the runner before the next check of the driver's backlog."""
+_MEMORY_S = 0.2
+"""Time between two looks at the memory of a process that has a limit."""
 _CUT_OFF_S = 1.0
 """Time that a runner may live without its channel: a dying one must still set its own exit code."""
 
@@ -65,6 +67,8 @@ class RunnerSupervisor:
         self._next = NextRunner(config, watch, exited=exited)
         self._runs: list[LaneRun] = []
         """The lanes that it trains."""
+        self._memory_due = 0.0
+        """When the memory of a process that has a limit is looked at next, monotonic seconds."""
 
     def connect(self, received: Callable[[FromRunner], None], died: Callable[[Death], None]) -> None:
         """Pass on each message, and the death of a runner once all that it said is passed on."""
@@ -142,7 +146,7 @@ class RunnerSupervisor:
         self._outputs.read_to_end(runner)
         self._has_lost_copy |= runner.copy_bytes > 0
         returncode = self._part_with(runner)
-        self._died(Death(returncode, runner.peak_bytes, runner.oom.kills(), runner.is_overdue))
+        self._died(Death(returncode, runner.peak_bytes, runner.oom.kills(), runner.is_overdue, runner.over_bytes))
         # A runner that dies while it loads the trainable would die repeatedly; only the next work retries.
         if runner.is_ready and self.restarts:
             self.start()
@@ -163,7 +167,8 @@ class RunnerSupervisor:
         """The time of the next due action of ``tick``, in monotonic seconds."""
         kill_at = None if self._runner is None else self._runner.kill_at
         choked = time.monotonic() + _CHOKED_S if self._is_choked else None
-        all_due = (self._outputs.due, self._escalate_at(), kill_at, choked)
+        memory = self._memory_due if self._is_limited else None
+        all_due = (self._outputs.due, self._escalate_at(), kill_at, choked, memory)
         return min((due for due in all_due if due is not None), default=None)
 
     def tick(self, now: float) -> None:
@@ -173,6 +178,8 @@ class RunnerSupervisor:
             self._outputs.send(now)
         if runner is None:
             return
+        if self._is_limited and now >= self._memory_due:
+            self._keep_within(runner, now)
         if (due := self._escalate_at()) is not None and now >= due:
             self._escalate(runner, now)
         if runner.kill_at is not None and now >= runner.kill_at:
@@ -182,6 +189,19 @@ class RunnerSupervisor:
         if self._is_choked != (self._stream.backlog > MAX_BACKLOG):
             self._is_choked = not self._is_choked
             self._watch_channel(runner)
+
+    @property
+    def _is_limited(self) -> bool:
+        """Whether what trains now may hold so much memory and no more."""
+        return self._config.trial_bytes is not None and self._runner is not None and bool(self._runs)
+
+    def _keep_within(self, runner: RunnerProcess, now: float) -> None:
+        """Kill a process that holds more than its limit: the machine's own end for it would take others, too."""
+        self._memory_due = now + _MEMORY_S
+        held = runner.held_bytes()
+        if held > (self._config.trial_bytes or 0) and not runner.over_bytes:
+            runner.over_bytes = held
+            self.kill()
 
     def _escalate_at(self) -> float | None:
         """Return when the runner is to be signalled. None if never, as while it trains a lane that may go on."""

@@ -31,7 +31,7 @@ from asyncsearch.driver.promises import Promises
 from asyncsearch.driver.questions import Answerer, Questions, Settled
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
 from asyncsearch.driver.threads import LoopThread
-from asyncsearch.driver.timeouts import DriverSettings, IdleWorkers, Timeouts
+from asyncsearch.driver.timeouts import DriverSettings, IdleWorkers, RuleTimes, Timeouts
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
 from asyncsearch.events import (
@@ -117,6 +117,7 @@ class Driver:
             fail=self._fail_by_answerer,
         )
         self._timeouts = Timeouts(state, self._waits, settings, self.loop, post=self._take, changed=changed)
+        self._rules = RuleTimes(state, clock, self.loop, post=self._take)
         self._idle = IdleWorkers(state, settings.release_idle_s, self.loop, post=self._take)
         checkpoints = store if shared is None else shared.store
         self._promises = Promises(state, checkpoints, self._waits, settings, self.loop, post=self._take)
@@ -269,6 +270,7 @@ class Driver:
             self._commits.delay()
         self._timeouts.arm()
         self._idle.observe()
+        self._rules.observe()
         if is_snapshot_due:
             self._snapshots.begin(self._files)
         self._changed()
@@ -324,6 +326,7 @@ class Driver:
                 await self._events.commit()
             self._timeouts.close()
             self._idle.close()
+            self._rules.close()
             self._promises.close()
             if self._sharing is not None:
                 if self.failure is None and not self._waits.is_waiting(FOLDER):

@@ -26,6 +26,7 @@ from asyncsearch.errors import UnauthenticatedError
 from asyncsearch.events import AnyEvent, Consulted, EnoughTrials
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.rpc.messages import DriverMessage, TrialAnswer, TrialQuestion
+from asyncsearch.runner.notes import note_in
 from asyncsearch.runner.protocol import parts_of
 from asyncsearch.runner.seal import Seal, launch_key
 
@@ -101,6 +102,10 @@ class Questions:
         lease = question.lease
         attempt = self._state.attempt(lease, question.lane)
         if attempt is None or attempt.end is not None or (lease.worker, lease.epoch) != worker:
+            return ""
+        if not question.has_more and (note := note_in(question.content)) is not None:
+            fact = Consulted(lease, {"note": note[0], "text": note[1]}, question.lane)
+            self._post(Settled(worker, fact, None))
             return ""
         if self._thread is None:
             return "it asks the driver, and nobody there answers"

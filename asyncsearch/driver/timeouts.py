@@ -11,10 +11,11 @@ from collections.abc import Callable
 import msgspec
 
 from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, Worker
+from asyncsearch.engine.enough import due_s
 from asyncsearch.engine.liveness import Deadlines, Liveness
 from asyncsearch.engine.sizing.idle_slots import IdleTimes
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import AnyEvent, StopRequested, TrainingEnded, TrialTimedOut, WorkerLost
+from asyncsearch.events import AnyEvent, RuleDue, StopRequested, TrainingEnded, TrialTimedOut, WorkerLost
 from asyncsearch.ids import Lease
 
 STOP_S = 20.0
@@ -199,6 +200,40 @@ class Timeouts:
             if attempt.is_training and key in (JOURNAL, (lease.worker, lease.epoch)):
                 joined = attempt.lane if attempt.has_joined else None
                 self._deadlines.set((lease, joined), self._loop.time() + (limit or 0.0))
+
+
+class RuleTimes:
+    """The moment at which a stop rule may hold by time alone. Called in the driver's thread."""
+
+    _SOON_S = 0.001
+    """How much later it is asked: a timer may fire a little before its time."""
+
+    def __init__(
+        self,
+        state: StudyState,
+        clock: Callable[[], float],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        post: Callable[[AnyEvent], None],
+    ) -> None:
+        """Begin without a moment; ``clock``: seconds since 1970, as the journal has them; ``post``: to the engine."""
+        self._state, self._clock, self._loop, self._post = state, clock, loop, post
+        self._timer: asyncio.TimerHandle | None = None
+
+    def observe(self) -> None:
+        """Set the timer to the next moment; called after the state has changed."""
+        if self._state.stop_facts is None:
+            return
+        now = self._clock()
+        due = due_s(self._state, now)
+        self.close()
+        if due is not None:
+            self._timer = self._loop.call_later(max(0.0, due - now) + self._SOON_S, self._post, RuleDue())
+
+    def close(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):

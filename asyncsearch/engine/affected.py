@@ -171,6 +171,7 @@ _BY_KIND: dict[type[events.AnyEvent], Callable[[StudyState, Any], bool]] = {
     events.WorkersIdled: lambda state, event: not any(is_unused(state, *launch) for launch in event.workers),
     events.ShareChanged: lambda state, _event: state.run is None,
     events.StopRequested: lambda state, _event: state.run is None,
+    events.RuleDue: lambda state, _event: state.run is None,
     events.EnoughTrials: lambda state, _event: state.run is None,
     events.Consulted: _is_lane_over,
     events.Learned: lambda state, event: not is_news(state, event),

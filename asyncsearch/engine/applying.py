@@ -226,6 +226,10 @@ def _apply_move(state: StudyState, action: actions.MoveTrial, now: float) -> Non
     attempt = state.open_attempt_of(trial.id)
     _move(state, trial, action.to, action.reason, now)
     state.promoted.moved(trial, action.detail)
+    if state.stop_facts is not None:
+        state.stop_facts.moved(trial.id, action.to)
+    if action.to is TrialState.FAILED:
+        state.best_saved.remove(trial.id, state.release)
     if attempt is not None:
         del state.open_attempts[trial.id]
         attempt.trials.remove(trial.id)

@@ -13,6 +13,7 @@ from asyncsearch.ids import NodeKey
 from asyncsearch.plan.keys import root_key, shared_root
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.space import Space
+from asyncsearch.stop_rules import StopRule
 
 MODES = ("min", "max")
 RANKS = ("last", "best")
@@ -68,6 +69,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the hyper-parameters that tell which trials are alike. None means all but floats and sequences."""
     defaults: dict[str, Any] = {}
     """Values of parameters that the space lacks and the spaces of other studies may have; part of every key."""
+    stop_when: StopRule | None = None
+    """Ends a run, when it holds for the study."""
+    stop_trial_when: StopRule | None = None
+    """Stops a trial, when it holds for that."""
 
     @property
     def root(self) -> NodeKey:

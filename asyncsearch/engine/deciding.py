@@ -11,6 +11,7 @@ from typing import Any
 from asyncsearch.actions import DismissWorker, MoveTrial
 from asyncsearch.engine.affected import dependents_of, is_at_target, is_to_be_evaluated, trials_awaiting, trials_unsaved
 from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
+from asyncsearch.engine.enough import end_study_if_enough, end_trial_if_enough
 from asyncsearch.engine.filling import is_anything_left
 from asyncsearch.engine.moving import (
     fail_or_retry,
@@ -23,12 +24,12 @@ from asyncsearch.engine.moving import (
     settle_at_target,
     wait,
 )
-from asyncsearch.engine.next_trials import compare, spare_save
+from asyncsearch.engine.next_trials import compare, save_best, spare_save
 from asyncsearch.engine.sizing.idle_slots import release
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.sizing.share import count_launchable, cut_short, excess, give_back, launch, relaunch
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.stopping import Emit, judge, stop_all, stop_run, stop_training
+from asyncsearch.engine.stopping import Emit, judge, judges, stop_all, stop_run, stop_training
 from asyncsearch.events import (
     KILLED,
     AnyEvent,
@@ -40,6 +41,7 @@ from asyncsearch.events import (
     LearnedPacked,
     Outcome,
     Reported,
+    RuleDue,
     RunRequested,
     ShareChanged,
     StopRequested,
@@ -68,6 +70,9 @@ def _respond_to_start(state: StudyState, _event: DriverStarted, emit: Emit) -> N
 
 
 def _respond_to_run(state: StudyState, _event: RunRequested, emit: Emit) -> None:
+    end_study_if_enough(state, state.times.seen_s, emit)
+    if state.stopping:
+        return
     if is_anything_left(state) or state.scheduler.closing_promotion() is not None:
         launch(state, emit)
 
@@ -77,6 +82,11 @@ def _respond_to_share(state: StudyState, event: ShareChanged, emit: Emit) -> Non
         launch(state, emit)
         give_back(state, emit)
         cut_short(state, emit, is_urgent=event.is_urgent)
+
+
+def _respond_to_time(state: StudyState, _event: RuleDue, emit: Emit) -> None:
+    for number in list(state.open_attempts) if state.config.stop_trial_when is not None else ():
+        end_trial_if_enough(state, state.trials[number], emit)
 
 
 def _respond_to_news(state: StudyState, event: Learned, emit: Emit) -> None:
@@ -128,11 +138,13 @@ def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
 def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Trial], emit: Emit) -> None:
     """Judge the subscribers, and settle those whose target is here and that waited only for the report."""
     resource = event.resource
-    if state.scheduler.judges:
+    if judges(state):
         for trial in subscribers:
             if trial.resource == resource:
                 judge(state, trial, emit)
     attempt = state.attempts[event.lease.number + event.lane]
+    if event.is_awaited and state.best_saved.size:
+        save_best(state, attempt, subscribers, emit)
     compare(state, attempt, resource, emit, keeps_worker=not excess(state))
     spare_save(state, attempt, resource, emit)
     if state.config.can_evaluate:
@@ -287,6 +299,7 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, Emit], None]] = {
     WorkersIdled: release,
     TrialTimedOut: _respond_to_timeout,
     StopRequested: lambda state, event, emit: stop_all(state, event.reason, emit),
+    RuleDue: _respond_to_time,
     Learned: _respond_to_news,
     LearnedPacked: _respond_to_news,
     Imported: _respond_to_news,

@@ -26,15 +26,17 @@ from asyncsearch.plan.base_plan import Batch
 from asyncsearch.trial import Trial
 
 
-def learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
+def learn_end(state: StudyState, event: TrainingEnded, now: float) -> None:
     """Apply the end of a training, once, and blame the trials or the worker where it failed."""
     attempt = state.attempts[event.lease.number + event.lane]
     if attempt.end is not None:
         return
     attempt.end = event
+    if state.stop_facts is not None:
+        state.stop_facts.tick(attempt.trials, attempt.number, attempt.since_s, now)
     _note_claims(state, attempt, event)
     if event.resource > attempt.resource:
-        progress(attempt, event.resource, subscribers_of(state, attempt, event.resource))
+        progress(state, attempt, event.resource, subscribers_of(state, attempt, event.resource))
     if attempt.lanes > 1:
         units = packs_of(state, attempt).units
         units[attempt.lanes] = units.get(attempt.lanes, 0) + event.resource - attempt.batch.stages[0].start
@@ -81,6 +83,8 @@ def learn_commit(state: StudyState, event: CheckpointCommitted, _now: float) -> 
     state.pool.hold(event.lease.worker, checkpoint)
     state.pool.note_work(event.lease.worker)
     state.usage.put(checkpoint, event.size_bytes)
+    if state.best_saved.size:
+        state.keep_best(attempt, checkpoint)
     if checkpoint not in state.references:
         state.unreachable[checkpoint] = None
     for trial in dependents_of(state, attempt, resource):
@@ -136,12 +140,14 @@ def learn_refusal(state: StudyState, event: WorkRefused, _now: float) -> None:
         state.block(node)
 
 
-def progress(attempt: Attempt, resource: int, subscribers: list[Trial]) -> None:
+def progress(state: StudyState, attempt: Attempt, resource: int, subscribers: list[Trial]) -> None:
     """Attribute the units since an attempt's last event to the first trial that needs them."""
     if not attempt.is_evaluation:
         for trial in subscribers:
             if trial.checkpoint is None or trial.checkpoint.resource < resource:
                 trial.trained += resource - attempt.resource
+                if state.stop_facts is not None:
+                    state.stop_facts.study.units += resource - attempt.resource
                 break
     attempt.resource = resource
 

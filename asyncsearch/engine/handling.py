@@ -16,6 +16,7 @@ from asyncsearch.actions import AnyAction, DeleteCheckpoint
 from asyncsearch.engine.affected import is_stale
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.deciding import respond
+from asyncsearch.engine.enough import end_study_if_enough
 from asyncsearch.engine.filling import adjust, conclude, fill
 from asyncsearch.engine.learning import learn
 from asyncsearch.engine.sizing.gangs import is_scaled, resize
@@ -50,6 +51,8 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
         actions.append(action)
 
     respond(state, event, learn(state, event, now), emit)
+    if state.config.stop_when is not None:
+        end_study_if_enough(state, now, emit)
     if state.touched:
         adjust(state, emit)
     fill(state, emit)

@@ -60,7 +60,8 @@ def check(state: StudyState) -> None:
             holder = state.pool.idle_holder(checkpoint)
             _hold(holder is not None and holder <= slot.worker, "{} and worker {} that has it", checkpoint, slot.worker)
     holders = [trial.checkpoint for trial in state.trials] + [a.batch.load for a in state.attempts.values()]
-    counted = Counter(checkpoint for checkpoint in (*holders, *state.imported) if checkpoint is not None)
+    kept = (*holders, *state.imported, *state.best_saved.checkpoints())
+    counted = Counter(checkpoint for checkpoint in kept if checkpoint is not None)
     _hold(counted == state.references, "the references to checkpoints")
     _hold(not state.references.keys() & state.unreachable.keys(), "a checkpoint that a trial needs is to be deleted")
     if state.config.quota_bytes is not None:

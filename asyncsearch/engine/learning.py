@@ -37,6 +37,7 @@ from asyncsearch.events import (
     PackMeasured,
     PacksTimed,
     Reported,
+    RuleDue,
     RunRequested,
     ShareChanged,
     StopRequested,
@@ -88,13 +89,18 @@ def _learn_enough(state: StudyState, _event: EnoughTrials, _now: float) -> None:
     state.run = msgspec.structs.replace(state.run, num_trials=len(state.trials))
 
 
-def _learn_params(state: StudyState, event: Consulted, _now: float) -> None:
-    """Note the parameters that a trial of an open space has got in mid-training, for people: they decide nothing."""
+def _learn_consulted(state: StudyState, event: Consulted, _now: float) -> None:
+    """Note what a trial has got or said in mid-training, for people: it decides nothing."""
+    state.has_notes |= "note" in event.facts
     facts = event.facts.get("several", [event.facts])
     params = {name: value for fact in facts for name, value in fact.get("params", {}).items()}
     attempt = state.attempt(event.lease, event.lane)
     for number in attempt.trials if attempt is not None and params else ():
         state.trials[number].answered = {**(state.trials[number].answered or {}), **params}
+
+
+def _learn_time(state: StudyState, _event: RuleDue, now: float) -> None:
+    state.times.seen_s = now
 
 
 def _learn_worker(state: StudyState, event: WorkerAttached, _now: float) -> None:
@@ -111,6 +117,8 @@ def take_report(state: StudyState, trial: Trial, resource: int, value: float | s
     """Let a trial read a report of the metric."""
     number, best = finite(value), trial.best
     trial.value, trial.value_resource = number, resource
+    if state.stop_facts is not None:
+        state.stop_facts.reported(trial.id, number, state.config.mode)
     if number is None:
         return
     if best is None or (number < best if state.config.mode == "min" else number > best):
@@ -135,7 +143,9 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     if state.plan.is_shared or state.packing is not None or is_scaled(state):
         _measure(state, attempt, event.resource, now)
     subscribers = subscribers_of(state, attempt, event.resource)
-    progress(attempt, event.resource, subscribers)
+    progress(state, attempt, event.resource, subscribers)
+    if state.stop_facts is not None:
+        state.stop_facts.tick(attempt.trials, attempt.number, attempt.since_s, now)
     state.add_metric_names(event.metrics)
     is_value = state.config.metric in event.metrics
     value = event.metrics.get(state.config.metric)
@@ -239,7 +249,8 @@ _BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, float], list[Trial] | 
     TrialTimedOut: learn_timeout,
     StopRequested: _learn_stop,
     EnoughTrials: _learn_enough,
-    Consulted: _learn_params,
+    RuleDue: _learn_time,
+    Consulted: _learn_consulted,
     Learned: _learn_of_others,
     LearnedPacked: _learn_of_others,
     Imported: _learn_of_others,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from asyncsearch.actions import Inherit, MoveTrial
 from asyncsearch.engine.affected import is_at_target, is_to_be_evaluated, trials_unsaved
 from asyncsearch.engine.attempts import Attempt, Verdict, verdict_at_target
+from asyncsearch.engine.enough import stopped_by_rule
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, judge, stop_run
 from asyncsearch.events import TrainingEnded
@@ -37,6 +38,8 @@ def requeue_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded, rea
 
 def wait(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str = "") -> None:
     """Let a trial wait again, unless all units that it waits for are trained and durable."""
+    if stopped_by_rule(state, trial, TrialState.WAITING, emit):
+        return
     emit(MoveTrial(trial.id, TrialState.WAITING, reason, detail))
     before = trial.resource
     if inherit_known(state, trial, emit):
@@ -64,6 +67,8 @@ def settle_at_target(state: StudyState, trial: Trial, words: str, emit: Emit) ->
 
 def move_by(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit) -> None:
     """Move a trial to the state of a verdict."""
+    if stopped_by_rule(state, trial, verdict.to, emit):
+        return
     emit(MoveTrial(trial.id, verdict.to, verdict.reason, verdict.detail))
     if verdict.stops_run and state.is_agreed(verdict.stops_run):
         stop_run(state, verdict.reason, verdict.stops_run, emit)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from asyncsearch.actions import Branch, Compare, CreateTrial, EndProposals, ExtendWork, Promote
+from collections.abc import Sequence
+
+from asyncsearch.actions import Branch, Compare, CreateTrial, EndProposals, ExtendWork, Promote, SaveAt
 from asyncsearch.engine.affected import is_to_be_evaluated
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.lanes import lane_for
@@ -112,6 +114,7 @@ def promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
         lane = lane_for(state, Batch(None, stages))
         # Where workers are lost, a trial that saves nowhere would begin again and again.
         is_needed = promotion.is_donor or state.plan.has_others(at) or trial.losses > 0
+        is_needed = is_needed or (state.best_saved.size > 0 and state.wants_best(trial))
         save = state.config.save_at_rungs or is_needed
         emit(ExtendWork(attempt.lease, lane.stages, save, attempt.lane))
 
@@ -214,8 +217,20 @@ def spare_save(state: StudyState, attempt: Attempt, resource: int, emit: Emit) -
         emit(ExtendWork(attempt.lease, (), save=False, lane=attempt.lane))
 
 
+def save_best(state: StudyState, attempt: Attempt, subscribers: Sequence[Trial], emit: Emit) -> None:
+    """Let a training that waits for the verdict on a report save there, if the report is one of the best."""
+    at, is_inside = attempt.resource, attempt.resource < attempt.stop
+    if not is_inside or not attempt.is_training or attempt.is_stop_sent or not state.config.can_save:
+        return
+    node = attempt.node_at(at)
+    if CheckpointRef(node, at) not in attempt.save_points and any(map(state.wants_best, subscribers)):
+        emit(SaveAt(attempt.lease, node, at, attempt.lane))
+
+
 def _is_spared(state: StudyState, trial: Trial) -> bool:
     """Return whether nobody would load the checkpoint of a trial that has reported at its target."""
+    if state.best_saved.size and state.wants_best(trial):
+        return False
     if trial.value_resource == 0 or is_to_be_evaluated(state, trial):
         return False
     if not is_end(trial.target, state.max_resource):

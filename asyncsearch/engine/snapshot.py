@@ -10,9 +10,11 @@ from typing import Any, cast
 import msgspec
 
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.best_saved import BestSaved
 from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.repeated_failures import ConsecutiveLosses, Promoted, RepeatedFailures
 from asyncsearch.engine.state import RunTimes, StudyState
+from asyncsearch.engine.stop_facts import StopFacts
 from asyncsearch.events import RunRequested
 from asyncsearch.files import decoded
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
@@ -60,13 +62,17 @@ class Snapshot(msgspec.Struct, frozen=True):
     speeds: dict[str, KnownSpeeds] = {}
     own_units: dict[TrialId, OwnUnits] = {}
     promoted: Promoted = msgspec.field(default_factory=Promoted)
+    has_notes: bool = False
+    best_saved: BestSaved = msgspec.field(default_factory=lambda: BestSaved(0))
+    stop_facts: StopFacts | None = None
+    """What stop rules read. None if the study had none."""
     metric_since: int | None = None
     """The lowest resource of the metric. None if an earlier version did not keep it."""
 
 
 _AS_THEY_ARE = (
     "trials", "run", "next_lease", "proposals", "is_exhausted", "repeated", "damages", "consecutive_losses", "times",
-    "packs", "speeds", "own_units", "promoted",
+    "packs", "speeds", "own_units", "promoted", "stop_facts", "has_notes", "best_saved",
 )  # fmt: skip
 """The fields that the state has in the same form, under the same name."""
 
@@ -117,8 +123,10 @@ def decode(data: bytes) -> Snapshot | None:
 
 def restore(state: StudyState, snapshot: Snapshot) -> None:
     """Make a new state equal to the state of the snapshot."""
+    most_saved = state.best_saved.size
     for name in _AS_THEY_ARE:
         setattr(state, name, getattr(snapshot, name))
+    state.best_saved.size = most_saved
     state.plan.reports.restore(snapshot.known)
     _compact(state)
     state.waiting = dict.fromkeys(snapshot.waiting)
@@ -155,7 +163,7 @@ def _compact(state: StudyState) -> None:
 def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
     """Repeat the requests; durable checkpoints and running batches follow from the references and the attempts."""
     trials, attempts = (trial.checkpoint for trial in state.trials), (a.batch.load for a in snapshot.attempts)
-    for holder in (*trials, *attempts, *snapshot.imported):
+    for holder in (*trials, *attempts, *snapshot.imported, *snapshot.best_saved.checkpoints()):
         state.hold(holder)
     for trial in state.trials:
         if trial.state in (TrialState.WAITING, TrialState.RUNNING):

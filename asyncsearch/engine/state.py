@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 import msgspec
 
 from asyncsearch.engine.attempts import Attempt, Reporting
+from asyncsearch.engine.best_saved import BestSaved
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.engine.pool import Pool
 from asyncsearch.engine.repeated_failures import ConsecutiveLosses, Promoted, RepeatedFailures
+from asyncsearch.engine.stop_facts import StopFacts
 from asyncsearch.events import RunRequested, TrialTimedOut
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
@@ -146,6 +148,11 @@ class StudyState:
     """The lowest resource at which any trial reported the study's metric. 0 if none did."""
     latest: LatestMetrics = field(init=False)
     """The other metrics of each trial, for people to see; no decision reads them."""
+    best_saved: BestSaved = field(init=False)
+    has_notes: bool = field(default=False, init=False)
+    """Whether a trial has left notes, which the journal has."""
+    stop_facts: StopFacts | None = field(default=None, init=False)
+    """What the stop rules read. None: there are none."""
     best_trials: BestTrials = field(init=False)
     usage: CheckpointSizes = field(init=False)
     paused: PausedTrials = field(default_factory=PausedTrials, init=False)
@@ -159,7 +166,10 @@ class StudyState:
         self.horizon = self.max_resource or UNBOUNDED
         self.plan = SearchPlan() if self.config.share else SoloPlan()
         self.latest = LatestMetrics(self.config.metric)
+        if self.config.stop_when is not None or self.config.stop_trial_when is not None:
+            self.stop_facts = StopFacts()
         self.best_trials = BestTrials(self.config.keep_checkpoints)
+        self.best_saved = BestSaved(self.config.keep_checkpoints if self.config.rank_by == "best" else 0)
         self.usage = CheckpointSizes(self.config.quota_bytes)
 
     @property
@@ -279,6 +289,20 @@ class StudyState:
             if self.imported and checkpoint in self.imported:
                 del self.imported[checkpoint]
                 self.release(checkpoint)
+
+    def keep_best(self, attempt: Attempt, checkpoint: CheckpointRef) -> None:
+        """Keep a durable checkpoint for the trials whose best report was made there, if it is one of the best."""
+        for number in sorted({*attempt.trials, *attempt.stage_at(checkpoint.resource).trials}):
+            trial = self.trials[number]
+            score, at = self.score(trial.best), checkpoint.resource
+            is_of = trial.best_resource == at and trial.node_at(at) == checkpoint.node
+            if is_of and score is not None and trial.state is not TrialState.FAILED:
+                self.best_saved.put(number, score, checkpoint, self.hold, self.release)
+
+    def wants_best(self, trial: Trial) -> bool:
+        """Return whether the last report of a trial was its best, and one whose checkpoint is kept."""
+        is_best = trial.best_resource == trial.resource > 0
+        return is_best and self.best_saved.wants(trial.id, self.score(trial.best))
 
     def hold(self, checkpoint: CheckpointRef | None) -> None:
         """Count a reference to a checkpoint."""

@@ -1,7 +1,7 @@
 """Decides the stops of a trial, of a training and of the run, each with its reason. Pure.
 
-A report stops a trial where its scheduler says so (``judge``). Its worker stops once no trial needs the rest of the
-work, which ``filling.adjust`` finds out from the plan.
+A report stops a trial where its scheduler or its stop rule says so (``judge``). Its worker stops once no trial needs
+the rest of the work, which ``filling.adjust`` finds out from the plan.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from asyncsearch.actions import AnyAction, MoveTrial, StopRun, StopTraining
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.enough import end_trial_if_enough
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import Reported
 from asyncsearch.ids import TrialId
@@ -20,14 +21,22 @@ Emit = Callable[[AnyAction], None]
 
 
 def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
-    """Stop a trial if its scheduler decides so; return whether it did."""
+    """Stop a trial if its scheduler or its stop rule decides so; return whether it is stopped."""
     if (reason := state.scheduler.judge(trial.id, trial.resource)) is not None:
         emit(MoveTrial(trial.id, TrialState.STOPPED, reason))
-    return reason is not None
+        return True
+    return state.config.stop_trial_when is not None and end_trial_if_enough(state, trial, emit)
+
+
+def judges(state: StudyState) -> bool:
+    """Return whether trials are judged by their reports at all."""
+    return state.scheduler.judges or state.config.stop_trial_when is not None
 
 
 def judged_next(state: StudyState, trials: Iterable[TrialId], resource: int) -> int | None:
     """Return the first resource beyond this one where one of some trials is judged. None if there is none."""
+    if state.config.stop_trial_when is not None or (state.best_saved.size and state.config.can_save):
+        return resource + 1
     if not state.scheduler.judges:
         return None
     places = [state.scheduler.judged_next(trial, resource) for trial in trials]

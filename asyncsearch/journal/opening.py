@@ -89,6 +89,8 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the hyper-parameters that tell which trials are alike. None means all but floats and sequences."""
     pack_opt: str = ""
     """How the trials of a pack are chosen. Empty if each trains alone."""
+    stop_rules: dict[str, str] = {}
+    """Argument of ``Study`` -> its stop rule in the last run, as it was written."""
     asyncsearch: str = ""
     """Version of asyncsearch that created the study."""
     created_s: float = 0.0
@@ -165,6 +167,8 @@ def replay(store: Store, state: StudyState) -> Replayed:
     """
     notes: list[str] = []
     for kept in _kept_snapshots(store, notes, sizes=state.config.quota_bytes is not None):
+        if state.stop_facts is not None and kept.snapshot.stop_facts is None:
+            continue  # it was taken before the study had stop rules, and all reports count for them
         reader = begin_reading(store, skip=kept.snapshot.record)
         records = read_records(store, reader=reader)
         rest = list(islice(records, 1))  # now the record that the snapshot stands for has been read

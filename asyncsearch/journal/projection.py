@@ -30,6 +30,7 @@ from asyncsearch.actions import (
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
+    Consulted,
     DriverStarted,
     Learned,
     Reported,
@@ -247,6 +248,20 @@ def last_metrics(records: Iterable[Record]) -> dict[TrialId, dict[str, float]]:
         its = found.setdefault(report.trial, {})
         for name, value in report.metrics.items():
             its[name] = unspell(value)
+    return found
+
+
+def last_notes(records: Iterable[Record]) -> dict[TrialId, dict[str, str]]:
+    """Return the notes that trials have left, by trial and key; those of a shared stage are its first trials'."""
+    trials: dict[int, tuple[TrialId, ...]] = {}
+    found: dict[TrialId, dict[str, str]] = {}
+    for record in records:
+        event = record.event
+        if isinstance(event, Consulted) and "note" in event.facts:
+            for trial in trials.get(event.lease.number + event.lane, ()):
+                found.setdefault(trial, {})[str(event.facts["note"])] = str(event.facts.get("text", ""))
+        for action in record.actions:
+            trials |= {given.attempt: given.lane.stages[0].trials for given in lanes_given(action)}
     return found
 
 

@@ -180,10 +180,10 @@ ARGUMENTS: Mapping[str, Mapping[str, Replacement]] = _table(
         ),
         "Searcher": {"metric mode seed space": "it in Study(...)"},
         "uniform": _BOUNDS | {"log": "loguniform(1e-4, 1e-1)", "step": "quniform(0.0, 1.0, {value})"},
-        "randint": _BOUNDS | {"log": "lograndint(1, 1024)", "step": "choice(*range(1, 5, {value}))"},
+        "randint": _BOUNDS | {"log": "lograndint(1, 1024)", "q": "randint(1, 100, step={value})"},
         "loguniform lograndint quniform": _BOUNDS,
         "choice": {
-            "p weights probabilities": "choice('a', 'b'): its values are equally likely",
+            "p probabilities": "choice('a', 'b', weights={value})",
             "values options choices categories": "choice(*{value})",
         },
         "check": {"epochs max_resource": "units={value}"},

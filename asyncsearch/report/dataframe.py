@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas
 
 _FIRST = ("trial", "value")
-_METRICS, _PARAMS = "metrics.", "params."
+_METRICS, _NOTES, _PARAMS = "metrics.", "notes.", "params."
 _AS_THEY_ARE = ("resource", "best", "best_resource", "trained", "failures", "losses")
 COLUMNS = ("state", *_AS_THEY_ARE, "started", "ended", "reason")
 """The columns after the trial, its metrics and its parameters."""
@@ -22,12 +22,13 @@ COLUMNS = ("state", *_AS_THEY_ARE, "started", "ended", "reason")
 def trial_rows(trials: Sequence[Trial], metric: str) -> list[dict[str, Any]]:
     """Return a row for each trial as plain values: what a trial has not reported, or has no parameter for, is left out.
 
-    They are its name, the value of the study's ``metric``, the other metrics such as ``metrics.accuracy``, parameters
-    such as ``params.lr``, and the rest.
+    They are its name, the value of the study's ``metric``, the other metrics such as ``metrics.accuracy``, notes as
+    ``notes.device``, parameters such as ``params.lr``, and the rest.
     """
     return [
         {"trial": trial.name, "value": trial.value}
         | {f"{_METRICS}{name}": value for name, value in trial.metrics.items() if name != metric}
+        | {f"{_NOTES}{name}": text for name, text in trial.notes.items()}
         | {f"{_PARAMS}{name}": value for name, value in flat(trial.params)}
         | {"state": trial.state.value}
         | {name: getattr(trial, name) for name in _AS_THEY_ARE}
@@ -37,10 +38,11 @@ def trial_rows(trials: Sequence[Trial], metric: str) -> list[dict[str, Any]]:
 
 
 def column_names(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the columns of some rows in their order: trial, value, other metrics, parameters, the rest."""
+    """Return the columns of some rows in their order: trial, value, other metrics, notes, parameters, the rest."""
     named = dict.fromkeys(name for row in rows for name in row)
-    metrics, params = ([name for name in named if name.startswith(kind)] for kind in (_METRICS, _PARAMS))
-    return [*_FIRST, *metrics, *params, *COLUMNS]
+    kinds = (_METRICS, _NOTES, _PARAMS)
+    metrics, notes, params = ([name for name in named if name.startswith(kind)] for kind in kinds)
+    return [*_FIRST, *metrics, *notes, *params, *COLUMNS]
 
 
 def trials_dataframe(trials: Sequence[Trial], metric: str) -> pandas.DataFrame:

@@ -17,6 +17,7 @@ from asyncsearch.ids import trial_name
 from asyncsearch.other_libraries.trainables import answer_on_epochs, answer_on_report, require_functions
 from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics, check_resource, is_same, shortened
+from asyncsearch.runner.notes import note_bytes
 from asyncsearch.runner.once_cache import once
 from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.protocol import Unwritten
@@ -206,6 +207,9 @@ class SearchContext(TrialContext):
             raise UsageError(f"{self.name} has no driver that would answer: run it in a study.")
         answer: bytes = ask(content, is_awaited=is_awaited)
         return answer
+
+    def note(self, key: str, text: object) -> None:
+        self.ask(note_bytes(key, text), is_awaited=False)
 
     def once(self, function: Callable[..., T], *args: Any) -> T:
         return once(function, *args)

@@ -12,6 +12,7 @@ from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.files.trees import remove_tree
 from asyncsearch.ids import NodeKey
 from asyncsearch.runner.context import SearchContext
+from asyncsearch.runner.notes import note_of
 from asyncsearch.runner.protocol import Amendment
 from asyncsearch.runner.stopwatch import Stopwatch
 from asyncsearch.trial import Params, seed_of
@@ -63,10 +64,16 @@ class StandaloneTrial(SearchContext):
         super().__init__([stage], link, link.checkpoint(start) if start else None, name)
         self.reports: list[tuple[int, dict[str, float]]] = link.reports
         """Reports as (resource, metrics), in order."""
+        self.notes: dict[str, str] = {}
+        """The texts that the function has left, by key."""
 
     @property
     def is_judged(self) -> bool:
         return True
+
+    def note(self, key: str, text: object) -> None:
+        name, written = note_of(key, text)
+        self.notes[name] = written
 
 
 def _own(value: Any) -> Any:

@@ -16,7 +16,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below
 from asyncsearch.sequences import has_sequences, is_sequence
 from asyncsearch.sequences.formulas import scaled
-from asyncsearch.space import MAX_CANDIDATES, Choice, Domain, QUniform, RandInt, Space
+from asyncsearch.space import MAX_CANDIDATES, Choice, Domain, QRandInt, Quantiled, QUniform, RandInt, Space
 from asyncsearch.space.dotted_names import did_you_mean, put
 from asyncsearch.space.numbers import LogUniform, Uniform
 from asyncsearch.space.parameter_values import copy_plain, identity
@@ -140,7 +140,12 @@ def _objection(space: Space, name: str) -> str:
             return "it is a group"
         return f"the space has no such parameter, {did_you_mean(name, space.parameters).rstrip('.')}"
     if name not in space.names:
+        chosen = (path for path, one in space.parameters.items() if isinstance(one, Choice) and one.groups)
+        if any(name.startswith(f"{path}.") for path in chosen):
+            return "it is part of a dictionary that is chosen"
         return "it shapes a sequence, which changes by itself"
+    if isinstance(domain, Choice) and domain.groups:
+        return "some of its values are dictionaries with domains in them"
     if isinstance(domain, Choice) and (domain.templates or has_sequences(domain.arguments())):
         return "some of its values are sequences, which change by themselves"
     if domain.size == 1:
@@ -157,12 +162,22 @@ def _moved(domain: Domain, value: Any, goal: float) -> Any:
             steps = (goal - domain.low) / domain.step
             here = round((value - domain.low) / domain.step)
             return domain.at(_at_least_a_step(here, steps, 0, domain.size - 1, goal - value))
+        case QRandInt():
+            steps = (max(domain.low, min(goal, domain.high)) - domain.low) / domain.step
+            here = (value - domain.low) // domain.step
+            found = _at_least_a_step(here, steps, 0, domain.size - 1, goal - value)
+            return domain.low + domain.step * found
         case RandInt():
             return _at_least_a_step(
                 value, max(domain.low, min(goal, domain.high)), domain.low, domain.high, goal - value
             )
         case Uniform() | LogUniform():
             return float(max(domain.low, min(goal, domain.high)))
+        case Quantiled():
+            step = getattr(domain, "step", None) or 1.0
+            near = domain.near(goal)
+            is_still = near == value and goal != value and near != goal
+            return domain.near(value + math.copysign(step, goal - value)) if is_still else near
         case _:
             return value
 

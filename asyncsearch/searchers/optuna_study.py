@@ -21,7 +21,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.space import Choice, Domain, LogRandInt, LogUniform, QUniform, RandInt, Space
+from asyncsearch.space import Choice, Domain, LogRandInt, LogUniform, QRandInt, Quantiled, QUniform, RandInt, Space
 from asyncsearch.space.parameter_values import show_plain
 
 NAME = "asyncsearch"
@@ -184,14 +184,23 @@ class Dimensions:
             return trial.suggest_categorical(name, distribution.choices)
         low, high = distribution.low, distribution.high
         if isinstance(distribution, IntDistribution):
-            return trial.suggest_int(name, low, high, log=distribution.log)
+            return trial.suggest_int(name, low, high, step=distribution.step, log=distribution.log)
         return trial.suggest_float(name, low, high, step=distribution.step, log=distribution.log)
 
     def _distribution(self, name: str, domain: Domain) -> BaseDistribution:
         if isinstance(domain, Choice):
+            if domain.weights is not None:
+                raise SpaceError(
+                    f"{name}: a sampler of Optuna draws choices evenly at first, and {domain.call()} has weights: "
+                    "leave them out, or write searcher='random' or 'sobol'."
+                )
             return CategoricalDistribution(self._labels[name])
+        if isinstance(domain, Quantiled):
+            return FloatDistribution(0.0, 1.0)  # the share of the draws below the value: Optuna has no normal one
         bounds = domain.arguments()
         low, high = bounds["low"], bounds["high"]
+        if isinstance(domain, QRandInt):
+            return IntDistribution(low, domain.nearest(high), step=domain.step)
         if isinstance(domain, RandInt):
             return IntDistribution(low, high, log=isinstance(domain, LogRandInt))
         if isinstance(domain, QUniform):
@@ -200,11 +209,15 @@ class Dimensions:
 
     def _external(self, name: str, value: Any) -> Any:
         domain = self._space.parameters[name]
+        if isinstance(domain, Quantiled):
+            return domain.quantile_of(value)
         return self._labels[name][domain.index(value)] if isinstance(domain, Choice) else value
 
     def _inside(self, name: str, domain: Domain, value: Any) -> Any:
         if isinstance(domain, Choice):
             return domain.accept(domain.values[self._labels[name].index(value)])
+        if isinstance(domain, Quantiled):
+            return domain.at_quantile(value)
         if isinstance(domain, QUniform) and abs(domain.nearest(value) - value) < domain.step * 1e-6:
             value = domain.nearest(value)  # Optuna adds up steps in floats: 0.30000000000000004 means 0.3
         try:

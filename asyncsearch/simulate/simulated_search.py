@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from asyncsearch.arguments import checked, positive, workers_of, yes_or_no
@@ -26,6 +26,7 @@ from asyncsearch.sizing.gangs import Gang, gang_of
 from asyncsearch.sizing.pack_strategies import PackStrategy
 from asyncsearch.sizing.packing import Packing, packing_for
 from asyncsearch.space import Space, uniform
+from asyncsearch.stop_rules import StopProgress, StopRule, study_rule, trial_rule
 
 _ANYWHERE = {"x": uniform(0.0, 1.0)}
 _MOST_TRIALS = 200_000
@@ -61,6 +62,8 @@ def simulate(
     pack_by: Sequence[str] | None = None,
     workers_per_trial: int | Gang | None = None,
     autoscale: Autoscale | None = None,
+    stop_when: StopRule | Callable[[StopProgress], Any] | None = None,
+    stop_trial_when: StopRule | Callable[[StopProgress], Any] | None = None,
 ) -> SimulationResult:
     """Search on a virtual cluster with the real engine, and return its result with the times.
 
@@ -91,6 +94,8 @@ def simulate(
         pack_by: names of the hyper-parameters in which alike trials agree, as of a ``Trainer``.
         workers_per_trial: as of a ``Study``; ``training`` has their gain.
         autoscale: as of a ``Study``.
+        stop_when: as of a ``Study``, by the virtual clock; ``until`` ends the simulation, this the search.
+        stop_trial_when: as of a ``Study``.
 
     Raises:
         UsageError: a value breaks its rule, or the search would have no end.
@@ -115,13 +120,15 @@ def simulate(
         max_losses=faults.max_losses,
         can_save=not training.restarts,
         pack_by=None if pack_by is None else tuple(pack_by),
+        stop_when=None if stop_when is None else study_rule(stop_when),
+        stop_trial_when=None if stop_trial_when is None else trial_rule(stop_trial_when),
         max_relaunches=10**9,  # a worker that chance hits often is still a worker
     )
     proposals, decisions = searcher.begin(space, seed), scheduler.begin(space, seed)
     length = proposals.length()
     count = length if num_trials is None else num_trials
     scheduler.warnings(min((most for most in (count, length) if most is not None), default=None))
-    if count is None and until == _UNTIL:
+    if count is None and until == _UNTIL and stop_when is None:
         raise UsageError("Nothing would end this search: give num_trials= or until=Until(...).")
     require_target(scheduler, decisions)
     _require_end(scheduler, until, workload, is_endless=decisions.first_target(TrialId(0)) is None)

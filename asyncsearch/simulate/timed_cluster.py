@@ -20,6 +20,7 @@ from asyncsearch.actions import (
     SaveAt,
     StopTraining,
 )
+from asyncsearch.engine.enough import due_s
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import judged_after
 from asyncsearch.errors import UsageError
@@ -28,6 +29,7 @@ from asyncsearch.events import (
     CheckpointCommitted,
     Outcome,
     Reported,
+    RuleDue,
     TrainingEnded,
     WorkerAttached,
     WorkerLost,
@@ -40,6 +42,8 @@ from asyncsearch.simulate.workloads import CheckedWorkload, Failure, Workload
 from asyncsearch.sizing.packing import grouping_by
 from asyncsearch.work import Stage, Work
 
+_LATER_S = 1e-6
+"""How much later than a rule is due it is asked: sums of times are not exact."""
 _NO_DELAYS, _NO_FAULTS, _TRAINING = Delays(), Faults(), TrainingModel()
 
 
@@ -70,6 +74,8 @@ class TimedCluster(VirtualCluster):
         self._group = grouping_by(state.config.pack_by)
         self._watcher = watch
         self._workers: dict[WorkerId, VirtualWorker] = {}
+        self._rule_due_s: float | None = None
+        """When a stop rule is asked next because of time alone."""
         self._down_until: dict[WorkerId, float] = {}
         for loss in faults.losses:
             if loss.worker not in range(workers):
@@ -96,6 +102,10 @@ class TimedCluster(VirtualCluster):
     def _watch(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
         if self._watcher is not None:
             self._watcher(self.clock.now, event, actions)
+        due = None if self.state.stop_facts is None else due_s(self.state, self.clock.now)
+        if due is not None and due != self._rule_due_s:
+            self._rule_due_s = due
+            self.clock.at(due + _LATER_S, lambda: self.tell(RuleDue()))
 
     def _end_run(self, action: EndRun) -> None:
         super()._end_run(action)

@@ -7,10 +7,13 @@ Rule 2: frozen and comparable; ``repr`` is the call that makes the domain.
 from __future__ import annotations
 
 import abc
+import bisect
 import copy
 import difflib
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from asyncsearch.checked_calls import answering
@@ -27,7 +30,16 @@ from asyncsearch.space.conditions import (
     parse_conditions,
     show_conditions,
 )
-from asyncsearch.space.parameter_values import a_type, copy_plain, identity, is_numpy_array, plain, show, show_plain
+from asyncsearch.space.parameter_values import (
+    a_type,
+    copy_plain,
+    identity,
+    is_numpy_array,
+    number,
+    plain,
+    show,
+    show_plain,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,9 +138,10 @@ class Domain(Undecided):
 
 @dataclass(frozen=True, repr=False)
 class Choice(Domain):
-    """One of several JSON values, each equally likely. Sequences are JSON values.
+    """One of several JSON values, each equally likely unless they have weights. Sequences are JSON values.
 
-    A sequence with domains in it is chosen by a sketch of it; the space decides the domains and fills it.
+    A sequence or a dictionary with domains in it is chosen by a sketch of it; the space decides the domains and fills
+    it.
     """
 
     kind = "choice"
@@ -136,6 +149,8 @@ class Choice(Domain):
     identities: tuple[Hashable, ...] = field(init=False)
     given: tuple[Any, ...] = field(init=False, compare=False)
     """The values as they were written."""
+    weights: tuple[float, ...] | None = field(default=None, kw_only=True)
+    """How likely each value is, in proportion. None: all alike."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -146,16 +161,23 @@ class Choice(Domain):
         _refuse_duplicates(values, identities)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "identities", identities)
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _parse_weights(self.weights, len(values)))
 
     @property
     def size(self) -> int:
         return len(self.values)
 
     def sample(self, generator: np.random.Generator) -> Any:
+        if self.weights is not None:
+            return self.at_quantile(generator.random())
         return copy_plain(self.values[below(generator, len(self.values))])
 
     def at_quantile(self, share: float) -> Any:
-        return copy_plain(self.values[step_at(share, self.size)])
+        if self.weights is None:
+            return copy_plain(self.values[step_at(share, self.size)])
+        ends = list(accumulate(map(Fraction, self.weights)))
+        return copy_plain(self.values[bisect.bisect_right(ends, Fraction(share) * ends[-1])])
 
     def accept(self, value: Any) -> Any:
         try:
@@ -168,7 +190,8 @@ class Choice(Domain):
         return self.values
 
     def arguments(self) -> dict[str, Any]:
-        return {"values": copy_plain(list(self.values))}
+        weights = {} if self.weights is None else {"weights": list(self.weights)}
+        return {"values": copy_plain(list(self.values)), **weights}
 
     def examples(self) -> Iterable[Any]:
         return self.given
@@ -187,12 +210,18 @@ class Choice(Domain):
             at: value for at, value in enumerate(self.given) if isinstance(value, ValueSequence) and value.is_template
         }
 
+    @property
+    def groups(self) -> dict[int, Mapping[str, Any]]:
+        """Index of a value -> the dictionary with domains in it that it stands for."""
+        return {at: value for at, value in enumerate(self.given) if has_domains(value)}
+
     def call(self) -> str:
         # choice([1, 2]) would mean two values.
         single_list = self.size == 1 and isinstance(self.values[0], list)
-        templates = self.templates
+        templates: dict[int, Any] = {**self.templates, **self.groups}
         shown = [repr(templates[at]) if at in templates else show_plain(value) for at, value in enumerate(self.values)]
-        return f"choice([{shown[0]}])" if single_list else f"choice({', '.join(shown)})"
+        weights = "" if self.weights is None else f", weights={list(self.weights)!r}"
+        return f"choice([{shown[0]}]{weights})" if single_list else f"choice({', '.join(shown)}{weights})"
 
     def _shown(self) -> str:
         few = self.size <= 20
@@ -244,11 +273,13 @@ class Constant(Domain):
 
 
 @answering("choice", "choice('a', 'b')")
-def choice(*values: Any) -> Choice:
-    """Return a domain of the given JSON values, each equally likely.
+def choice(*values: Any, weights: Iterable[float] | None = None) -> Choice:
+    """Return a domain of the given JSON values, each equally likely, or as likely as its weight says.
 
     The values are arguments, or one list or tuple: ``choice("relu", "gelu")``, ``choice([16, 32, 64])``. Lists and
-    dictionaries may be values; tuples among the values come out as lists, since JSON has no tuples.
+    dictionaries may be values; tuples among the values come out as lists, since JSON has no tuples. A dictionary may
+    have domains in it, which are decided where it is chosen:
+    ``choice({"kind": "sgd", "momentum": uniform(0, 0.99)}, {"kind": "adam"})``.
 
     Raises:
         SpaceError: no values, one of them twice (1 and 1.0 are the same), or what is not a JSON value: name such an
@@ -258,7 +289,23 @@ def choice(*values: Any) -> Choice:
         values = tuple(values[0])
     elif len(values) == 1 and (isinstance(values[0], range | set | frozenset) or is_numpy_array(values[0])):
         raise SpaceError(f"choice({show(values[0])}) is given {a_type(values[0])}: {_unpacked(values[0])}.")
-    return Choice(values)
+    return Choice(values, weights=weights if weights is None else tuple(weights))
+
+
+def _parse_weights(given: tuple[Any, ...], count: int) -> tuple[float, ...]:
+    try:
+        weights = tuple(float(number(weight)) for weight in given)
+    except SpaceError as error:
+        raise SpaceError(f"choice(weights=...): {error}") from None
+    if len(weights) != count:
+        raise SpaceError(
+            f"choice(weights={list(weights)!r}) has {len(weights)} weights for {count} values: write one for each."
+        )
+    if min(weights) <= 0:
+        raise SpaceError(
+            f"choice(weights={list(weights)!r}): each must be above 0; leave out a value that never comes."
+        )
+    return weights
 
 
 @answering("constant", "constant([3, 3])")
@@ -279,10 +326,30 @@ def _choice_value(value: Any) -> Any:
         )
     if isinstance(value, ValueSequence) and value.is_template:
         return sketch(value)
+    if has_domains(value):
+        return plain(_sketched(value))
     try:
         return plain(value)
     except SpaceError as error:
         raise SpaceError(f"choice(...): {error}") from None
+
+
+def has_domains(value: Any) -> bool:
+    """Return whether a value is a dictionary with a domain, or a sequence with one, anywhere in it."""
+    if not isinstance(value, Mapping):
+        return False
+    return any(
+        isinstance(item, Domain) or (isinstance(item, ValueSequence) and item.is_template) or has_domains(item)
+        for item in value.values()
+    )
+
+
+def _sketched(value: Any) -> Any:
+    """Return a dictionary in which the code that makes a domain stands for it."""
+    if isinstance(value, Mapping):
+        return {name: _sketched(item) for name, item in value.items()}
+    is_open = isinstance(value, Domain) or (isinstance(value, ValueSequence) and value.is_template)
+    return {"domain": repr(value)} if is_open else value
 
 
 def _refuse_duplicates(values: tuple[Any, ...], identities: tuple[Hashable, ...]) -> None:

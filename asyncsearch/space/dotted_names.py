@@ -15,6 +15,7 @@ from asyncsearch.other_libraries.domains import meant_by
 from asyncsearch.sequences import Sequence as ValueSequence
 from asyncsearch.sequences import from_json, is_sequence
 from asyncsearch.space.domains import Constant, Domain
+from asyncsearch.space.foreign_domains import taken
 from asyncsearch.space.parameter_values import a_type, copy_plain, integer, is_numpy_array, number, plain, show
 from asyncsearch.trial import Params
 
@@ -27,6 +28,11 @@ def flatten_space(parameters: Any) -> dict[str, Domain | ValueSequence]:
     Raises:
         SpaceError: it is not a mapping of names to domains, constants or mappings of the same, or something is empty.
     """
+    if getattr(parameters, "conditions", None) or getattr(parameters, "forbidden_clauses", None):
+        raise SpaceError(
+            f"{type(parameters).__name__} has conditions or forbidden clauses, which are not read: write the space "
+            "here, with .when(...) and constraints=[...]."
+        )
     if not isinstance(parameters, Mapping):
         raise SpaceError(f"A space is a mapping of names to domains, not {show(parameters)}: write e.g. {_EXAMPLE}.")
     if not parameters:
@@ -110,6 +116,10 @@ def _checked_name(prefix: str, name: Any) -> str:
 
 
 def _domain(path: str, value: Any) -> Domain | ValueSequence:
+    try:
+        value = taken(value)
+    except SpaceError as error:
+        raise SpaceError(f"{path}: {error}") from None
     if isinstance(value, Domain):
         return value
     if is_sequence(value):

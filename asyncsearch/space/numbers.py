@@ -230,7 +230,7 @@ def quniform(low: float, high: float, step: float) -> QUniform:
     """Return a domain of the floats low, low + step, low + 2 step, ... that are at most ``high``, each equally likely.
 
     They are exact decimals: ``quniform(0.1, 0.5, 0.1)`` has 0.3, not 0.30000000000000004. For whole numbers
-    write ``choice(*range(16, 257, 16))``.
+    write ``randint(16, 256, step=16)``.
 
     Raises:
         SpaceError: an argument is not a finite number, low >= high, step <= 0, or step > high - low.
@@ -314,14 +314,58 @@ class LogRandInt(RandInt):
         return max(self.low, min(round(value), self.high))
 
 
+@dataclass(frozen=True, repr=False)
+class QRandInt(RandInt):
+    """Integers low, low + step, low + 2 step, ... up to high, each equally likely."""
+
+    kind = "randint"
+    step: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.step < 1:
+            raise SpaceError(f"{self.call()}: step must be 1 or more; write the distance of two neighbouring values.")
+
+    @property
+    def size(self) -> int:
+        return (self.high - self.low) // self.step + 1
+
+    def sample(self, generator: np.random.Generator) -> int:
+        return self.low + self.step * below(generator, self.size)
+
+    def at_quantile(self, share: float) -> int:
+        return self.low + self.step * step_at(share, self.size)
+
+    def accept(self, value: Any) -> int:
+        result: int = super().accept(value)
+        if (nearest := self.nearest(result)) != result:
+            raise SpaceError(f"{show(value)} is not a step of {self.call()}: write {nearest}, the nearest one.")
+        return result
+
+    def grid(self, points: int | None) -> Sequence[int]:
+        if points is None or points >= self.size:
+            return range(self.low, self.high + 1, self.step)
+        return distinct(self.low + self.step * round((self.size - 1) * share) for share in shares(points))
+
+    def nearest(self, value: float) -> int:
+        """Return the value that is nearest to a number."""
+        index = round((value - self.low) / self.step)
+        return self.low + self.step * max(0, min(index, self.size - 1))
+
+    def call(self) -> str:
+        return f"randint({self.low!r}, {self.high!r}, step={self.step!r})"
+
+
 @answering("randint", "randint(1, 4)")
-def randint(low: int, high: int) -> RandInt:
+def randint(low: int, high: int, *, step: int | None = None) -> RandInt:
     """Return a domain of the integers from ``low`` to ``high``, both included, each equally likely.
 
+    With ``step`` they are low, low + step, low + 2 step, ..., at most ``high``.
+
     Raises:
-        SpaceError: a bound is not an integer of 64 bits, or low > high.
+        SpaceError: a bound or the step is not an integer of 64 bits, low > high, or step < 1.
     """
-    return RandInt(low, high)
+    return RandInt(low, high) if step is None else QRandInt(low, high, step)
 
 
 @answering("lograndint", "lograndint(1, 1024)")

@@ -2,8 +2,9 @@
 
     Leaf      one domain, one parameter
     Filled    a sequence with domains in it: a parameter for each of them, ``lr.gamma``
-    Chosen    a choice with such sequences among its values: a parameter for the choice itself, ``lr``, and those of
-              each sequence, ``lr.cosine.total``, which exist only where it is chosen
+    Grouped   a dictionary with domains in it, which is one of a choice
+    Chosen    a choice with such sequences or dictionaries among its values: a parameter for the choice itself, ``lr``,
+              and those of each of them, ``lr.cosine.total``, which exist only where it is chosen
 
 Rule 1: pure. Rule 2: a node *assembles* a value from flat parameters, takes it *apart*, and returns the known *part*.
 """
@@ -20,8 +21,9 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import Sequence as ValueSequence
 from asyncsearch.sequences import from_json, is_sequence, templates
 from asyncsearch.space.conditions import Condition
-from asyncsearch.space.domains import Choice, Domain
-from asyncsearch.space.parameter_values import show
+from asyncsearch.space.domains import Choice, Constant, Domain
+from asyncsearch.space.dotted_names import flatten_params, flatten_space, put
+from asyncsearch.space.parameter_values import copy_plain, show
 
 
 class ParameterNode(abc.ABC):
@@ -61,6 +63,11 @@ class ParameterNode(abc.ABC):
     def call(self) -> str:
         """Return the code that makes it."""
 
+    @property
+    @abc.abstractmethod
+    def has_template(self) -> bool:
+        """Whether it may be a sequence whose domains are decided by parameters."""
+
 
 @dataclass(frozen=True)
 class Leaf(ParameterNode):
@@ -86,6 +93,10 @@ class Leaf(ParameterNode):
 
     def call(self) -> str:
         return repr(self.domain)
+
+    @property
+    def has_template(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,10 @@ class Filled(ParameterNode):
     def call(self) -> str:
         return repr(self.template)
 
+    @property
+    def has_template(self) -> bool:
+        return True
+
     def _given(self, prefix: str, value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
         for name, item in value.items():
             slot = f"{prefix}{name}"
@@ -151,13 +166,69 @@ class Filled(ParameterNode):
 
 
 @dataclass(frozen=True)
+class Grouped(ParameterNode):
+    """A dictionary that contains domains, as a value of a choice."""
+
+    path: str
+    group: Mapping[str, Any]
+    members: Mapping[str, ParameterNode]
+    """Dotted name inside the dictionary -> node."""
+
+    def parameters(self) -> Iterator[tuple[str, Domain]]:
+        for node in self.members.values():
+            yield from node.parameters()
+
+    def is_whole(self, flat: Mapping[str, Any]) -> bool:
+        return all(node.is_whole(flat) or not _exists(node, flat) for node in self.members.values())
+
+    def assemble(self, flat: Mapping[str, Any]) -> Any:
+        found: dict[str, Any] = {}
+        for name, node in self.members.items():
+            if node.is_whole(flat):
+                put(found, name, copy_plain(node.assemble(flat)))
+        return found
+
+    def apart(self, value: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, item in flatten_params(value, self.members).items():
+            found.update(self.members[name].apart(item))
+        return found
+
+    def part(self, flat: Mapping[str, Any]) -> Any:
+        found: dict[str, Any] = {}
+        for name, node in self.members.items():
+            item = node.assemble(flat) if node.is_whole(flat) else node.part(flat)
+            if item is not None:
+                put(found, name, copy_plain(item))
+        return found or None
+
+    def call(self) -> str:
+        return repr(dict(self.group))
+
+    @property
+    def has_template(self) -> bool:
+        return any(node.has_template for node in self.members.values())
+
+    def constants(self) -> dict[str, Any]:
+        """Return the identities of the values that it always has, by dotted name."""
+        domains = {name: node.domain for name, node in self.members.items() if isinstance(node, Leaf)}
+        return {name: domain.identity for name, domain in domains.items() if isinstance(domain, Constant)}
+
+
+def _exists(node: ParameterNode, flat: Mapping[str, Any]) -> bool:
+    """Return whether the conditions of a node's own parameter hold."""
+    _, domain = next(iter(node.parameters()))
+    return all(condition.holds(flat) for condition in domain.conditions)
+
+
+@dataclass(frozen=True)
 class Chosen(ParameterNode):
-    """A choice with sequences among its values that have domains in them."""
+    """A choice with sequences or dictionaries among its values that have domains in them."""
 
     path: str
     choice: Choice
-    options: Mapping[int, Filled]
-    """Index of the value -> the sequence."""
+    options: Mapping[int, Filled | Grouped]
+    """Index of the value -> the sequence or the dictionary."""
     labels: Mapping[int, str]
     """Index of the value -> how its parameters are named."""
 
@@ -166,8 +237,9 @@ class Chosen(ParameterNode):
         for index, option in self.options.items():
             chosen = (Condition(self.path, (self.choice.values[index],)),)
             for name, domain in option.parameters():
-                # What is open deeper inside depends on a choice there, which depends on this one.
-                yield name, domain if domain.conditions else domain.under(chosen)
+                # What is open deeper inside a sequence depends on a choice there, which depends on this one.
+                is_deeper = bool(domain.conditions) and isinstance(option, Filled)
+                yield name, domain if is_deeper else domain.under(chosen)
 
     def is_whole(self, flat: Mapping[str, Any]) -> bool:
         if self.path not in flat:
@@ -202,20 +274,26 @@ class Chosen(ParameterNode):
     def call(self) -> str:
         return repr(self.choice)
 
+    @property
+    def has_template(self) -> bool:
+        return any(option.has_template for option in self.options.values())
+
     def _index(self, flat: Mapping[str, Any]) -> int:
         return self.choice.index(flat[self.path])
 
-    def _option(self, flat: Mapping[str, Any]) -> Filled | None:
+    def _option(self, flat: Mapping[str, Any]) -> Filled | Grouped | None:
         return self.options.get(self._index(flat))
 
-    def _found(self, option: Filled, value: Any) -> dict[str, Any] | None:
-        if not is_sequence(value):
+    def _found(self, option: Filled | Grouped, value: Any) -> dict[str, Any] | None:
+        if is_sequence(value) != isinstance(option, Filled) or not (is_sequence(value) or isinstance(value, Mapping)):
             return None
         try:
             found = option.apart(value)
         except SpaceError:
             return None
         domains = dict(option.parameters())
+        if isinstance(option, Grouped) and not option.is_whole(found):
+            return None
         return found if all(domains[name].contains(item) for name, item in found.items()) else None
 
 
@@ -227,17 +305,55 @@ def node_of(path: str, value: Domain | ValueSequence) -> ParameterNode:
     """
     if isinstance(value, ValueSequence):
         return _filled(path, value)
-    if isinstance(value, Choice) and value.templates:
-        kinds = Counter(template.kind for template in value.templates.values())
-        seen: Counter[str] = Counter()
+    if isinstance(value, Choice) and (value.templates or value.groups):
+        names = {index: template.kind for index, template in value.templates.items()}
+        names |= {index: _name_of(index, group) for index, group in value.groups.items()}
+        counts, seen = Counter(names.values()), Counter[str]()
         labels = {}
-        for index, template in value.templates.items():
-            seen[template.kind] += 1
-            several = kinds[template.kind] > 1 and seen[template.kind] > 1
-            labels[index] = f"{template.kind}_{seen[template.kind]}" if several else template.kind
-        options = {index: _filled(f"{path}.{labels[index]}", template) for index, template in value.templates.items()}
+        for index, name in sorted(names.items()):
+            seen[name] += 1
+            labels[index] = f"{name}_{seen[name]}" if counts[name] > 1 and seen[name] > 1 else name
+        options: dict[int, Filled | Grouped] = {
+            index: _filled(f"{path}.{labels[index]}", template) for index, template in value.templates.items()
+        }
+        for index, group in value.groups.items():
+            options[index] = _grouped(f"{path}.{labels[index]}", group)
+        _require_different(path, [option for option in options.values() if isinstance(option, Grouped)])
         return Chosen(path, value, options, labels)
     return Leaf(path, value)
+
+
+_NAMES = ("kind", "name", "type", "model", "_name")
+"""Where a dictionary of a choice usually says what it is."""
+
+
+def _name_of(index: int, group: Mapping[str, Any]) -> str:
+    """Return how the parameters of a dictionary are named: as what it says that it is, else by its place."""
+    texts = [group[key] for key in (*_NAMES, *group) if isinstance(group.get(key), str)]
+    return next((text for text in texts if text.isidentifier()), f"option_{index}")
+
+
+def _grouped(path: str, group: Mapping[str, Any]) -> Grouped:
+    names = flatten_space(group)
+    return Grouped(path, group, {name: node_of(f"{path}.{name}", value) for name, value in names.items()})
+
+
+def _require_different(path: str, groups: list[Grouped]) -> None:
+    """Refuse dictionaries that a configuration could not tell apart.
+
+    Raises:
+        SpaceError: two have the same names, and no constant is different.
+    """
+    for at, one in enumerate(groups):
+        for other in groups[at + 1 :]:
+            mine, theirs = one.constants(), other.constants()
+            if one.members.keys() == other.members.keys() and not any(
+                mine[name] != theirs[name] for name in mine.keys() & theirs.keys()
+            ):
+                raise SpaceError(
+                    f"{path}: {one.call()} and {other.call()} may have the same values, so that nobody could tell "
+                    "which was chosen: give each a constant of its own, such as 'kind': 'a'."
+                )
 
 
 def _filled(path: str, template: ValueSequence) -> Filled:

@@ -144,7 +144,8 @@ class Space:
     def has_sequences(self) -> bool:
         """Whether a value of some parameter is or has a sequence."""
         fixed = (domain for domain in self._parameters.values() if isinstance(domain, Choice | Constant))
-        return bool(self._templates) or any(has_sequences(domain.arguments()) for domain in fixed)
+        has_templates = any(node.has_template for node in self._templates.values())
+        return has_templates or any(has_sequences(domain.arguments()) for domain in fixed)
 
     @property
     def custom_functions(self) -> Mapping[str, Callable[..., Any]]:

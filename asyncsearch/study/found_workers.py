@@ -8,6 +8,7 @@ import msgspec
 
 from asyncsearch.arguments import enough
 from asyncsearch.driver.shared_workers import WorkerShare
+from asyncsearch.errors import UsageError
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.machine import require_descriptors
 from asyncsearch.report.formatting import many
@@ -86,6 +87,11 @@ def find_workers(
     """
     if launcher.transport is None:
         require_no_fork_with_grpc()
+    elif definition.worker.get("trial_bytes") is not None:
+        raise UsageError(
+            "trial_memory= ends the process of a trial that holds more, and backend='inline' trains in this one: write "
+            "backend='processes', or leave it out."
+        )
     if place is not None:
         found = FoundWorkers(place.check(launcher), definition, is_share=True)
         require_own_devices(launcher, definition.devices)

@@ -13,7 +13,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import NoTrialsError, StoreError, StudyNotFoundError, UsageError
 from asyncsearch.ids import CheckpointRef, TrialId, parse_trial
 from asyncsearch.journal.opening import Replayed, StudyFile, config_of, read_records, read_study_file
-from asyncsearch.journal.projection import last_metrics
+from asyncsearch.journal.projection import last_metrics, last_notes
 from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.formatting import printable, time_of
 from asyncsearch.report.live.status import StudyStatus
@@ -23,6 +23,8 @@ from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Trial, TrialState
 
+ELSEWHERE = "evaluated_elsewhere"
+"""Name of the trainable of a study whose trials nobody trains here."""
 _SHOWN = 3
 """Studies named in a message."""
 
@@ -108,6 +110,10 @@ class ReadStudy:
             size, found = self._reported = present, last_metrics(read_records(self.store))
         return found
 
+    def _notes(self) -> dict[TrialId, dict[str, str]]:
+        """Return the notes of each trial; the journal is read only where there are any."""
+        return last_notes(read_records(self.store)) if self._read_state().has_notes else {}
+
     def _latest(self) -> LatestMetrics:
         """Return the metrics that tables have columns for."""
         latest = LatestMetrics(self.config.metric)
@@ -119,6 +125,8 @@ class ReadStudy:
         """Return the time of the last record of a run whose driver no longer lives; None if there is no such run."""
         if self._read_state().run is None or self.store.is_locked():
             return None
+        if self._require_file().trainable == ELSEWHERE:
+            return None  # its trials go on where they are evaluated, whether somebody has it open or not
         # Read after the look at the lock: a driver that ended in order in between has recorded the end of its run.
         run = self._read_state().run
         return None if run is None or self._seen is None else self._seen.last_s

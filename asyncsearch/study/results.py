@@ -13,7 +13,7 @@ import msgspec
 
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.files.paths import plain_part
-from asyncsearch.ids import TrialId, trial_name
+from asyncsearch.ids import CheckpointRef, TrialId, trial_name
 from asyncsearch.journal.opening import read_records
 from asyncsearch.report.explain import explain
 from asyncsearch.report.live.lines import continue_lines, head_words
@@ -56,9 +56,10 @@ class Results(ReadStudy):
     @property
     @in_sentences()
     def trials(self) -> list[Trial]:
-        """All trials in the order in which they began; copies, each with all of its ``metrics``."""
-        words, metrics = self._words(), self._metrics()
-        return [trial.seen_in(words(trial.state), metrics.get(trial.id)) for trial in self._read_state().trials]
+        """All trials in the order in which they began; copies, each with all of its ``metrics`` and ``notes``."""
+        words, metrics, notes = self._words(), self._metrics(), self._notes()
+        trials = self._read_state().trials
+        return [trial.seen_in(words(trial.state), metrics.get(trial.id), notes.get(trial.id)) for trial in trials]
 
     @property
     @in_sentences()
@@ -73,7 +74,7 @@ class Results(ReadStudy):
         best = self._read_state().best()
         if best is None:
             raise self._nothing_reported()
-        return best.seen_in(self._words()(best.state), self._metrics().get(best.id))
+        return best.seen_in(self._words()(best.state), self._metrics().get(best.id), self._notes().get(best.id))
 
     @property
     @in_sentences()
@@ -230,6 +231,8 @@ class Results(ReadStudy):
     def checkpoint(self, trial: int | str | Trial | None = None) -> AbstractContextManager[Path]:
         """Give the path that the trainable's ``save`` wrote, of a trial or of the best one, inside a ``with``.
 
+        With ``rank_by="best"`` that of its best report, where it was saved there, else the last one.
+
         Raises:
             NoTrialsError: the trial has no checkpoint; ``keep_checkpoints`` says how many are kept.
         """
@@ -239,14 +242,23 @@ class Results(ReadStudy):
     def _fetched(self, trial: int | str | Trial | None) -> Iterator[Path]:
         number = self.best_trial.id if trial is None else self._trial_id(trial)
         chosen = self._read_state().trials[number]
-        if chosen.checkpoint is None:
+        checkpoint = self._checkpoint_of(chosen)
+        if checkpoint is None:
             raise NoTrialsError(
                 f"{chosen.name} has no checkpoint. Those of unfinished trials and of the "
                 f"{self.config.keep_checkpoints} best finished ones are kept, as far as the quota allows; raise "
                 "Checkpoints(keep_checkpoints=...) or Sharing(quota_bytes=...)."
             )
-        with (self.shared or self.store).fetch(chosen.checkpoint) as folder:
+        with (self.shared or self.store).fetch(checkpoint) as folder:
             yield folder / "checkpoint"
+
+    def _checkpoint_of(self, trial: Trial) -> CheckpointRef | None:
+        """Return the last checkpoint of a trial, or, where the best report ranks, that of a better one that is kept."""
+        state = self._read_state()
+        kept = state.best_saved.entries.get(trial.id)
+        last = state.score(trial.value)
+        is_better = kept is not None and (trial.checkpoint is None or last is None or kept[0] <= last)
+        return kept[1] if kept is not None and is_better else trial.checkpoint
 
     def trial_dir(self, trial: int | str | Trial) -> AbstractContextManager[Path]:
         """Give a trial's ``trial.dir`` as it was last stored, inside a ``with``: at its end, or at a later checkpoint.

@@ -16,15 +16,18 @@ import msgspec
 from msgspec import UNSET
 
 from asyncsearch._version import __version__
+from asyncsearch.actions import AnyAction
 from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.driver.callbacks import Callbacks, TrialCallable
 from asyncsearch.driver.loop import Driver
 from asyncsearch.driver.questions import Answerer
 from asyncsearch.driver.shared_workers import WorkerShare
 from asyncsearch.driver.threads import Wakeup
 from asyncsearch.driver.timeouts import DriverSettings
+from asyncsearch.engine.enough import BY_RULE
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StoreError
-from asyncsearch.events import DriverStarted, RunRequested, StopRequested
+from asyncsearch.events import AnyEvent, DriverStarted, RunRequested, StopRequested
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.writer import Journal
 from asyncsearch.launch.base_launcher import Launcher, Preflight
@@ -51,6 +54,10 @@ _STATUS_SHARE = 0.005
 _TIMEOUT_GRACE_S = 60.0
 """How long after its timeout a run waits for what workers still save."""
 _STOP_GRACE_S = 15.0
+_CALLBACKS_S = 600.0
+"""How long callbacks are waited for that still have trials to be told of."""
+_CALLBACKS_CUT_S = 5.0
+"""The same, after an interrupt or an error."""
 _LAUNCHED_S = 1.0
 """How long the start of the server waits for the first launch, if that is slow or there is none."""
 
@@ -79,6 +86,10 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Where studies of the same code keep how fast packs train."""
     could_pack: bool = False
     """Whether the study might have asked for ``pack=``, and did not."""
+    callbacks: Sequence[TrialCallable] = ()
+    """Called on the driver with ``study`` and each trial that has ended."""
+    study: object = None
+    """The study as its user has it."""
     answerer: Answerer | None = None
     """Answers the questions of trials; None if they have none to ask."""
     share: WorkerShare | None = None
@@ -114,6 +125,7 @@ class RunParts:
         """What the workers of this run do with their time."""
         self._secret = secrets.token_bytes(32)
         """Of which the keys are made that seal the questions of trials; it stays in this process."""
+        self._callbacks = Callbacks(search.callbacks, search.study, search.state, self._say)
         journal = Journal(search.store, search.state.config.study, search.last_record)
         search.store.wait_no_longer()  # from now on the driver decides what waits for it
         self.driver = Driver(
@@ -127,7 +139,7 @@ class RunParts:
             settings=_settings_of(search),
             shared=search.shared,
             pack_times=search.pack_times,
-            follow=self._time.add,
+            follow=self._follow,
             answerer=search.answerer,
             secret=self._secret,
         )
@@ -172,6 +184,14 @@ class RunParts:
             self.driver.post(StopRequested(f"its server could not start: {error}"))
             self.driver.ended.wait(_STOP_GRACE_S)  # no worker has attached, so only the journal is waited for
             raise
+
+    def _follow(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
+        self._time.add(now, event, actions)
+        self._callbacks.follow(now, event, actions)
+
+    def _say(self, sentence: str) -> None:
+        self.driver.notices.append(sentence)
+        self.news.set()
 
     def _launch(self, worker: WorkerId, epoch: int) -> None:
         share = self._search.share
@@ -255,8 +275,12 @@ class RunParts:
             is_complete=outcome is None or outcome.is_complete,
             could_pack=search.could_pack,
             time_line="" if outcome is None else time_line(self._time.result()),
-            ended_by=outcome.reason if outcome is not None and outcome.reason == self._timeout_words else "",
+            ended_by=outcome.reason if outcome is not None and self._is_by_itself(outcome.reason) else "",
         )
+
+    def _is_by_itself(self, reason: str) -> bool:
+        """Return whether a run has ended for a reason that was asked for."""
+        return reason == self._timeout_words or reason.startswith(BY_RULE)
 
     @property
     def _timeout_words(self) -> str:
@@ -267,12 +291,18 @@ class RunParts:
         with ExitStack() as ends:  # each of them, whatever the others raise; the last one first
             ends.callback(self.over.close)
             ends.callback(self.news.close)
+            ends.callback(self._close_callbacks)
             ends.callback(self.driver.close)
             ends.callback(self._stop_server)
             if self._search.share is not None:
                 ends.callback(self._search.share.leave)
             is_orderly = self._has_begun and isinstance(self.driver.failure, StoreError | None)
             self._search.launcher.stop(_STOP_GRACE_S if is_orderly else 0.0)
+
+    def _close_callbacks(self) -> None:
+        outcome = self.driver.outcome
+        is_orderly = outcome is not None and (outcome.is_complete or self._is_by_itself(outcome.reason))
+        self._callbacks.close(_CALLBACKS_S if is_orderly else _CALLBACKS_CUT_S)
 
     def _stop_server(self) -> None:
         if self._tokens is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from asyncsearch import errors
 from asyncsearch.actions import EndRun
+from asyncsearch.driver.callbacks import TrialCallable
 from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.driver.questions import Answerer
 from asyncsearch.engine.state import StudyState
@@ -53,8 +54,8 @@ CORRECT = "Correct it and run the script again, with resume=True and a larger nu
 
 
 _ALONE = (
-    "That is for one study, by study.run: studies that run together, and programs of other libraries, need a driver "
-    "that executors reach. Set spark.asyncsearch.driver.host and spark.asyncsearch.driver.port, or run the program "
+    "That is for one study, by study.run: studies that run together, callbacks=, and programs of other libraries need a "
+    "driver that executors reach. Set spark.asyncsearch.driver.host and spark.asyncsearch.driver.port, or run the program "
     "inside the cluster."
 )
 Remotely = Callable[
@@ -84,6 +85,8 @@ class RunnableStudy(KeptStudy, kw_only=True):
         place: SharedPlace | None = None,
         answerer: Answerer | None = None,
         remotely: Remotely | None = None,
+        callbacks: Sequence[TrialCallable] = (),
+        study: object = None,
     ) -> ReadState:
         """Search, and return the state in the end; see ``Study.run``.
 
@@ -91,6 +94,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
             place: its place on a cluster that it shares with other studies, in place of ``parallelism``.
             answerer: answers the questions of its trials, where another library's program asks them.
             remotely: searches where the driver must run in the cluster; None if this run's cannot.
+            callbacks: called on the driver with ``study``, as its user has it, and each trial that has ended.
         """
         what = self.definition
         if answerer is None and not what.space.names:
@@ -108,7 +112,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
         with chosen(backend, study=what.config.study) as launcher, ExitStack() as ending:
             found = find_workers(launcher, what, num_trials, parallelism, place, is_shown=display.is_shown)
             if found.preflight.is_remote:
-                if remotely is None or place is not None or answerer is not None:
+                if remotely is None or place is not None or answerer is not None or callbacks:
                     raise ClusterError(f"{' '.join(found.preflight.warnings[:1])} {_ALONE}")
                 remotely(self, launcher, found.preflight, num_trials, timeout_s, display)
                 state = self.fresh_state()
@@ -146,6 +150,8 @@ class RunnableStudy(KeptStudy, kw_only=True):
                     pack_times=self._pack_times(place),
                     could_pack=self.could_pack,
                     answerer=answerer,
+                    callbacks=callbacks,
+                    study=study,
                     share=None if place is None else place.share,
                 )
                 result, end = self._search(search, display, interrupts)

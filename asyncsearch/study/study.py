@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,6 +12,7 @@ import msgspec
 
 from asyncsearch.arguments import positive, seconds_of, text_of, workers_of, yes_or_no
 from asyncsearch.checked_calls import answering, grouped
+from asyncsearch.driver.callbacks import callbacks_of
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
 from asyncsearch.errors import AsyncSearchError, StudyNotFoundError, UsageError
@@ -38,6 +39,7 @@ from asyncsearch.sizing.gangs import Gang
 from asyncsearch.sizing.pack_strategies import PackStrategy
 from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space
+from asyncsearch.stop_rules import StopProgress, StopRule, study_rule, trial_rule
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.opening import resumable
@@ -56,6 +58,7 @@ from asyncsearch.study.asked.trainable_checks import (
     require_trainable,
     sent_with_functions,
 )
+from asyncsearch.study.asking.asking_study import Asking, evaluated_elsewhere, require_trained_here
 from asyncsearch.study.evaluate import Evaluation, KnownPath, params_in, train_single
 from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.definition import Code, StudyDefinition, read_plan
@@ -66,13 +69,14 @@ from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.script_runs import note_run
 from asyncsearch.trainable import Trainable, WithFunctions
+from asyncsearch.trial import Trial
 
 _log = logging.getLogger(__name__)
 _FIRST = "Study(train, space={'lr': loguniform(1e-4, 1e-1)}, metric='accuracy', mode='max')"
 _SHARING, _WORKERS, _CHECKPOINTS = Sharing(), WorkerOptions(), Checkpoints()
 
 
-class Study(Results):
+class Study(Asking, Results):
     """A search: a trainable, its space of configurations, and the metric to optimise.
 
     Example::
@@ -104,6 +108,8 @@ class Study(Results):
         backend: str | Launcher = "auto",
         save_every: int | None = None,
         max_failures: int = 0,
+        stop_when: StopRule | Callable[[StopProgress], Any] | None = None,
+        stop_trial_when: StopRule | Callable[[StopProgress], Any] | None = None,
         sharing: Sharing = _SHARING,
         pack: int | str | None = None,
         pack_opt: str | PackStrategy = "plan",
@@ -121,8 +127,9 @@ class Study(Results):
             metric: name of the reported value that is optimised.
             mode: ``"min"`` or ``"max"``: whether the lowest or the highest values of the metric are the best.
             rank_by: which value ranks a trial among others, for ``best_trial``, tables and the checkpoints that are
-                kept: ``"last"``, which its checkpoint has, or ``"best"``, the best that it ever reported. Schedulers
-                and searchers compare trials at equal resources in any case.
+                kept: ``"last"``, which its checkpoint has, or ``"best"``, the best that it ever reported; a training
+                that can be saved is saved at such a report, and ``checkpoint`` finds it. Schedulers and searchers
+                compare trials at equal resources in any case.
             searcher: proposes configurations: ``"random"`` (the default), ``"grid"``, ``"sobol"``, ``"tpe"``, ``"gp"``,
                 ``"cmaes"``, ``"nsgaii"``, a sampler of Optuna, or a searcher such as ``GridSearch(points=5)``.
             scheduler: decides how far each trial trains; by default ``FIFO()``.
@@ -144,6 +151,10 @@ class Study(Results):
             save_every: interval, in units of resource, at which running trials are saved; None means only when they
                 pause or end.
             max_failures: how often a failed trial is retried.
+            stop_when: ends the study once enough is trained: ``Reached(0.99)``, ``Plateau(trials=20)``,
+                ``Trained(10_000)``, ``Elapsed(3600)``, these joined by ``|`` and ``&``, or a function of the
+                ``StopProgress``; see docs/stop_rules.md.
+            stop_trial_when: likewise for each trial, by its own reports, units and time.
             sharing: the folder that studies of one version share, default values of parameters, and a quota in bytes.
             pack: how many alike trials a worker may train together; ``"auto"``: as many as train fastest, which the
                 first packs measure; None means each alone. Needs a ``Trainer`` with ``train_pack``. Results agree with
@@ -192,6 +203,8 @@ class Study(Results):
             seed=seed,
             version=text_of("version", version),
             max_failures=max_failures,
+            stop_when=None if stop_when is None else study_rule(stop_when),
+            stop_trial_when=None if stop_trial_when is None else trial_rule(stop_trial_when),
             **checkpoints.for_engine(),
             quota_bytes=sharing.quota_bytes if self.shared is None else None,
             save_every=save_every,
@@ -244,6 +257,54 @@ class Study(Results):
             default=default,
         )
         self._seen = None
+
+    @classmethod
+    @answering("Study.to_ask", "Study.to_ask(space={'x': uniform(0, 1)}, metric='yield', mode='max')")
+    def to_ask(
+        cls,
+        *,
+        space: Space | Mapping[str, Any],
+        metric: str,
+        mode: str,
+        rank_by: str = "last",
+        searcher: Searcher | str | Any = None,
+        scheduler: Scheduler | None = None,
+        store: str | Path | Store | None = None,
+        name: str | None = None,
+        seed: int = 0,
+        resume: bool = False,
+        warm_start: Sequence[str | Path | Results] = (),
+        max_failures: int = 0,
+        stop_when: StopRule | Callable[[StopProgress], Any] | None = None,
+        stop_trial_when: StopRule | Callable[[StopProgress], Any] | None = None,
+    ) -> Study:
+        """Return a study whose trials are evaluated elsewhere: in a laboratory, by another queue, by hand.
+
+        ``study.ask()`` returns a trial, ``trial.tell(value)`` its result; the searcher, the scheduler and the journal
+        are those of any study, and the arguments as of ``Study``. Nothing is trained here. See docs/ask_and_tell.md.
+
+        Raises:
+            UsageError: an argument is invalid; the message names it and what to write instead.
+        """
+        return cls(
+            evaluated_elsewhere,
+            space=space,
+            metric=metric,
+            mode=mode,
+            rank_by=rank_by,
+            searcher=searcher,
+            scheduler=scheduler,
+            store=store,
+            name=name,
+            seed=seed,
+            resume=resume,
+            warm_start=warm_start,
+            max_failures=max_failures,
+            stop_when=stop_when,
+            stop_trial_when=stop_trial_when,
+            share=False,
+            backend="inline",
+        )
 
     @classmethod
     @answering("Study.resume", "Study.resume('studies/digits')")
@@ -333,6 +394,7 @@ class Study(Results):
         *,
         parallelism: int | None = None,
         timeout: float | timedelta | None = None,
+        callbacks: Sequence[Callable[[Study, Trial], object]] | Callable[[Study, Trial], object] = (),
         display: str = "auto",
         logs: bool = False,
     ) -> Study:
@@ -343,6 +405,8 @@ class Study(Results):
                 more proposals.
             parallelism: number of workers; None means one for each slot of the cluster.
             timeout: seconds, or a ``timedelta``, after which the run ends and keeps its results.
+            callbacks: functions that are called here with this study and each trial that has ended, one at a time. The
+                search does not wait for them; what one raises is told, and ends nothing.
             display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
             logs: whether to show the lines that trials print.
 
@@ -354,10 +418,11 @@ class Study(Results):
         num_trials = None if num_trials is None else positive("num_trials", num_trials)
         parallelism = None if parallelism is None else workers_of("parallelism", parallelism)
         timeout_s = None if timeout is None else seconds_of("timeout", timeout)
+        called = callbacks_of(callbacks)
         note_run(self, num_trials, parallelism)
         shown = open_display(display, logs=logs)
         self._shown_in = None
-        run_shown(self, num_trials, parallelism, timeout_s, shown)
+        run_shown(self, num_trials, parallelism, timeout_s, shown, callbacks=called)
         self._shown_in = shown.cell
         return self
 
@@ -502,6 +567,7 @@ class Study(Results):
         """Pickle the trainable for the workers, once."""
         definition = study.definition
         if not definition.trainable:
+            require_trained_here(getattr(self, "trainable", None), self.name)
             assert self.trainable is not None
             space = definition.space
             sent = sent_with_functions(self.trainable, definition.searcher)
@@ -533,7 +599,9 @@ def run_shown(
         # After a failure the state may be ahead of the journal, which decides.
         study._seen = None
         runnable = study._with_trainable(own, display)
-        study._seen = runnable.run(num_trials, parallelism, timeout_s, display, remotely=run_remotely, **options)
+        study._seen = runnable.run(
+            num_trials, parallelism, timeout_s, display, study=study, remotely=run_remotely, **options
+        )
     return study
 
 

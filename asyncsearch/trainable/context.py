@@ -114,6 +114,16 @@ class TrialContext(abc.ABC):
     def seed(self) -> int:
         """The parameter ``seed``, if the trial has one that is an integer, else the study's; 0 <= seed < 2**63."""
 
+    @abc.abstractmethod
+    def note(self, key: str, text: object) -> None:
+        """Leave a short text beside the metrics: ``trial.note("device", name)``. A later one of a key replaces it.
+
+        ``study.trials[0].notes``, ``trials_dataframe`` and ``explain`` have it. It decides nothing.
+
+        Raises:
+            UsageError: the key is no name, or the text has more than 2,000 characters.
+        """
+
     @property
     @abc.abstractmethod
     def dir(self) -> Path:

@@ -148,36 +148,54 @@ FORMS: Mapping[str, Callable[[float, float], Mapping[str, Any]]] = {
 @given(
     kind=st.sampled_from(sorted(FORMS)), low=st.sampled_from([1e-4, 0.5, 1, 2]), times=st.sampled_from([2, 10, 1000])
 )
-def test_domains_of_other_libraries_are_answered_with_their_own_bounds(kind: str, low: float, times: int) -> None:
+def test_domains_of_other_libraries_are_taken_with_their_own_bounds(kind: str, low: float, times: int) -> None:
     low = max(low, 1) if kind == "randint" else low
-    expected = FULL[kind](*((int(low), int(low * times)) if kind == "randint" else (low, low * times)))
+    bounds = (int(low), int(low * times)) if kind == "randint" else (low, low * times)
     for library, form in FORMS[kind](low, low * times).items():
-        text = answer_to_space(form)
-        domain = eval(text.partition("another library: write ")[2].rstrip("."), dict(FULL))
-        assert domain == expected, (library, text)
+        domain = Space({"lr": form}).parameters["lr"]
+        assert domain.kind == kind, library
+        found = domain.arguments()
+        assert (found["low"], found["high"]) == pytest.approx(bounds), library
 
 
-def test_choices_grids_and_frozen_distributions_are_answered_too() -> None:
+def test_choices_steps_and_frozen_distributions_are_taken_too() -> None:
     scipy_stats = pytest.importorskip("scipy.stats")
-    cases = {
-        "choice('a', 'b')": [
-            other("Categorical", RAY, categories=["a", "b"]),
-            other("CategoricalDistribution", "optuna.distributions", choices=("a", "b")),
-            apply("switch", apply("hyperopt_param"), literal("a"), literal("b")),
-            {"grid_search": ["a", "b"]},
-        ],
-        "loguniform(0.0001, 1)": [scipy_stats.loguniform(1e-4, 1)],
-        "uniform(1, 3)": [scipy_stats.uniform(1, 2)],
-        "randint(1, 4)": [scipy_stats.randint(1, 5)],
-        "uniform(-2, 2)": [scipy_stats.norm(0, 1), hyperopt("normal", 0, 1)],
-        "quniform(0, 1, 0.1)": [hyperopt("quniform", 0, 1, 0.1)],
-        "choice(*range(16, 129, 16))": [
-            other("IntDistribution", "optuna.distributions", low=16, high=128, log=False, step=16)
-        ],
-    }
-    for line, forms in cases.items():
-        for form in forms:
-            assert f"write {line}" in answer_to_space(form), form
+    switch = apply("switch", apply("hyperopt_param"), literal("a"), literal("b"))
+    whole = other("IntDistribution", "optuna.distributions", low=16, high=128, log=False, step=16)
+    cases: list[tuple[str, Any]] = [
+        ("choice('a', 'b')", other("Categorical", RAY, categories=["a", "b"])),
+        ("choice('a', 'b')", other("CategoricalDistribution", "optuna.distributions", choices=("a", "b"))),
+        ("choice('a', 'b')", switch),
+        ("loguniform(0.0001, 1.0)", scipy_stats.loguniform(1e-4, 1)),
+        ("uniform(1.0, 3.0)", scipy_stats.uniform(1, 2)),
+        ("randint(1, 4)", scipy_stats.randint(1, 5)),
+        ("normal(0.0, 1.0)", scipy_stats.norm(0, 1)),
+        ("normal(0.0, 1.0)", hyperopt("normal", 0, 1)),
+        ("lognormal(0.0, 1.0, step=0.5)", hyperopt("qlognormal", 0, 1, 0.5)),
+        ("quniform(0.0, 1.0, 0.1)", hyperopt("quniform", 0, 1, 0.1)),
+        ("randint(16, 128, step=16)", whole),
+        ("quniform(2.0, 8.0, 2.0)", hyperopt("quniform", 1, 9, 2)),
+        ("scipy.stats.beta(2, 3)", scipy_stats.beta(2, 3)),
+    ]
+    for call, form in cases:
+        assert repr(Space({"lr": form}).parameters["lr"]) == call
+    assert "write choice('a', 'b')" in answer_to_space({"grid_search": ["a", "b"]})
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        pytest.param(hyperopt("qloguniform", 0, 1, 0.1), "logarithmic and rounded to steps", id="qloguniform"),
+        pytest.param(apply("add", literal(5), hyperopt("uniform", 0, 1)), "it computes by 'add'", id="sum"),
+        pytest.param(other("Function", RAY, func=len), "draws by a function", id="sample_from"),
+        pytest.param(other("NormalFloatHyperparameter", CONFIG, lower=0, upper=1), "bounded and not uniform", id="cut"),
+    ],
+)
+def test_a_domain_without_a_counterpart_is_refused_with_the_reason(form: Any, words: str) -> None:
+    text = answer_to_space(form)
+    assert text.startswith("lr: ")
+    assert "has no counterpart here" in text
+    assert words in text
 
 
 @given(most=st.integers(2, 500))

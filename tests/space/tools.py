@@ -8,8 +8,10 @@ from asyncsearch.space import (
     Space,
     choice,
     constant,
+    lognormal,
     lograndint,
     loguniform,
+    normal,
     quniform,
     randint,
     uniform,
@@ -50,6 +52,18 @@ DOMAINS = st.one_of(
     ),
     st.tuples(int64, int64).map(lambda pair: randint(min(pair), max(pair))),
     st.tuples(st.integers(1, 2**63 - 1), st.integers(1, 2**63 - 1)).map(lambda p: lograndint(min(p), max(p))),
+    st.tuples(st.floats(-1e3, 1e3), st.floats(1e-3, 1e2), st.sampled_from([None, 0.1, 5.0])).map(
+        lambda t: normal(t[0], t[1], step=t[2])
+    ),
+    st.tuples(st.floats(-20, 20), st.floats(1e-2, 5), st.sampled_from([None, 0.01])).map(
+        lambda t: lognormal(t[0], t[1], step=t[2])
+    ),
+    st.tuples(st.integers(-1000, 1000), st.integers(0, 500), st.integers(1, 40)).map(
+        lambda t: randint(t[0], t[0] + t[1], step=t[2])
+    ),
+    st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=5).map(
+        lambda weights: choice(*range(len(weights)), weights=weights)
+    ),
     st.lists(st.text(st.characters(codec="utf-8")) | st.integers(-5, 5) | st.booleans() | st.none(), min_size=1)
     .map(lambda values: list({(type(value), value): value for value in values}.values()))
     .map(lambda values: choice(*values)),

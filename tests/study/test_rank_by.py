@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import ASHA, FIFO, Checkpoints, Study, choice
+from asyncsearch import ASHA, FIFO, Checkpoints, Study, choice, load_state
 from asyncsearch.cli import main
 from asyncsearch.errors import UsageError
 from asyncsearch.report.live.lines import best_line, early_line, incumbent_line
@@ -43,6 +43,26 @@ def test_the_best_trial_its_value_and_what_people_see_go_by_the_choice(
     assert ("rank_by" in incumbent_line(status)) == (rank_by == "last")
     kept = [trial.id for trial in study.trials if trial.checkpoint is not None]
     assert kept in ([], [study.best_trial.id])
+
+
+def noted(trial: Any) -> None:
+    counters = {"epoch": 0}
+    for epoch in trial.epochs(state={"counters": counters}):
+        counters["epoch"] = epoch
+        trial.report(loss=CURVES[trial.params["x"]][epoch - 1])
+
+
+@pytest.mark.parametrize(("rank_by", "epoch"), [("last", 3), ("best", 2)])
+def test_the_checkpoint_of_the_best_trial_is_that_of_its_ranking_report(
+    rank_by: str, epoch: int, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"scheduler": FIFO(max_resource=3), "backend": "processes", "rank_by": rank_by}
+    study = Study(noted, space={"x": choice(1)}, metric="loss", mode="min", store=tmp_path / "st", **settings)
+    study.run(num_trials=1, parallelism=1, display="none")
+    with study.checkpoint() as path:
+        counters: dict[str, int] = {"epoch": 0}
+        load_state(path, {"counters": counters})
+    assert counters["epoch"] == epoch
 
 
 def test_it_is_part_of_the_study(tmp_path: Path) -> None:

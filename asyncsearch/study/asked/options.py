@@ -81,6 +81,9 @@ class WorkerOptions(metaclass=CheckedCalls):
     """Silence after which a worker has lost its work."""
     trial_timeout: float | timedelta | None = None
     """Time that an attempt may take; None means no limit."""
+    trial_memory: int | None = None
+    """Bytes of resident memory that a trial's process may hold with those that it started, looked at five times a
+    second; one that holds more is ended, and its trial fails. None means what the machine has."""
     release_idle: float | timedelta | None = 10.0
     """Time without a use after which a worker gives its slot of Spark back: nothing waits, no trial may be created and
     no promotion is due before another trial reports. It is started again as soon as there is work for it, which costs
@@ -111,9 +114,13 @@ class WorkerOptions(metaclass=CheckedCalls):
             "fresh_process": yes_or_no("fresh_process", self.fresh_process),
             "recycle_after": None if self.recycle_after is None else positive("recycle_after", self.recycle_after),
             "preloads": yes_or_no("preload", self.preload),
+            "trial_bytes": None if self.trial_memory is None else positive("trial_memory", self.trial_memory, _GIB_4),
             "stop_grace_s": grace_s,
             "kill_grace_s": grace_s,
         }
+
+
+_GIB_4 = "4 * 1024**3"
 
 
 def _idle_s(given: object) -> float:

@@ -36,6 +36,7 @@ from asyncsearch.shared.folder import require_shareable
 from asyncsearch.sizing.pack_strategies import strategy_name
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.opening import require_own_folder
+from asyncsearch.study.asked.stop_options import change_notes, described, enough_notes
 from asyncsearch.study.kept.definition import Code, StudyDefinition, pickled, require_same
 from asyncsearch.study.kept.warm_start import WarmStart, begin_searcher, keep
 from asyncsearch.study.trial_dirs import sweep_at_start
@@ -191,6 +192,7 @@ class KeptStudy(msgspec.Struct, kw_only=True):
         state = self.fresh_state()
         found = replay(self.store, state)
         display.warn((*found.notes, *found.doubts, *(_failed_before(state) if changes else ())))
+        display.warn(enough_notes(state))
         sweep_at_start(self.store, state, self.definition.keep_dirs, found.last)
         self.resume = True
         return state, found.last
@@ -209,9 +211,11 @@ class KeptStudy(msgspec.Struct, kw_only=True):
         """Keep the functions of time as they are now beside those that earlier runs had, and how trials are packed."""
         present = self.definition.space.function_versions
         display.warn(edit_notes(existing.functions, present))
+        display.warn(change_notes(existing.stop_rules, described(self.definition.config)))
         functions = keep_functions(self.store, existing.functions, present)
         now = self._file(existing.bundle_sha256, existing.created_s, functions)
-        kept = msgspec.structs.replace(existing, functions=functions, pack_by=now.pack_by, pack_opt=now.pack_opt)
+        changed = {name: getattr(now, name) for name in ("pack_by", "pack_opt", "stop_rules")}
+        kept = msgspec.structs.replace(existing, functions=functions, **changed)
         if kept != existing:
             write_study_file(self.store, kept)
 
@@ -243,6 +247,7 @@ class KeptStudy(msgspec.Struct, kw_only=True):
             defaults=config.defaults,
             keep_checkpoints=config.keep_checkpoints,
             share=config.share,
+            stop_rules=described(config),
             bundle_sha256=bundle_sha256,
             asyncsearch=__version__,
             created_s=created_s,
