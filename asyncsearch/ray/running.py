@@ -1,0 +1,245 @@
+"""One search: a study whose trials run a program's trainable."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from asyncsearch.errors import UsageError
+from asyncsearch.launch.machine import cores
+from asyncsearch.ray.configurations import ParamSpace, is_grid, leaves, name_of
+from asyncsearch.ray.folders import base_folder, is_cut_off, run_folders
+from asyncsearch.ray.objective import RayObjective
+from asyncsearch.ray.proposals import ConfigSpace, Variants
+from asyncsearch.ray.requests import SearchRequest
+from asyncsearch.ray.scheduling import ITERATION, FIFOScheduler, TuneScheduler, create_scheduler
+from asyncsearch.ray.search_algorithms import ConcurrencyLimiter, algorithm_of
+from asyncsearch.ray.session import RETURNED
+from asyncsearch.ray.settings import TrialSettings
+from asyncsearch.ray.trainables import require_trainable, unwrapped
+from asyncsearch.ray.workers import present
+from asyncsearch.report.live.display import Display, open_display
+from asyncsearch.store import open_store
+from asyncsearch.study import study as searches
+from asyncsearch.study.asked.options import Checkpoints
+
+_MOST_BYTES = 10**12
+
+
+class SearchPlan:
+    """What a request comes to: the study's parts, checked before anything starts."""
+
+    def __init__(self, trainable: Any, request: SearchRequest) -> None:
+        self.request = request
+        self.notes: list[str] = []
+        self.trainable, resources = unwrapped(trainable)
+        require_trainable(self.trainable)
+        self.resources = resources if resources is not None else request.resources
+        self.label = getattr(self.trainable, "__name__", None) or type(self.trainable).__name__
+        self.scheduler = self._scheduler()
+        self.algorithm = algorithm_of(request.tune.search_alg)
+        self.limit: int | None = request.tune.max_concurrent_trials
+        while isinstance(self.algorithm, ConcurrencyLimiter):
+            self.limit = min(self.limit or self.algorithm.max_concurrent, self.algorithm.max_concurrent)
+            self.algorithm = self.algorithm.searcher
+        self.metric, self.mode = self._metric_and_mode()
+        space = self.algorithm.space_of(request.param_space)
+        samples = None if request.tune.num_samples == -1 else request.tune.num_samples
+        self.param_space = ParamSpace(
+            {} if space is None else space,
+            samples,
+            tuple(flat_preset(one) for one in self.algorithm.points_to_evaluate or ()),
+            self.algorithm.is_grid_constant,
+        )
+        self.learner = self.algorithm.learner()
+        self.notes += self.algorithm.notes
+        self._note_sizes()
+
+    def _scheduler(self) -> TuneScheduler:
+        given = self.request.tune.scheduler
+        if given is None:
+            return FIFOScheduler()
+        if isinstance(given, str):
+            return create_scheduler(given)
+        if not isinstance(given, TuneScheduler):
+            raise UsageError(
+                f"scheduler={given!r} is not known here: use ASHAScheduler, HyperBandScheduler, MedianStoppingRule, "
+                "PopulationBasedTraining or FIFOScheduler of ray.tune.schedulers."
+            )
+        return given
+
+    def _metric_and_mode(self) -> tuple[str | None, str]:
+        """Return what the program compares by, from any of its places."""
+        places = {
+            "TuneConfig": self.request.tune,
+            type(self.scheduler).__name__: self.scheduler,
+            type(self.algorithm).__name__: self.algorithm,
+        }
+        metric, mode = one_of("metric", places), one_of("mode", places)
+        if metric is None and mode is not None:
+            metric = RETURNED
+        if metric is None and (self.scheduler.compares or self.algorithm.learner() is not None):
+            who = self.scheduler.name if self.scheduler.compares else type(self.algorithm).__name__
+            raise UsageError(f"{who} compares trials by a metric: name it, TuneConfig(metric='loss', mode='min').")
+        if metric is not None and mode is None:
+            raise UsageError(f"metric={metric!r} needs a direction beside it: mode='min' or mode='max'.")
+        return metric, mode or "max"
+
+    def _note_sizes(self) -> None:
+        count, grid = self.param_space.length(), self.param_space.grid
+        if grid and self.param_space.num_samples not in (1, None):
+            names = ", ".join(name_of(place) for place, _ in grid)
+            self.notes.append(
+                f"The grid of {names} is tried num_samples={self.param_space.num_samples} times: {count} trials in all."
+            )
+        if self.metric is None:
+            self.notes.append(
+                "The program names no metric before it reads the results: the table while it runs ranks by the number of "
+                "reports. TuneConfig(metric=, mode=) lets it rank by yours."
+            )
+
+    @property
+    def parallelism(self) -> int | None:
+        """How many trials run at a time. None: as many as there are slots."""
+        choice = present()
+        most = [one for one in (choice.parallelism, self.limit) if one is not None]
+        cpus = cpus_of(self.resources)
+        if choice.parallelism is None and cpus > 1 and choice.backend in ("auto", "processes"):
+            most.append(max(1, int(cores() // cpus)))
+        return min(most) if most else None
+
+    def settings(self, folder: str, name: str) -> TrialSettings:
+        """Return what the trials need to know."""
+        checkpoints, stop = self.request.checkpoints, self.request.run.stop
+        bounds, asks = stop_bounds(stop)
+        return TrialSettings(
+            store=open_store(folder),
+            experiment_name=name,
+            function_name=self.label,
+            metric=self.metric or "",
+            time_attr=self.scheduler.time_attr if self.scheduler.compares else ITERATION,
+            stop=bounds,
+            num_to_keep=checkpoints.num_to_keep,
+            score_attribute=checkpoints.checkpoint_score_attribute,
+            score_order=checkpoints.checkpoint_score_order or "max",
+            checkpoint_frequency=checkpoints.checkpoint_frequency or 0,
+            checkpoint_at_end=bool(checkpoints.checkpoint_at_end),
+            changes_folder=self.request.tune.chdir_to_trial_dir and os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0",
+            home=os.getcwd(),
+            arguments=tuple(sys.argv),
+            resources=self.resources,
+            asks_driver=asks,
+            is_strict=os.environ.get("TUNE_DISABLE_STRICT_METRIC_CHECKING", "0") != "1",
+        )
+
+
+def flat_preset(point: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of a point of ``points_to_evaluate`` by the names of their places."""
+    found: dict[str, Any] = {}
+    for key, value in point.items():
+        found |= flat_preset(value, f"{prefix}{key}/") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
+
+
+def one_of(name: str, places: Mapping[str, Any]) -> str | None:
+    """Return a setting that has several places.
+
+    Raises:
+        UsageError: two of them differ.
+    """
+    given = {place: value for place, one in places.items() if (value := getattr(one, name, None)) is not None}
+    if len(set(given.values())) > 1:
+        said = " and ".join(f"{place}({name}={value!r})" for place, value in given.items())
+        raise UsageError(f"{said} differ: name it once, in TuneConfig.")
+    return next(iter(given.values()), None)
+
+
+def cpus_of(resources: Any) -> float:
+    """Return how many cores a trial asks for."""
+    if callable(getattr(resources, "required_resources", None)) or hasattr(resources, "required_resources"):
+        resources = resources.required_resources
+    if not isinstance(resources, Mapping):
+        return 1
+    return float(next((resources[name] for name in ("cpu", "CPU", "num_cpus") if resources.get(name)), 1))
+
+
+def gpus_of(resources: Any) -> float | None:
+    """Return how many GPUs a trial asks for. None: nothing is said."""
+    if hasattr(resources, "required_resources"):
+        resources = resources.required_resources
+    if not isinstance(resources, Mapping):
+        return None
+    found = next((resources[name] for name in ("gpu", "GPU", "num_gpus") if resources.get(name)), None)
+    return None if found is None else float(found)
+
+
+def stop_bounds(stop: Any) -> tuple[dict[str, Any], bool]:
+    """Return the bounds of ``stop=``, and whether the driver is to be asked after each report."""
+    if stop is None:
+        return {}, False
+    if isinstance(stop, Mapping):
+        return dict(stop), False
+    return {}, True
+
+
+def search(trainable: Any, request: SearchRequest) -> tuple[searches.Study, SearchPlan]:
+    """Run what a program asks for, and return the study.
+
+    Raises:
+        UsageError: an argument is not known, or two do not go together.
+    """
+    plan, choice = SearchPlan(trainable, request), present()
+    display = open_display(choice.display, logs=choice.logs)
+    base = base_folder(request.run.name, request.run.storage_path or request.run.local_dir or choice.store, plan.label)
+    runs = run_folders(base)
+    goes_on = bool(runs) and is_cut_off(runs[-1])
+    folder = runs[-1] if goes_on else f"{base}/{len(runs) + 1}"
+    if goes_on:
+        plan.notes.append(f"An earlier run of {base} was cut off, and goes on.")
+    study = study_of(plan, folder, os.path.basename(base), resume=goes_on)
+    display.warn(plan.notes)
+    run(study, plan, display)
+    return study, plan
+
+
+def study_of(plan: SearchPlan, folder: str, name: str, *, resume: bool) -> searches.Study:
+    """Return the study of a search."""
+    settings = plan.settings(folder, name)
+    study = searches.Study(
+        RayObjective(plan.trainable, plan.param_space, settings),
+        space=ConfigSpace(name_of(place) for place, _ in leaves(plan.param_space.space)),
+        metric=plan.metric or ITERATION,
+        mode=plan.mode,
+        searcher=Variants(param_space=plan.param_space, settings=settings, learner=plan.learner),
+        scheduler=plan.scheduler.rule(),
+        seed=plan.algorithm.seed,
+        share=False,
+        store=folder,
+        name=name,
+        resume=resume,
+        backend=present().backend,
+        max_failures=plan.request.max_failures,
+        devices_per_trial=gpus_of(plan.resources),
+        checkpoints=Checkpoints(dir_bytes=_MOST_BYTES),
+    )
+    # What many failures mean is the program's to say: it reads them in its results.
+    study.config = msgspec.structs.replace(study.config, ends_on_failures=False)
+    runnable = study._described("run")
+    runnable.definition = msgspec.structs.replace(runnable.definition, config=study.config)
+    return study
+
+
+def run(study: searches.Study, plan: SearchPlan, display: Display) -> None:
+    """Run a study to its end."""
+    options: dict[str, Any] = {}
+    count = plan.param_space.length()
+    searches.run_shown(study, count, plan.parallelism, plan.request.time_budget_s, display, **options)
+
+
+def has_grid(space: Any) -> bool:
+    """Return whether a space has a grid in it."""
+    return any(is_grid(leaf) for _, leaf in leaves(space))

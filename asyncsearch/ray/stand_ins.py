@@ -1,0 +1,149 @@
+"""Which modules of Ray there are, and where in this package their names are: module -> name -> home.
+
+Modules of several ages of Ray have the same names; what a program of today imports from ``ray.tune`` is also where
+programs of former years look for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+VERSION = "2.60.0"
+"""The interface of today; programs compare it."""
+
+
+def _of(home: str, names: Iterable[str] | str) -> dict[str, str]:
+    given = names.split() if isinstance(names, str) else names
+    return {name.partition("=")[0]: f"{home}.{name.partition('=')[2] or name}" for name in given}
+
+
+_SPACES = _of(
+    "spaces",
+    "uniform quniform loguniform qloguniform randint qrandint lograndint qlograndint randn qrandn choice sample_from "
+    "grid_search",
+)
+_DOMAINS = _of(
+    "spaces", "Domain=TuneDomain Float=RangeDomain Integer=RangeDomain Categorical=ChoiceDomain Function=DrawnByFunction"
+)
+_SESSION = _of("session", "report get_checkpoint get_context")
+_ASKED = _of("session_questions", [
+    f"{name}"
+    for name in (
+        "get_trial_id", "get_trial_name", "get_trial_dir", "get_experiment_name", "get_trial_resources", "get_world_size",
+        "get_world_rank", "get_local_rank", "get_node_rank", "get_local_world_size",
+    )
+])  # fmt: skip
+_CONFIGS = _of("requests", "RunConfig CheckpointConfig FailureConfig SyncConfig ScalingConfig")
+_CHECKPOINT = _of("checkpoints", "Checkpoint=DirCheckpoint")
+_SCHEDULERS = _of(
+    "scheduling",
+    "ASHAScheduler=AsyncHyperBandScheduler AsyncHyperBandScheduler HyperBandScheduler "
+    "HyperBandForBOHB=HyperBandScheduler MedianStoppingRule FIFOScheduler TrialScheduler=TuneScheduler create_scheduler",
+)
+_SEARCHERS = _of(
+    "search_algorithms",
+    "BasicVariantGenerator ConcurrencyLimiter Searcher=SearchAlgorithm SearchAlgorithm create_searcher",
+)
+_OPTUNA = _of("search_algorithms", "OptunaSearch=SamplerAlgorithm")
+_RESULTS = _of("results", "ResultGrid=SearchResults ExperimentAnalysis=SearchAnalysis Analysis=SearchAnalysis")
+_RESULT = _of("results", "Result=TrialResult")
+_RUNTIME = _of(
+    "runtime",
+    "init shutdown is_initialized put get remote cluster_resources available_resources nodes get_gpu_ids ObjectRef",
+)
+_TRAINABLE = _of("trainables", "Trainable=StepTrainable with_parameters with_resources")
+_TUNER = _of("tuner", "Tuner run run_experiments") | _of("requests", "TuneConfig") | _of("recorded_trials", "TuneError")
+_REGISTRY = _of("registry", "register_trainable register_env")
+_SPARK = _of("runtime", "setup_ray_cluster shutdown_ray_cluster")
+
+_TUNE = (
+    _SPACES | _SESSION | _CONFIGS | _CHECKPOINT | _RESULTS | _RESULT | _TRAINABLE | _TUNER | _REGISTRY
+    | _of("trainables", "checkpoint_dir")
+    | _of("session", "is_session_enabled")
+    | _of("scheduling", "create_scheduler")
+    | _of("search_algorithms", "create_searcher")
+    | {name: _ASKED[name] for name in ("get_trial_id", "get_trial_name", "get_trial_dir", "get_trial_resources")}
+)  # fmt: skip
+_AIR_SESSION = _SESSION | _ASKED
+_TRAIN = _SESSION | _CONFIGS | _CHECKPOINT | _RESULT
+
+MODULES: dict[str, dict[str, str]] = {
+    "ray": _RUNTIME,
+    "ray.tune": _TUNE,
+    "ray.tune.tune": _TUNER,
+    "ray.tune.tuner": _TUNER,
+    "ray.tune.tune_config": _of("requests", "TuneConfig"),
+    "ray.tune.result_grid": _RESULTS,
+    "ray.tune.analysis": _RESULTS,
+    "ray.tune.analysis.experiment_analysis": _RESULTS,
+    "ray.tune.error": _of("recorded_trials", "TuneError"),
+    "ray.tune.registry": _REGISTRY,
+    "ray.tune.trainable": _TRAINABLE,
+    "ray.tune.trainable.util": _TRAINABLE,
+    "ray.tune.utils": _TRAINABLE,
+    "ray.tune.utils.trainable": _TRAINABLE,
+    "ray.tune.experiment": {},
+    "ray.tune.experiment.trial": _of("recorded_trials", "Trial=RecordedTrial"),
+    "ray.tune.trial": _of("recorded_trials", "Trial=RecordedTrial"),
+    "ray.tune.schedulers": _SCHEDULERS,
+    "ray.tune.schedulers.async_hyperband": _SCHEDULERS,
+    "ray.tune.schedulers.hyperband": _SCHEDULERS,
+    "ray.tune.schedulers.hb_bohb": _SCHEDULERS,
+    "ray.tune.schedulers.median_stopping_rule": _SCHEDULERS,
+    "ray.tune.schedulers.trial_scheduler": _SCHEDULERS,
+    "ray.tune.search": _SEARCHERS | _SPACES,
+    "ray.tune.search.sample": _SPACES | _DOMAINS,
+    "ray.tune.sample": _SPACES | _DOMAINS,
+    "ray.tune.search.basic_variant": _SEARCHERS,
+    "ray.tune.search.concurrency_limiter": _SEARCHERS,
+    "ray.tune.search.searcher": _SEARCHERS,
+    "ray.tune.search.variant_generator": _SPACES,
+    "ray.tune.suggest": _SEARCHERS,
+    "ray.tune.suggest.basic_variant": _SEARCHERS,
+    "ray.tune.suggest.suggestion": _SEARCHERS,
+    "ray.tune.session": _AIR_SESSION,
+    "ray.tune.context": _of("session", "get_context TuneContext=TrialInfo"),
+    "ray.air": _CONFIGS | _CHECKPOINT | _RESULT,
+    "ray.air.session": _AIR_SESSION,
+    "ray.air.checkpoint": _CHECKPOINT,
+    "ray.air.config": _CONFIGS,
+    "ray.air.result": _RESULT,
+    "ray.train": _TRAIN,
+    "ray.util": {},
+    "ray.util.spark": _SPARK,
+    "ray.exceptions": _of("recorded_trials", "RayTaskError"),
+}
+for _name in ("search", "suggest"):
+    MODULES[f"ray.tune.{_name}.optuna"] = _OPTUNA
+    MODULES[f"ray.tune.{_name}.hyperopt"] = _of("other_algorithms", "HyperOptSearch")
+    MODULES[f"ray.tune.{_name}.bohb"] = _of("other_algorithms", "TuneBOHB")
+    MODULES[f"ray.tune.{_name}.bayesopt"] = _of("other_algorithms", "BayesOptSearch")
+    MODULES[f"ray.tune.{_name}.ax"] = _of("other_algorithms", "AxSearch")
+    MODULES[f"ray.tune.{_name}.skopt"] = _of("other_algorithms", "SkOptSearch")
+    MODULES[f"ray.tune.{_name}.hebo"] = _of("other_algorithms", "HEBOSearch")
+    MODULES[f"ray.tune.{_name}.nevergrad"] = _of("other_algorithms", "NevergradSearch")
+    MODULES[f"ray.tune.{_name}.zoopt"] = _of("other_algorithms", "ZOOptSearch")
+
+_TRAINERS = "train in the trial itself, and several workers for one trial are Study(workers_per_trial=), docs/gangs.md."
+REFUSED_MODULES = {
+    "ray.rllib": "RLlib is not here; a trainable of your own can run any environment.",
+    "ray.data": "read the data in the trial, or by Spark.",
+    "ray.serve": "serve the model by another library.",
+    "ray.train": _TRAINERS,
+    "ray.util.multiprocessing": "use multiprocessing or joblib.",
+    "ray.util.joblib": "use joblib itself, or joblibspark.",
+    "ray.job_submission": "submit the program by spark-submit.",
+}
+"""Module -> what to write instead."""
+
+REFUSED = {
+    ("ray.tune.schedulers", "PB2"): "use PopulationBasedTraining.",
+    ("ray.tune.schedulers", "ResourceChangingScheduler"): "resources of a trial stay; Study(autoscale=) is near to it.",
+    ("ray.tune.schedulers", "PopulationBasedTrainingReplay"): "explain(trial) of results.study tells a schedule.",
+    ("ray", "wait"): "there are no remote functions here.",
+    ("ray", "kill"): "there are no actors here.",
+    ("ray", "method"): "there are no actors here.",
+    ("ray", "data"): REFUSED_MODULES["ray.data"],
+    ("ray", "serve"): REFUSED_MODULES["ray.serve"],
+}
+"""(module, name) -> what to write instead."""
