@@ -139,6 +139,10 @@ class TrialCheckpoints:
         found = self._store.checkpoints(self._node)
         return self._kept(max(found, key=lambda one: one.resource)) if found else None
 
+    def at(self, iteration: int) -> DirCheckpoint:
+        """Return that of a report."""
+        return self._kept(CheckpointRef(self._node, iteration)).checkpoint
+
     def delete(self, iteration: int) -> None:
         """Remove one."""
         self._store.delete(CheckpointRef(self._node, iteration))

@@ -282,3 +282,13 @@ def _from_json(value: Any) -> Any:
             return tuple(_from_json(one) for one in content)
         return {key: _from_json(one) for key, one in content.items()}
     return value
+
+
+def with_changes(config: Any, changed: Mapping[str, Any]) -> Any:
+    """Return a configuration with values by their flat names."""
+    for name, value in changed.items():
+        level, (*groups, last) = config, name.split("/")
+        for group in groups:
+            level = level.setdefault(group, {})
+        level[last] = value
+    return config

@@ -13,11 +13,25 @@ class FinishedTrial(TrialInterrupted):
     """Unwinds a trial that has come to the end that the program has set; it is complete."""
 
 
+class ExploitingTrial(TrialInterrupted):
+    """Unwinds a trial that goes on from the checkpoint of another one, with another configuration."""
+
+    def __init__(self, exploit: Mapping[str, Any]) -> None:
+        super().__init__(f"it goes on from trial-{exploit['donor']}")
+        self.exploit = exploit
+
+
 class DriverCalls:
     """Asks on behalf of one trial."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
+
+    def begin(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Tell that a trial begins, and return what it has taken over from another one. None if nothing."""
+        answer = json.loads(self._context.ask(json.dumps(["begin", params]).encode()))
+        found: dict[str, Any] | None = answer["exploit"]
+        return found
 
     def report(self, result: Mapping[str, Any], *, has_checkpoint: bool) -> TrialInterrupted | None:
         """Tell a result, and return what ends the trial with it. None if it goes on."""
@@ -32,4 +46,6 @@ def plain(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def verdict_of(answer: Mapping[str, Any]) -> TrialInterrupted | None:
     """Return what ends a trial, by the answer of the driver."""
-    return FinishedTrial(answer["reason"]) if answer.get("stop") else None
+    if answer.get("stop"):
+        return FinishedTrial(answer["reason"])
+    return ExploitingTrial(answer["exploit"]) if answer.get("exploit") else None

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncsearch.ray import session as sessions
-from asyncsearch.ray.configurations import ParamSpace
-from asyncsearch.ray.messages import DriverCalls, FinishedTrial
+from asyncsearch.ray.configurations import ParamSpace, with_changes
+from asyncsearch.ray.messages import DriverCalls, ExploitingTrial, FinishedTrial
 from asyncsearch.ray.session import TrialSession
 from asyncsearch.ray.settings import TrialSettings
 from asyncsearch.ray.trainables import run_class, run_function
@@ -45,8 +45,11 @@ class RayObjective:
     def __call__(self, trial: TrialContext) -> Any:
         settings = self._settings
         environment, arguments = dict(os.environ), sys.argv
+        calls = DriverCalls(trial) if settings.asks_driver else None
+        session = TrialSession(trial, settings, calls)
         config = self._param_space.config(trial.params)
-        session = TrialSession(trial, settings, DriverCalls(trial) if settings.asks_driver else None)
+        if calls is not None and (exploit := calls.begin(trial.params)) is not None:
+            config = self._taken_over(exploit, session)
         sessions.begin(session)
         sys.argv = list(settings.arguments) or sys.argv
         os.environ["TUNE_ORIG_WORKING_DIR"] = settings.home
@@ -54,18 +57,28 @@ class RayObjective:
             os.chdir(trial.dir)
         try:
             self._run(config, session)
-        except FinishedTrial:
-            pass
         finally:
             sessions.end(session)
             sys.argv = arguments
             _restore(environment)
-        if not session.iteration:
-            return {"training_iteration": 0}
-        return None
+        return None if session.iteration else {"training_iteration": 0}
 
     def _run(self, config: Any, session: TrialSession) -> None:
-        (run_class if isinstance(self._function, type) else run_function)(self._function, config, session)
+        """Run it, and again with each configuration that it takes over, until it ends."""
+        run = run_class if isinstance(self._function, type) else run_function
+        while True:
+            try:
+                run(self._function, config, session)
+            except ExploitingTrial as verdict:
+                config = self._taken_over(verdict.exploit, session)
+            except FinishedTrial:
+                return
+            else:
+                return
+
+    def _taken_over(self, exploit: Mapping[str, Any], session: TrialSession) -> Any:
+        session.take_over(exploit)
+        return with_changes(self._param_space.config(exploit["params"]), exploit["changed"])
 
 
 def _made(_first: StandIn, function: Any, param_space: ParamSpace, settings: TrialSettings) -> RayObjective:

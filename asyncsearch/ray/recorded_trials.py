@@ -11,10 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
+from asyncsearch.events import Consulted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import reports
 from asyncsearch.ray.checkpoints import DirCheckpoint, KeptCheckpoint, TrialCheckpoints, worst_first
-from asyncsearch.ray.configurations import ParamSpace
+from asyncsearch.ray.configurations import ParamSpace, with_changes
 from asyncsearch.ray.scheduling import ITERATION
 from asyncsearch.study.results import Results
 from asyncsearch.trial import Trial, TrialState
@@ -164,20 +165,42 @@ def flat_config(config: Any, prefix: str = "config/") -> list[tuple[str, Any]]:
 def recorded_trials(study: Results, param_space: ParamSpace) -> list[RecordedTrial]:
     """Return the trials of a study in the order in which they began."""
     found: dict[int, dict[int, dict[str, Any]]] = {}
-    for report in reports(read_records(study.store)):
+    exploits: dict[int, dict[str, Any]] = {}
+    records = list(read_records(study.store))
+    for record in records:
+        if isinstance(record.event, Consulted) and "exploit" in record.event.facts:
+            number, exploits[number] = record.event.facts["exploit"]
+    for report in reports(records):
         values = {name: float(value) for name, value in report.metrics.items()}
         iteration = int(values.get(ITERATION, report.resource))
         if iteration:  # what is trained again after a resume replaces what was reported before
             found.setdefault(report.trial, {})[iteration] = {**values, ITERATION: iteration}
+    for its in found.values():
+        _add_durations(its)
     return [
         RecordedTrial(
             study,
             trial,
-            param_space.config(trial.params),
+            _config(param_space, trial, exploits.get(trial.id)),
             [its[at] for at in sorted(its)] if (its := found.get(trial.id)) else [],
         )
         for trial in study.trials
     ]
+
+
+def _add_durations(its: dict[int, dict[str, Any]]) -> None:
+    """Add the seconds of each report, as Ray does."""
+    before_s = 0.0
+    for at in sorted(its):
+        total_s = its[at].get("time_total_s", 0.0)
+        its[at]["time_this_iter_s"], before_s = max(0.0, total_s - before_s), total_s
+
+
+def _config(param_space: ParamSpace, trial: Trial, exploit: Mapping[str, Any] | None) -> Any:
+    """Return the configuration of a trial; in a population the last one that it took over."""
+    if exploit is None:
+        return param_space.config(trial.params)
+    return with_changes(param_space.config(exploit["params"]), exploit["changed"])
 
 
 def best_of(

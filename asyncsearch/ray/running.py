@@ -5,21 +5,27 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from asyncsearch.errors import UsageError
+from asyncsearch.journal.opening import read_records, read_study_file
 from asyncsearch.launch.machine import cores
-from asyncsearch.ray.configurations import ParamSpace, is_grid, leaves, name_of
+from asyncsearch.ray.answering import ProgramAnswerer
+from asyncsearch.ray.callbacks import called_callbacks
+from asyncsearch.ray.configurations import ParamSpace, leaves, name_of
 from asyncsearch.ray.folders import base_folder, is_cut_off, run_folders
 from asyncsearch.ray.objective import RayObjective
+from asyncsearch.ray.population import PopulationBasedTraining
 from asyncsearch.ray.proposals import ConfigSpace, Variants
-from asyncsearch.ray.requests import SearchRequest
+from asyncsearch.ray.requests import FailureConfig, SearchRequest
 from asyncsearch.ray.scheduling import ITERATION, FIFOScheduler, TuneScheduler, create_scheduler
 from asyncsearch.ray.search_algorithms import ConcurrencyLimiter, algorithm_of
 from asyncsearch.ray.session import RETURNED
 from asyncsearch.ray.settings import TrialSettings
+from asyncsearch.ray.stoppers import stopper_of
 from asyncsearch.ray.trainables import require_trainable, unwrapped
 from asyncsearch.ray.workers import present
 from asyncsearch.report.live.display import Display, open_display
@@ -48,6 +54,8 @@ class SearchPlan:
             self.algorithm = self.algorithm.searcher
         self.metric, self.mode = self._metric_and_mode()
         space = self.algorithm.space_of(request.param_space)
+        if isinstance(self.scheduler, PopulationBasedTraining):
+            space = self.scheduler.filled(space or {})
         samples = None if request.tune.num_samples == -1 else request.tune.num_samples
         self.param_space = ParamSpace(
             {} if space is None else space,
@@ -57,7 +65,41 @@ class SearchPlan:
         )
         self.learner = self.algorithm.learner()
         self.notes += self.algorithm.notes
+        self.stopper = stopper_of(request.run.stop)
+        self.callbacks = called_callbacks(request.run.callbacks)
+        self.fails_fast = bool((request.run.failure_config or FailureConfig()).fail_fast)
         self._note_sizes()
+
+    @property
+    def asks_driver(self) -> bool:
+        """Whether objects of the program take part on the driver."""
+        is_population = isinstance(self.scheduler, PopulationBasedTraining)
+        return bool(self.stopper is not None or self.callbacks or is_population or self.fails_fast)
+
+    def answerer(self, study: searches.Study) -> ProgramAnswerer | None:
+        """Return the driver's half. None if nothing of the program takes part there."""
+        if not self.asks_driver:
+            return None
+        is_begun = read_study_file(study.store) is not None
+        return ProgramAnswerer(
+            self.param_space,
+            stopper=self.stopper,
+            callbacks=self.callbacks,
+            population=self.population,
+            metric=self.metric or "",
+            seed=self.algorithm.seed,
+            experiment=study.name,
+            folder=study.store.shown,
+            fails_fast=self.fails_fast,
+            records=read_records(study.store) if is_begun else (),
+        )
+
+    @property
+    def population(self) -> PopulationBasedTraining | None:
+        """The rules of a population, with the mode that the program has named. None if there is none."""
+        if not isinstance(self.scheduler, PopulationBasedTraining):
+            return None
+        return replace(self.scheduler, metric=self.metric, mode=self.mode)
 
     def _scheduler(self) -> TuneScheduler:
         given = self.request.tune.scheduler
@@ -115,15 +157,15 @@ class SearchPlan:
     def settings(self, folder: str, name: str) -> TrialSettings:
         """Return what the trials need to know."""
         checkpoints, stop = self.request.checkpoints, self.request.run.stop
-        bounds, asks = stop_bounds(stop)
+        is_population = isinstance(self.scheduler, PopulationBasedTraining)
         return TrialSettings(
             store=open_store(folder),
             experiment_name=name,
             function_name=self.label,
             metric=self.metric or "",
-            time_attr=self.scheduler.time_attr if self.scheduler.compares else ITERATION,
-            stop=bounds,
-            num_to_keep=checkpoints.num_to_keep,
+            time_attr=self.scheduler.time_attr if self.scheduler.judges else ITERATION,
+            stop=dict(stop) if isinstance(stop, Mapping) else {},
+            num_to_keep=None if is_population else checkpoints.num_to_keep,
             score_attribute=checkpoints.checkpoint_score_attribute,
             score_order=checkpoints.checkpoint_score_order or "max",
             checkpoint_frequency=checkpoints.checkpoint_frequency or 0,
@@ -132,7 +174,12 @@ class SearchPlan:
             home=os.getcwd(),
             arguments=tuple(sys.argv),
             resources=self.resources,
-            asks_driver=asks,
+            asks_driver=self.asks_driver,
+            perturbation=(
+                (self.scheduler.time_attr, self.scheduler.perturbation_interval)
+                if isinstance(self.scheduler, PopulationBasedTraining)
+                else ("", 0.0)
+            ),
             is_strict=os.environ.get("TUNE_DISABLE_STRICT_METRIC_CHECKING", "0") != "1",
         )
 
@@ -175,15 +222,6 @@ def gpus_of(resources: Any) -> float | None:
         return None
     found = next((resources[name] for name in ("gpu", "GPU", "num_gpus") if resources.get(name)), None)
     return None if found is None else float(found)
-
-
-def stop_bounds(stop: Any) -> tuple[dict[str, Any], bool]:
-    """Return the bounds of ``stop=``, and whether the driver is to be asked after each report."""
-    if stop is None:
-        return {}, False
-    if isinstance(stop, Mapping):
-        return dict(stop), False
-    return {}, True
 
 
 def search(trainable: Any, request: SearchRequest) -> tuple[searches.Study, SearchPlan]:
@@ -235,11 +273,12 @@ def study_of(plan: SearchPlan, folder: str, name: str, *, resume: bool) -> searc
 
 def run(study: searches.Study, plan: SearchPlan, display: Display) -> None:
     """Run a study to its end."""
-    options: dict[str, Any] = {}
-    count = plan.param_space.length()
-    searches.run_shown(study, count, plan.parallelism, plan.request.time_budget_s, display, **options)
-
-
-def has_grid(space: Any) -> bool:
-    """Return whether a space has a grid in it."""
-    return any(is_grid(leaf) for _, leaf in leaves(space))
+    answerer, count = plan.answerer(study), plan.param_space.length()
+    for one in plan.callbacks:
+        one.setup(stop=plan.request.run.stop, num_samples=plan.param_space.num_samples, total_num_samples=count)
+    try:
+        budget_s = plan.request.time_budget_s
+        searches.run_shown(study, count, plan.parallelism, budget_s, display, answerer=answerer)
+    finally:
+        if answerer is not None:
+            answerer.finish()

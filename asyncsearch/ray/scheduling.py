@@ -10,7 +10,7 @@ at 0 and come twice, so that a trial's resource is 1 + 1000 times its value.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -161,6 +161,8 @@ class TuneScheduler:
     name = "FIFOScheduler"
     compares = True
     """Whether it needs a metric."""
+    judges = True
+    """Whether its rule counts in ``time_attr``."""
 
     def rule(self) -> Scheduler:
         """Return the scheduler of this project."""
@@ -181,7 +183,7 @@ class TuneScheduler:
 class FIFOScheduler(TuneScheduler):
     """Every trial trains until its function returns."""
 
-    compares = False
+    compares = judges = False
 
     def rule(self) -> Scheduler:
         return FIFO()

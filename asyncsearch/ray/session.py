@@ -55,11 +55,32 @@ class TrialSession:
         self.pending: DirCheckpoint | None = None
         """A checkpoint that belongs to the next report."""
         self.last: dict[str, Any] = {}
+        self._compared = 0.0
 
     @property
     def total_s(self) -> float:
         """Seconds that it has trained, those before the loaded checkpoint included."""
         return self._before_s + time.monotonic() - self._since_s
+
+    def take_over(self, exploit: Mapping[str, Any]) -> None:
+        """Go on from the checkpoint of another trial, unless this one has saved its own since."""
+        if self.iteration <= exploit["iteration"]:
+            self.iteration = exploit["iteration"]
+            donor = TrialCheckpoints(self.settings.store, f"trial-{exploit['donor']}")
+            self.loaded = donor.at(exploit["donor_iteration"])
+        self.pending = None
+
+    def is_comparison_due(self, result: Mapping[str, Any]) -> bool:
+        """Return whether a population compares the trial at this result, so that a class is to be saved there."""
+        attribute, interval = self.settings.perturbation
+        if not attribute:
+            return False
+        known = {**result, ITERATION: self.iteration + 1, "time_total_s": self.total_s}
+        time = known.get(attribute)
+        if time is None or time - self._compared < interval:
+            return False
+        self._compared = time
+        return True
 
     def report(self, metrics: Mapping[str, Any], checkpoint: DirCheckpoint | None = None) -> None:
         """Take a report.

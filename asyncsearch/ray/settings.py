@@ -33,5 +33,7 @@ class TrialSettings:
     """Those of the script, which functions may parse once more."""
     resources: Any = None
     asks_driver: bool = False
+    perturbation: tuple[str, float] = ("", 0.0)
+    """By which attribute, and how often, a population compares its trials. Empty: there is none."""
     is_strict: bool = True
     """Whether each report must have the metric."""

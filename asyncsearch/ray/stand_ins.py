@@ -40,6 +40,24 @@ _SCHEDULERS = _of(
     "ASHAScheduler=AsyncHyperBandScheduler AsyncHyperBandScheduler HyperBandScheduler "
     "HyperBandForBOHB=HyperBandScheduler MedianStoppingRule FIFOScheduler TrialScheduler=TuneScheduler create_scheduler",
 )
+_PBT = _of("population", "PopulationBasedTraining")
+_SCHEDULERS |= _PBT
+_STOPPERS = _of(
+    "stoppers",
+    "Stopper NoopStopper FunctionStopper MaximumIterationStopper TimeoutStopper TrialPlateauStopper "
+    "ExperimentPlateauStopper CombinedStopper",
+)
+_CALLBACKS = _of("callbacks", "Callback=DriverCallback")
+_REPORTERS = _of(
+    "callbacks",
+    "CLIReporter=TableReporter JupyterNotebookReporter=TableReporter ProgressReporter=TableReporter",
+)
+_LOGGERS = _of(
+    "callbacks",
+    "LoggerCallback Logger=LoggerCallback JsonLoggerCallback=StoredByStudy CSVLoggerCallback=StoredByStudy "
+    "TBXLoggerCallback=StoredByStudy TBXLogger=StoredByStudy CSVLogger=StoredByStudy JsonLogger=StoredByStudy "
+    "UnifiedLogger=StoredByStudy",
+)
 _SEARCHERS = _of(
     "search_algorithms",
     "BasicVariantGenerator ConcurrencyLimiter Searcher=SearchAlgorithm SearchAlgorithm create_searcher",
@@ -57,8 +75,9 @@ _REGISTRY = _of("registry", "register_trainable register_env")
 _SPARK = _of("runtime", "setup_ray_cluster shutdown_ray_cluster")
 
 _TUNE = (
-    _SPACES | _SESSION | _CONFIGS | _CHECKPOINT | _RESULTS | _RESULT | _TRAINABLE | _TUNER | _REGISTRY
+    _SPACES | _SESSION | _CONFIGS | _CHECKPOINT | _RESULTS | _RESULT | _TRAINABLE | _TUNER | _REGISTRY | _REPORTERS | _CALLBACKS
     | _of("trainables", "checkpoint_dir")
+    | _of("stoppers", "Stopper")
     | _of("session", "is_session_enabled")
     | _of("scheduling", "create_scheduler")
     | _of("search_algorithms", "create_searcher")
@@ -91,6 +110,11 @@ MODULES: dict[str, dict[str, str]] = {
     "ray.tune.schedulers.hb_bohb": _SCHEDULERS,
     "ray.tune.schedulers.median_stopping_rule": _SCHEDULERS,
     "ray.tune.schedulers.trial_scheduler": _SCHEDULERS,
+    "ray.tune.schedulers.pbt": _PBT,
+    "ray.tune.stopper": _STOPPERS,
+    "ray.tune.callback": _CALLBACKS,
+    "ray.tune.progress_reporter": _REPORTERS,
+    "ray.tune.logger": _LOGGERS,
     "ray.tune.search": _SEARCHERS | _SPACES,
     "ray.tune.search.sample": _SPACES | _DOMAINS,
     "ray.tune.sample": _SPACES | _DOMAINS,

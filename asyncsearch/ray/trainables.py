@@ -12,6 +12,7 @@ from typing import Any
 
 from asyncsearch.errors import UsageError
 from asyncsearch.ray.checkpoints import DirCheckpoint
+from asyncsearch.ray.messages import ExploitingTrial
 from asyncsearch.ray.session import RETURNED, TrialSession, current
 
 _OLD_NAMES = {
@@ -153,22 +154,27 @@ def restored(trainable: StepTrainable, checkpoint: DirCheckpoint) -> None:
 def run_class(kind: type[StepTrainable], config: Any, session: TrialSession) -> None:
     """Train the steps of a class until the trial ends."""
     trainable = kind(config)
+    goes_on = is_last_saved = False
     try:
         if session.loaded is not None:
             trainable._iteration = session.iteration
             restored(trainable, session.loaded)
-        every, is_last_saved = session.settings.checkpoint_frequency, False
+        every = session.settings.checkpoint_frequency
         while True:
             result = call_hook(trainable, "step")
             if not isinstance(result, Mapping):
                 raise UsageError(f"{kind.__name__}.step returned {result!r}: let it return a dictionary of metrics.")
             trainable._iteration += 1
             is_due = bool(every and trainable._iteration % every == 0) or bool(result.get("should_checkpoint"))
+            is_due = session.is_comparison_due(result) or is_due
             is_last_saved = is_due
             session.report(result, saved(trainable) if is_due else None)
+    except ExploitingTrial:
+        goes_on = True
+        raise
     finally:
         try:
-            if session.settings.checkpoint_at_end and session.iteration and not is_last_saved:
+            if session.settings.checkpoint_at_end and session.iteration and not (is_last_saved or goes_on):
                 session.keep_last(saved(trainable))
         finally:
             trainable.stop()
