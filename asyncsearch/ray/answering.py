@@ -16,9 +16,9 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import AnyEvent, Consulted
 from asyncsearch.ids import Lease, TrialId, trial_name
 from asyncsearch.journal.format import Record
-from asyncsearch.ray.callbacks import DriverCallback, LiveTrial, flat_params
-from asyncsearch.ray.configurations import ParamSpace, is_plain, with_changes
+from asyncsearch.ray.callbacks.driver import DriverCallback, LiveTrial, flat_params
 from asyncsearch.ray.population import Exploit, Member, Population, PopulationBasedTraining
+from asyncsearch.ray.space.configurations import ParamSpace, is_plain, with_changes
 from asyncsearch.ray.stoppers import Stopper
 from asyncsearch.trial import TrialState
 
@@ -116,7 +116,8 @@ class ProgramAnswerer:
 
     def _compare(self, trial: TrialId, result: dict[str, Any], has_checkpoint: bool) -> tuple[dict[str, Any], Any]:
         population, rules = self._population, self._rules
-        assert population is not None and rules is not None
+        assert population is not None
+        assert rules is not None
         if rules.time_attr not in result:
             names = ", ".join(sorted(result))
             raise UsageError(f"The report has no {rules.time_attr!r}, the time_attr of {rules.name}; it has {names}.")
@@ -127,7 +128,7 @@ class ProgramAnswerer:
             return {}, None
         kept = self._kept.get(trial)
         exploit = population.compare(trial, time, float(result[self._metric]), kept)
-        facts = {"compared": [trial, time, float(result[self._metric]), kept]}
+        facts: dict[str, Any] = {"compared": [trial, time, float(result[self._metric]), kept]}
         if exploit is None:
             return self._note_missing(trial, kept), facts
         fact = self._fact_of(exploit, iteration)
@@ -154,7 +155,9 @@ class ProgramAnswerer:
         changed = {name: value for name, value in made.items() if not _is_kept(base, name, value)}
         bad = next((name for name, value in changed.items() if not is_plain(value)), None)
         if bad is not None:
-            raise UsageError(f"{bad!r} became {changed[bad]!r}, which no journal can hold: let it be a number or a text.")
+            raise UsageError(
+                f"{bad!r} became {changed[bad]!r}, which no journal can hold: let it be a number or a text."
+            )
         return {
             "donor": exploit.donor,
             "donor_iteration": exploit.iteration,
@@ -202,7 +205,9 @@ class ProgramAnswerer:
 
 def _is_kept(base: Mapping[str, Any], name: str, value: Any) -> bool:
     mine = base.get(name, _MISSING)
-    return mine is value or (type(mine) is type(value) and (is_plain(value) or type(value) in _PLAIN_PARTS) and mine == value)
+    return mine is value or (
+        type(mine) is type(value) and (is_plain(value) or type(value) in _PLAIN_PARTS) and mine == value
+    )
 
 
 _MISSING = object()

@@ -76,7 +76,9 @@ class StandInFinder(MetaPathFinder, Loader):
             inner = f"{module.__name__}.{name}"
             if inner in MODULES:
                 return importlib.import_module(inner)
-            raise AttributeError(f"{inner} has no counterpart here; docs/migrate_ray.md lists what there is.", name=name)
+            raise AttributeError(
+                f"{inner} has no counterpart here; docs/migrate_ray.md lists what there is.", name=name
+            )
 
         module.__getattr__ = get  # type: ignore[method-assign]
         module.__all__ = sorted(names)  # type: ignore[attr-defined]  # for ``from ray.tune.schedulers import *``

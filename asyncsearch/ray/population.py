@@ -18,9 +18,9 @@ import numpy as np
 
 from asyncsearch.errors import ResourceError, UsageError
 from asyncsearch.randomness import generator
-from asyncsearch.ray.configurations import resolved
 from asyncsearch.ray.scheduling import TuneScheduler, require_mode
-from asyncsearch.ray.spaces import ChoiceDomain, DrawnByFunction, TuneDomain
+from asyncsearch.ray.space.configurations import resolved
+from asyncsearch.ray.space.spaces import ChoiceDomain, DrawnByFunction, TuneDomain
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 
@@ -80,7 +80,9 @@ def _require_mutation(name: str, given: Any) -> None:
     elif isinstance(given, DrawnByFunction) or not (
         (isinstance(given, list | tuple) and given) or isinstance(given, TuneDomain) or callable(given)
     ):
-        raise UsageError(f"hyperparam_mutations[{name!r}]={given!r}: give a list of values, a domain of tune or a function.")
+        raise UsageError(
+            f"hyperparam_mutations[{name!r}]={given!r}: give a list of values, a domain of tune or a function."
+        )
 
 
 def _filled(space: Mapping[str, Any], mutations: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,7 +140,9 @@ class Population:
 
     def is_due(self, trial: int, time: float) -> bool:
         """Return whether a trial is to be compared at a time."""
-        return time >= self._rules.burn_in_period and time - self.members[trial].time >= self._rules.perturbation_interval
+        return (
+            time >= self._rules.burn_in_period and time - self.members[trial].time >= self._rules.perturbation_interval
+        )
 
     def compare(self, trial: int, time: float, value: float, checkpoint: tuple[int, int] | None) -> Exploit | None:
         """Take the result of a trial that is due, and return what it goes on from. None: it goes on as it is."""
@@ -170,7 +174,9 @@ class Population:
     def explored(self, config: Mapping[str, Any], source: np.random.Generator) -> dict[str, Any]:
         """Return a configuration with changed values."""
         np.random.seed(int(source.integers(2**32)))  # noqa: NPY002  # functions of the program draw from numpy's own
-        made = _explored(resolved(dict(config), lambda _place, leaf: leaf), self._rules.hyperparam_mutations, self._rules, source)
+        made = _explored(
+            resolved(dict(config), lambda _place, leaf: leaf), self._rules.hyperparam_mutations, self._rules, source
+        )
         if self._rules.custom_explore_fn is not None:
             changed = self._rules.custom_explore_fn(made)
             if not isinstance(changed, dict):

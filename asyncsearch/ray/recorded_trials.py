@@ -14,9 +14,9 @@ from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
 from asyncsearch.events import Consulted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import reports
-from asyncsearch.ray.checkpoints import DirCheckpoint, KeptCheckpoint, TrialCheckpoints, worst_first
-from asyncsearch.ray.configurations import ParamSpace, with_changes
 from asyncsearch.ray.scheduling import ITERATION
+from asyncsearch.ray.space.configurations import ParamSpace, with_changes
+from asyncsearch.ray.trial.checkpoints import DirCheckpoint, KeptCheckpoint, TrialCheckpoints, worst_first
 from asyncsearch.study.results import Results
 from asyncsearch.trial import Trial, TrialState
 
@@ -50,7 +50,7 @@ class RecordedTrial:
 
     @property
     def status(self) -> str:
-        """"TERMINATED", "ERROR", or "PENDING" where the search was broken off before its end."""
+        """ "TERMINATED", "ERROR", or "PENDING" where the search was broken off before its end."""
         return _STATUS.get(self._trial.state, "PENDING")
 
     @property
@@ -73,7 +73,8 @@ class RecordedTrial:
         """For each metric the lowest, the highest, the mean and the last value."""
         names = {name for result in self.results for name in result}
         return {
-            name: {scope: self.value(name, how, scope_of) for scope, how, scope_of in _ANALYSES} for name in sorted(names)
+            name: {scope: self.value(name, how, scope_of) for scope, how, scope_of in _ANALYSES}
+            for name in sorted(names)
         }
 
     @property
@@ -175,8 +176,8 @@ def recorded_trials(study: Results, param_space: ParamSpace) -> list[RecordedTri
         iteration = int(values.get(ITERATION, report.resource))
         if iteration:  # what is trained again after a resume replaces what was reported before
             found.setdefault(report.trial, {})[iteration] = {**values, ITERATION: iteration}
-    for its in found.values():
-        _add_durations(its)
+    for one in found.values():
+        _add_durations(one)
     return [
         RecordedTrial(
             study,

@@ -16,7 +16,9 @@ def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
 
 def register_env(name: str, env_creator: Any) -> None:
     """Refuse an environment of RLlib."""
-    raise UsageError(f"register_env({name!r}) is of RLlib, which has no counterpart here: make the environment in the trial.")
+    raise UsageError(
+        f"register_env({name!r}) is of RLlib, which has no counterpart here: make the environment in the trial."
+    )
 
 
 def registered(trainable: Any) -> Any:

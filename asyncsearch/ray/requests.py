@@ -22,8 +22,10 @@ class CheckpointConfig:
     checkpoint_at_end: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.num_to_keep is not None and (not isinstance(self.num_to_keep, int) or self.num_to_keep < 1):
-            raise UsageError(f"CheckpointConfig(num_to_keep={self.num_to_keep!r}) must be a whole number from 1, or None.")
+        if self.num_to_keep is not None and self.num_to_keep < 1:
+            raise UsageError(
+                f"CheckpointConfig(num_to_keep={self.num_to_keep!r}) must be a whole number from 1, or None."
+            )
         require_mode(self.checkpoint_score_order, "CheckpointConfig")
 
 
@@ -94,6 +96,22 @@ class ScalingConfig:
     placement_strategy: str = "PACK"
 
 
+class ResourceBundles:
+    """The resources of a trial as a list; in programs it is ``PlacementGroupFactory``. A trial here is one process."""
+
+    def __init__(self, bundles: Sequence[Mapping[str, float]], *_given: Any, **_named: Any) -> None:
+        self.bundles = [dict(one) for one in bundles]
+
+    @property
+    def required_resources(self) -> dict[str, float]:
+        """The sum of all bundles."""
+        found: dict[str, float] = {}
+        for one in self.bundles:
+            for name, value in one.items():
+                found[name] = found.get(name, 0) + value
+        return found
+
+
 @dataclass(kw_only=True)
 class SearchRequest:
     """Everything of one search, whichever way it was asked for."""
@@ -108,8 +126,10 @@ class SearchRequest:
     def __post_init__(self) -> None:
         tune, run = self.tune, self.run
         require_mode(tune.mode, "TuneConfig")
-        if not isinstance(tune.num_samples, int) or tune.num_samples == 0 or tune.num_samples < -1:
-            raise UsageError(f"num_samples={tune.num_samples!r} must be a whole number from 1, or -1: until time_budget_s.")
+        if tune.num_samples == 0 or tune.num_samples < -1:
+            raise UsageError(
+                f"num_samples={tune.num_samples!r} must be a whole number from 1, or -1: until time_budget_s."
+            )
         if tune.num_samples == -1 and tune.time_budget_s is None:
             raise UsageError("num_samples=-1 has no end: give time_budget_s= beside it, or a number.")
         if run.storage_filesystem is not None:

@@ -14,19 +14,19 @@ from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import read_records, read_study_file
 from asyncsearch.launch.machine import cores
 from asyncsearch.ray.answering import ProgramAnswerer
-from asyncsearch.ray.callbacks import called_callbacks
-from asyncsearch.ray.configurations import ParamSpace, leaves, name_of
+from asyncsearch.ray.callbacks.driver import called_callbacks
 from asyncsearch.ray.folders import base_folder, is_cut_off, run_folders
-from asyncsearch.ray.objective import RayObjective
 from asyncsearch.ray.population import PopulationBasedTraining
-from asyncsearch.ray.proposals import ConfigSpace, Variants
 from asyncsearch.ray.requests import FailureConfig, SearchRequest
 from asyncsearch.ray.scheduling import ITERATION, FIFOScheduler, TuneScheduler, create_scheduler
-from asyncsearch.ray.search_algorithms import ConcurrencyLimiter, algorithm_of
-from asyncsearch.ray.session import RETURNED
-from asyncsearch.ray.settings import TrialSettings
+from asyncsearch.ray.space.configurations import ParamSpace, leaves, name_of
+from asyncsearch.ray.space.proposals import ConfigSpace, Variants
+from asyncsearch.ray.space.search_algorithms import ConcurrencyLimiter, algorithm_of
 from asyncsearch.ray.stoppers import stopper_of
-from asyncsearch.ray.trainables import require_trainable, unwrapped
+from asyncsearch.ray.trial.objective import RayObjective
+from asyncsearch.ray.trial.session import RETURNED
+from asyncsearch.ray.trial.settings import TrialSettings
+from asyncsearch.ray.trial.trainables import require_trainable, unwrapped
 from asyncsearch.ray.workers import present
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.store import open_store
@@ -170,7 +170,8 @@ class SearchPlan:
             score_order=checkpoints.checkpoint_score_order or "max",
             checkpoint_frequency=checkpoints.checkpoint_frequency or 0,
             checkpoint_at_end=bool(checkpoints.checkpoint_at_end),
-            changes_folder=self.request.tune.chdir_to_trial_dir and os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0",
+            changes_folder=self.request.tune.chdir_to_trial_dir
+            and os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0",
             home=os.getcwd(),
             arguments=tuple(sys.argv),
             resources=self.resources,

@@ -36,7 +36,9 @@ def resource_at(time_attr: str, time: float) -> int:
     return max(1, int(time)) if time_attr == ITERATION else max(0, math.floor(time * PARTS)) + 1
 
 
-def rungs_of(grace_period: float, max_t: float, reduction_factor: float, bracket: int, time_attr: str) -> tuple[int, ...]:
+def rungs_of(
+    grace_period: float, max_t: float, reduction_factor: float, bracket: int, time_attr: str
+) -> tuple[int, ...]:
     """Return the resources of a bracket's rungs, lowest first; the last one is the end."""
     count = int(math.log(max_t / grace_period) / math.log(reduction_factor) - bracket + 1)
     times = [grace_period * reduction_factor ** (k + bracket) for k in range(count)]
@@ -216,7 +218,7 @@ class AsyncHyperBandScheduler(TuneScheduler):
             )
         if not self.reduction_factor > 1:
             raise ResourceError(f"{self.name}(reduction_factor={self.reduction_factor!r}) must be above 1, e.g. 4.")
-        if not isinstance(self.brackets, int) or self.brackets < 1:
+        if self.brackets < 1:
             raise ResourceError(f"{self.name}(brackets={self.brackets!r}) must be a whole number from 1.")
 
     @property

@@ -111,7 +111,7 @@ class ExperimentPlateauStopper(Stopper):
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
         if mode not in ("min", "max"):
             raise UsageError(f"ExperimentPlateauStopper(mode={mode!r}): write mode='min' or mode='max'.")
-        if not isinstance(top, int) or top <= 1:
+        if top <= 1:
             raise UsageError(f"ExperimentPlateauStopper(top={top!r}) must be a whole number from 2.")
         self._metric, self._std, self._top, self._mode, self._patience = metric, std, top, mode, patience
         self._best: list[float] = []
@@ -135,7 +135,8 @@ class CombinedStopper(Stopper):
         self._stoppers = stoppers
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
-        return any([one(trial_id, result) for one in self._stoppers])
+        verdicts = [one(trial_id, result) for one in self._stoppers]  # each of them counts every result
+        return any(verdicts)
 
     def stop_all(self) -> bool:
         return any(one.stop_all() for one in self._stoppers)
@@ -171,4 +172,6 @@ def _required(stop: Any) -> Stopper:
         return stop
     if callable(stop):
         return FunctionStopper(stop)
-    raise UsageError(f"stop={stop!r}: write a dictionary {{'accuracy': 0.9}}, a Stopper, or a function of id and result.")
+    raise UsageError(
+        f"stop={stop!r}: write a dictionary {{'accuracy': 0.9}}, a Stopper, or a function of id and result."
+    )

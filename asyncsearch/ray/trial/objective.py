@@ -7,12 +7,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from asyncsearch.ray import session as sessions
-from asyncsearch.ray.configurations import ParamSpace, with_changes
-from asyncsearch.ray.messages import DriverCalls, ExploitingTrial, FinishedTrial
-from asyncsearch.ray.session import TrialSession
-from asyncsearch.ray.settings import TrialSettings
-from asyncsearch.ray.trainables import run_class, run_function
+from asyncsearch.ray.space.configurations import ParamSpace, with_changes
+from asyncsearch.ray.trial import session as sessions
+from asyncsearch.ray.trial.messages import DriverCalls, ExploitingTrial, FinishedTrial
+from asyncsearch.ray.trial.session import TrialSession
+from asyncsearch.ray.trial.settings import TrialSettings
+from asyncsearch.ray.trial.trainables import run_class, run_function
 from asyncsearch.trainable import TrialContext
 
 

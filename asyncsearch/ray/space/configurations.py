@@ -17,7 +17,7 @@ import numpy as np
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator
-from asyncsearch.ray.spaces import ChoiceDomain, DrawnByFunction, TuneDomain
+from asyncsearch.ray.space.spaces import ChoiceDomain, DrawnByFunction, TuneDomain
 from asyncsearch.trial import Params
 
 Place = tuple[Any, ...]
@@ -73,7 +73,7 @@ class ParamSpace:
         length = self.length()
         if length is not None and number >= length:
             return None
-        sample, preset = 0, {}
+        sample = 0
         for preset in self._used_presets:
             if number < (size := self._grid_size(preset)):
                 return self._drawn({**given, **preset}, number, generator(seed, _PURPOSE, sample))
@@ -180,7 +180,7 @@ class ConfigView(dict[Any, Any]):
         return ConfigView(value) if type(value) is dict else value
 
     def get(self, key: Any, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        return self[key] if super().__contains__(key) else default  # by the rule of __getitem__
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -193,7 +193,7 @@ def _call_functions(config: Any, params: Params, source: np.random.Generator) ->
     """Add to params what the functions of ``sample_from`` return, each once what it reads is there."""
     waiting = [(place, leaf) for place, leaf in leaves(config) if isinstance(leaf, DrawnByFunction)]
     if waiting:
-        np.random.seed(int(source.integers(2**32)))  # functions draw from numpy's own generator
+        np.random.seed(int(source.integers(2**32)))  # noqa: NPY002  # functions draw from numpy's own generator
     while waiting:
         left = []
         for place, leaf in waiting:

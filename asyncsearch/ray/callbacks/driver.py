@@ -36,7 +36,9 @@ class LiveTrial:
 class DriverCallback:
     """What a program may do on the driver as its search goes on; in programs it is ``tune.Callback``."""
 
-    def setup(self, stop: Any = None, num_samples: int | None = None, total_num_samples: int | None = None, **info: Any) -> None:
+    def setup(
+        self, stop: Any = None, num_samples: int | None = None, total_num_samples: int | None = None, **info: Any
+    ) -> None:
         """Called before the first trial."""
 
     def on_step_begin(self, iteration: int, trials: list[LiveTrial], **info: Any) -> None:

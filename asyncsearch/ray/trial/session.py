@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.ray.checkpoints import DirCheckpoint, TrialCheckpoints, worst_first
-from asyncsearch.ray.messages import DriverCalls, FinishedTrial
 from asyncsearch.ray.scheduling import ITERATION, resource_at
-from asyncsearch.ray.settings import TrialSettings
+from asyncsearch.ray.trial.checkpoints import DirCheckpoint, TrialCheckpoints, worst_first
+from asyncsearch.ray.trial.messages import DriverCalls, FinishedTrial
+from asyncsearch.ray.trial.settings import TrialSettings
 
 RETURNED = "_metric"
 """The name of a number that a function returns, or reports without a name."""
@@ -101,7 +101,9 @@ class TrialSession:
         self._last_s, self.last = now, result
         self._require_metric(flat)
         checkpoint, self.pending = checkpoint or self.pending, None
-        kept = {name: value for name, value in result.items() if name != "time_this_iter_s"}  # results have it of the totals
+        kept = {
+            name: value for name, value in result.items() if name != "time_this_iter_s"
+        }  # results have it of the totals
         numbers = {name: number for name, value in kept.items() if (number := self._number(name, value)) is not None}
         if checkpoint is not None:
             self._keep(checkpoint, numbers)
@@ -120,7 +122,7 @@ class TrialSession:
         if attribute not in result:
             names = ", ".join(sorted(result)[:_NAMED])
             raise UsageError(f"The report has no {attribute!r}, the time_attr of the scheduler; it has {names}.")
-        at = max(resource_at(attribute, float(result[attribute])), self.context.resource + 1)
+        at: int = max(resource_at(attribute, float(result[attribute])), self.context.resource + 1)
         if attribute == ITERATION:
             at = self.iteration
         return at if end is None else min(at, end)
@@ -135,7 +137,12 @@ class TrialSession:
 
     def _require_metric(self, flat: Mapping[str, Any]) -> None:
         metric = self.settings.metric
-        if not metric or metric in flat or metric in (ITERATION, "time_total_s", "time_this_iter_s") or not self.settings.is_strict:
+        if (
+            not metric
+            or metric in flat
+            or metric in (ITERATION, "time_total_s", "time_this_iter_s")
+            or not self.settings.is_strict
+        ):
             return
         names = ", ".join(sorted(flat)) or "nothing"
         raise MetricMissingError(
@@ -152,7 +159,7 @@ class TrialSession:
                 return float(value.item())
             if hasattr(value, "numpy"):
                 return float(value.numpy())
-        except Exception:  # noqa: BLE001, S110  # whatever a foreign object raises, it is no number
+        except Exception:  # whatever a foreign object raises, it is no number
             pass
         if value is not None and name not in self._said:
             self._said.add(name)
@@ -161,7 +168,9 @@ class TrialSession:
 
     def keep_last(self, checkpoint: DirCheckpoint) -> None:
         """Take a checkpoint that belongs to the last report."""
-        numbers = {name: number for name, value in self.last.items() if (number := self._number(name, value)) is not None}
+        numbers = {
+            name: number for name, value in self.last.items() if (number := self._number(name, value)) is not None
+        }
         self._keep(checkpoint, numbers)
 
     def _keep(self, checkpoint: DirCheckpoint, numbers: Mapping[str, float]) -> None:
@@ -293,3 +302,10 @@ def original_folder() -> Path:
 def text_of(error: BaseException) -> str:
     """Return a traceback without the frames of this package."""
     return "".join(traceback.format_exception(error))
+
+
+def __getattr__(name: str) -> Any:
+    """Return a question of ``get_context()`` as a function, as ``session`` of former programs has it."""
+    if not name.startswith("get_"):
+        raise AttributeError(name)
+    return getattr(TrialInfo(), name)

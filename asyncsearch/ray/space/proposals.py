@@ -8,8 +8,8 @@ from typing import Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.ids import TrialId
-from asyncsearch.ray.configurations import ParamSpace, decoded, encoded, leaves, name_of
-from asyncsearch.ray.settings import TrialSettings
+from asyncsearch.ray.space.configurations import ParamSpace, decoded, encoded, leaves, name_of
+from asyncsearch.ray.trial.settings import TrialSettings
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.observations import Observed
 from asyncsearch.space import Domain, Space, choice
@@ -42,15 +42,17 @@ class Variants(Searcher):
     learner: Searcher | None = None
     """Proposes the domains that have a counterpart of ours; the rest is drawn beside them. None: all are drawn."""
 
-    def begin(self, space: Space, seed: int) -> VariantsState:
+    def begin(self, space: Space, seed: int) -> SearcherState:
         return self.begin_with(space, seed, ())
 
-    def begin_with(self, space: Space, seed: int, earlier: Sequence[Observed]) -> VariantsState:
+    def begin_with(self, space: Space, seed: int, earlier: Sequence[Observed]) -> SearcherState:
         if self.learner is None:
             return VariantsState(self.param_space, seed)
         domains = learned(self.param_space)
         if not domains:
-            raise SpaceError("Nothing in param_space can be searched by a search_alg: give it domains, or leave it out.")
+            raise SpaceError(
+                "Nothing in param_space can be searched by a search_alg: give it domains, or leave it out."
+            )
         names = {name: f"p{number}" for number, name in enumerate(domains)}  # ours have no "/" and no "."
         inner = Space({names[name]: domain for name, domain in domains.items()})
         return LearnedState(self.param_space, seed, self.learner.begin(inner, seed), names)

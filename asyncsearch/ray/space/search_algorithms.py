@@ -123,8 +123,10 @@ class ConcurrencyLimiter(SearchAlgorithm):
     def __init__(self, searcher: SearchAlgorithm, max_concurrent: int, batch: bool = False) -> None:
         super().__init__()
         if batch:
-            raise UsageError("ConcurrencyLimiter(batch=True) is not known here: trials begin as workers are free. Leave it.")
-        if not isinstance(max_concurrent, int) or max_concurrent < 1:
+            raise UsageError(
+                "ConcurrencyLimiter(batch=True) is not known here: trials begin as workers are free. Leave it."
+            )
+        if max_concurrent < 1:
             raise UsageError(f"ConcurrencyLimiter(max_concurrent={max_concurrent!r}) must be a whole number from 1.")
         self.searcher, self.max_concurrent = algorithm_of(searcher), max_concurrent
 
@@ -142,7 +144,8 @@ def create_searcher(search_alg: str, **options: Any) -> SearchAlgorithm:
     kind = _BY_NAME.get(search_alg.lower())
     if kind is None:
         raise UsageError(f"search_alg={search_alg!r} is not known here; these are: {', '.join(_BY_NAME)}.")
-    return kind(**options)
+    made: SearchAlgorithm = kind(**options)
+    return made
 
 
 def algorithm_of(given: Any) -> SearchAlgorithm:
@@ -168,3 +171,11 @@ def seed_of(given: Any) -> int:
     if given is None:
         return 0
     return int(given.randint(2**31)) if hasattr(given, "randint") else int(given)
+
+
+def __getattr__(name: str) -> Any:
+    """Return the algorithm of another library, by its name."""
+    try:
+        return OTHERS[name]
+    except KeyError:
+        raise AttributeError(name) from None

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.ray.checkpoints import DirCheckpoint
-from asyncsearch.ray.messages import ExploitingTrial
-from asyncsearch.ray.session import RETURNED, TrialSession, current
+from asyncsearch.ray.trial.checkpoints import DirCheckpoint
+from asyncsearch.ray.trial.messages import ExploitingTrial
+from asyncsearch.ray.trial.session import RETURNED, TrialSession, current
 
 _OLD_NAMES = {
     "setup": "_setup",
@@ -255,7 +255,7 @@ def with_parameters(trainable: Any, **objects: Any) -> Any:
 
 
 def _setup_with_objects(self: StepTrainable, config: dict[str, Any]) -> None:
-    super(type(self), self).setup(config, **type(self)._asyncsearch_objects)  # type: ignore[attr-defined]
+    super(type(self), self).setup(config, **type(self)._asyncsearch_objects)  # type: ignore[attr-defined, misc]
 
 
 class WithResources:
@@ -290,7 +290,9 @@ def require_trainable(trainable: Any) -> None:
             raise UsageError(f"{trainable.__name__} is a class that is not derived from tune.Trainable: derive it.")
         return
     if not callable(trainable):
-        raise UsageError(f"{trainable!r} is no trainable: give a function of a configuration, or a tune.Trainable class.")
+        raise UsageError(
+            f"{trainable!r} is no trainable: give a function of a configuration, or a tune.Trainable class."
+        )
     if inspect.iscoroutinefunction(trainable):
         raise UsageError(f"{trainable.__name__} is asynchronous, and nobody would await it: write a plain function.")
 

@@ -26,7 +26,7 @@ class TuneDomain:
 
     def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
         """Draw as Ray's own domains do: one value, or a list of ``size``."""
-        seed = np.random.randint(2**31) if random_state is None else random_state
+        seed = np.random.randint(2**31) if random_state is None else random_state  # noqa: NPY002  # as Ray's own
         source = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(_seed_of(seed))
         found = [self.draw(source) for _ in range(size)]
         return found[0] if size == 1 else found
@@ -102,7 +102,9 @@ class RangeDomain(TuneDomain):
         if self.is_integer:
             first, last = self.whole_ends
             if self.is_stepped:
-                return ours.choice(*[int(at * self.q) for at in range(first, last + 1)]) if last - first < 1000 else None
+                return (
+                    ours.choice(*[int(at * self.q) for at in range(first, last + 1)]) if last - first < 1000 else None
+                )
             return ours.lograndint(first, last) if self.is_log else ours.randint(first, last)
         if self.q is not None:
             first, last = math.ceil(self.lower / self.q), math.floor(self.upper / self.q)
