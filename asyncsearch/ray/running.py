@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from asyncsearch.ray.answering import ProgramAnswerer
 from asyncsearch.ray.callbacks.driver import called_callbacks
 from asyncsearch.ray.folders import base_folder, is_cut_off, run_folders
 from asyncsearch.ray.population import PopulationBasedTraining
+from asyncsearch.ray.recorded_trials import RecordedTrial
 from asyncsearch.ray.requests import FailureConfig, SearchRequest
 from asyncsearch.ray.scheduling import ITERATION, FIFOScheduler, TuneScheduler, create_scheduler
 from asyncsearch.ray.space.configurations import ParamSpace, leaves, name_of
@@ -283,3 +284,29 @@ def run(study: searches.Study, plan: SearchPlan, display: Display) -> None:
     finally:
         if answerer is not None:
             answerer.finish()
+
+
+def without_effect(plan: SearchPlan, trials: Sequence[RecordedTrial]) -> list[str]:
+    """Return sentences on what of the program could not act, seen at the end."""
+    scheduler = plan.scheduler
+    ended = [trial.results for trial in trials if trial.status == "TERMINATED" and trial.results]
+    if not scheduler.compares or not ended:
+        return []
+    if all(len(its) == 1 for its in ended):
+        return [
+            f"Each trial reported once, so that {scheduler.name} had nothing to decide: report after each epoch, inside the "
+            "loop of training."
+        ]
+    attribute = scheduler.time_attr
+    longest = max(float(result.get(attribute, 0)) for its in ended for result in its)
+    if longest < scheduler.needed_reports:
+        return [
+            f"No trial came to {scheduler.needed_reports:g} in {attribute!r}, where {scheduler.name} decides first: the "
+            f"longest came to {longest:g}."
+        ]
+    if scheduler.end is not None and longest < scheduler.end:
+        return [
+            f"No trial came to max_t={scheduler.end:g} in {attribute!r}: the longest came to {longest:g}, and rungs beyond"
+            f" that compared nothing. max_t={longest:g} says the same."
+        ]
+    return []

@@ -175,6 +175,12 @@ class TuneScheduler:
         """How far a trial must come before it is judged first, in ``time_attr``."""
         return 0
 
+    @property
+    def end(self) -> float | None:
+        """Where a trial is complete, in ``time_attr``. None: where its function returns."""
+        most: float | None = getattr(self, "max_t", None)
+        return most
+
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
         """Take metric and mode from the tuner, unless they were given here."""
         self.metric, self.mode = self.metric or metric, self.mode or mode

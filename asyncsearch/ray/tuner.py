@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from asyncsearch.errors import UsageError
 from asyncsearch.ray.folders import asked_in, is_cut_off, last_run
-from asyncsearch.ray.recorded_trials import TuneError, recorded_trials
+from asyncsearch.ray.recorded_trials import RecordedTrial, TuneError, recorded_trials
 from asyncsearch.ray.registry import registered
 from asyncsearch.ray.requests import RunConfig, SearchRequest, TuneConfig, request_of_run
 from asyncsearch.ray.results import SearchAnalysis, SearchResults, read_search
-from asyncsearch.ray.running import search
+from asyncsearch.ray.running import SearchPlan, search, without_effect
 from asyncsearch.ray.space.proposals import Variants
 from asyncsearch.ray.trial.objective import RayObjective
 from asyncsearch.ray.trial.trainables import require_trainable, unwrapped
@@ -92,7 +93,7 @@ class Tuner:
         """Run the search, and return its results."""
         if self._request is not None:
             study, plan = search(self._trainable, self._request)
-            trials = recorded_trials(study, plan.param_space)
+            trials = _recorded(study, plan)
             mode = None if plan.metric is None else plan.mode
             self._results = SearchResults(study, trials, plan.metric, mode)
         elif self._folder is not None and is_cut_off(self._folder):
@@ -105,6 +106,22 @@ class Tuner:
         if self._results is None:
             raise UsageError("The search has not run yet: call fit() first, or Tuner.restore(path).")
         return self._results
+
+
+def _recorded(study: searches.Study, plan: SearchPlan) -> list[RecordedTrial]:
+    """Return the trials of a run, once it was said what could not act in it.
+
+    Raises:
+        TuneError: a trial has failed, and the program asked for its error, ``fail_fast="raise"``.
+    """
+    trials = recorded_trials(study, plan.param_space)
+    choice = present()
+    open_display(choice.display, logs=choice.logs).warn(without_effect(plan, trials))
+    failures = plan.request.run.failure_config
+    failed = next((trial.error for trial in trials if trial.error is not None), None)
+    if failed is not None and failures is not None and failures.fail_fast == "raise":
+        raise TuneError(str(failed)) from failed
+    return trials
 
 
 def _compared(study: searches.Study) -> tuple[str | None, str | None]:
@@ -121,7 +138,7 @@ def _gone_on(folder: str, trainable: Any) -> SearchResults:
     if trainable is not None:
         function, _ = unwrapped(trainable)
         require_trainable(function)
-        settings = msgspec_free_replace(searcher.settings, store=study.store)
+        settings = replace(searcher.settings, store=study.store)
         study.trainable = RayObjective(function, searcher.param_space, settings)
         runnable = study._described("run")
         runnable.definition = msgspec.structs.replace(runnable.definition, trainable=b"")
@@ -129,13 +146,6 @@ def _gone_on(folder: str, trainable: Any) -> SearchResults:
     display = open_display(choice.display, logs=choice.logs)
     searches.run_shown(study, asked_in(folder), choice.parallelism, None, display)
     return SearchResults(study, recorded_trials(study, searcher.param_space), *_compared(study))
-
-
-def msgspec_free_replace(settings: Any, **changes: Any) -> Any:
-    """Return a copy of a dataclass with other values."""
-    from dataclasses import replace
-
-    return replace(settings, **changes)
 
 
 def run(run_or_experiment: Any, *, raise_on_failed_trial: bool = True, **named: Any) -> SearchAnalysis:
@@ -149,7 +159,7 @@ def run(run_or_experiment: Any, *, raise_on_failed_trial: bool = True, **named: 
     choice = present()
     open_display(choice.display, logs=choice.logs).warn(notes)
     study, plan = search(registered(run_or_experiment), request)
-    trials = recorded_trials(study, plan.param_space)
+    trials = _recorded(study, plan)
     failed = [trial for trial in trials if trial.error is not None]
     if failed and raise_on_failed_trial:
         names = ", ".join(trial.trial_id for trial in failed[:5])
@@ -161,6 +171,3 @@ def run(run_or_experiment: Any, *, raise_on_failed_trial: bool = True, **named: 
 def run_experiments(*_given: Any, **_named: Any) -> Any:
     """Refuse the form of several searches in one call."""
     raise UsageError("tune.run_experiments is not known here: call tune.run for each experiment.")
-
-
-TrialCreator = Callable[[Any], str]

@@ -14,6 +14,7 @@ class SearchAlgorithm:
     """Says what proposes the configurations."""
 
     is_grid_constant = False
+    name: ClassVar[str] = "BasicVariantGenerator"
 
     def __init__(
         self,
@@ -39,8 +40,8 @@ class SearchAlgorithm:
             return param_space
         if not isinstance(self.space, Mapping):
             raise UsageError(
-                f"{type(self).__name__}(space={type(self.space).__name__}): give the domains of tune in param_space= of the "
-                "tuner, {'lr': tune.loguniform(1e-4, 1e-1)}."
+                f"{self.name}(space=...) is a {type(self.space).__name__}: give the domains of tune in param_space= of the "
+                "tuner, {'lr': tune.loguniform(1e-4, 1e-1)}; spaces in code are programs of Optuna, docs/migrate_optuna.md."
             )
         return {**(param_space or {}), **self.space}
 
@@ -62,6 +63,7 @@ class BasicVariantGenerator(SearchAlgorithm):
 class SamplerAlgorithm(SearchAlgorithm):
     """What learns: by a sampler of Optuna; in programs it is ``OptunaSearch``."""
 
+    name: ClassVar[str] = "OptunaSearch"
     sampler: ClassVar[str] = "tpe"
     stands_for: ClassVar[str] = ""
     """The algorithm of another library that it stands for. Empty: Optuna's own."""
@@ -97,7 +99,7 @@ class SamplerAlgorithm(SearchAlgorithm):
 
 def standing_for(name: str, sampler: str) -> type[SamplerAlgorithm]:
     """Return the class of an algorithm of another library, by the sampler that takes its place."""
-    return type(name, (SamplerAlgorithm,), {"sampler": sampler, "stands_for": name, "__module__": __name__})
+    return type(name, (SamplerAlgorithm,), {"name": name, "sampler": sampler, "stands_for": name, "__module__": __name__})
 
 
 OTHERS = {

@@ -53,12 +53,14 @@ class RayObjective:
         sessions.begin(session)
         sys.argv = list(settings.arguments) or sys.argv
         os.environ["TUNE_ORIG_WORKING_DIR"] = settings.home
+        folder = os.getcwd()
         if settings.changes_folder:
             os.chdir(trial.dir)
         try:
             self._run(config, session)
         finally:
             sessions.end(session)
+            os.chdir(folder)
             sys.argv = arguments
             _restore(environment)
         return None if session.iteration else {"training_iteration": 0}

@@ -112,10 +112,10 @@ class TrialSession:
         if self._calls is not None:
             verdict = self._calls.report(result | texts, has_checkpoint=checkpoint is not None)
         self.context.report(numbers, resource=self._resource(result))
-        if verdict is not None:
-            raise verdict
         if self._is_over(result):
             raise FinishedTrial(f"{self.context.name} has ended at iteration {self.iteration}")
+        if verdict is not None:
+            raise verdict
 
     def _resource(self, result: Mapping[str, Any]) -> int:
         attribute, end = self.settings.time_attr, self.context.max_resource
