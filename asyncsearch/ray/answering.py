@@ -142,7 +142,8 @@ class ProgramAnswerer:
             return {}
         self._has_said = True
         return {
-            "notice": f"{trial_name(trial)} has reported no checkpoint, so that no other trial can go on from it: report "
+            "notice": f"{trial_name(trial)} has reported no checkpoint, so that no other trial can go on "
+            "from it: report "
             "one, tune.report(metrics, checkpoint=Checkpoint.from_directory(folder))."
         }
 

@@ -73,7 +73,8 @@ def last_run(path: object) -> str:
     found = run_folders(base)
     if not found:
         raise UsageError(
-            f"There is no search of this project in {base}: give the folder that fit() named, which is storage_path/name."
+            f"There is no search of this project in {base}: give the folder that fit() named, which is "
+            "storage_path/name."
             " What Ray itself has written cannot be gone on with here."
         )
     return found[-1]

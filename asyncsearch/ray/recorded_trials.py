@@ -50,7 +50,7 @@ class RecordedTrial:
 
     @property
     def status(self) -> str:
-        """ "TERMINATED", "ERROR", or "PENDING" where the search was broken off before its end."""
+        """TERMINATED, ERROR, or PENDING where the search was broken off before its end."""
         return _STATUS.get(self._trial.state, "PENDING")
 
     @property

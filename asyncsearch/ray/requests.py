@@ -1,4 +1,4 @@
-"""What a program asks of a search: ``TuneConfig``, ``RunConfig`` and the arguments of ``tune.run``, brought together."""
+"""What a program asks of a search: ``TuneConfig``, ``RunConfig`` and the arguments of ``tune.run`` together."""
 
 from __future__ import annotations
 
@@ -178,7 +178,8 @@ def require_callbacks(callbacks: Sequence[Any] | None) -> None:
 _RUN = frozenset(one.name for one in fields(RunConfig))
 _TUNE = frozenset(one.name for one in fields(TuneConfig))
 _WITHOUT_EFFECT = {
-    "queue_trials", "server_port", "with_server", "ray_auto_init", "global_checkpoint_period", "export_formats", "trial_executor",
+    "queue_trials", "server_port", "with_server", "ray_auto_init", "global_checkpoint_period", "export_formats",
+    "trial_executor",
     "with_ray_client", "sync_to_driver", "sync_to_cloud", "sync_on_checkpoint", "loggers", "_remote", "upload_dir",
 }  # fmt: skip
 """Arguments of former ages that say how Ray runs; a warning names them."""

@@ -1,4 +1,4 @@
-"""What a program reads after its search: ``ResultGrid`` of ``Tuner.fit``, and ``ExperimentAnalysis`` of ``tune.run``."""
+"""What a program reads after its search: ``ResultGrid`` of ``fit``, and ``ExperimentAnalysis`` of ``tune.run``."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ class SearchResults:
         best = best_of(self._trials, metric, mode, scope, only_finite=filter_nan_and_inf)
         if best is None:
             raise RuntimeError(
-                f"No trial has a finite value of {metric!r}: {self.num_errors} of {len(self)} have failed; results.errors "
+                f"No trial has a finite value of {metric!r}: {self.num_errors} of {len(self)} have failed; "
+                "results.errors "
                 "says why."
             )
         return TrialResult(best)

@@ -141,7 +141,8 @@ class SearchPlan:
             )
         if self.metric is None:
             self.notes.append(
-                "The program names no metric before it reads the results: the table while it runs ranks by the number of "
+                "The program names no metric before it reads the results: the table while it runs ranks "
+                "by the number of "
                 "reports. TuneConfig(metric=, mode=) lets it rank by yours."
             )
 
@@ -293,20 +294,26 @@ def without_effect(plan: SearchPlan, trials: Sequence[RecordedTrial]) -> list[st
     if not scheduler.compares or not ended:
         return []
     if all(len(its) == 1 for its in ended):
-        return [
-            f"Each trial reported once, so that {scheduler.name} had nothing to decide: report after each epoch, inside the "
+        words = (
+            f"Each trial reported once, so that {scheduler.name} had nothing to decide: report after each "
+            "epoch, inside the "
             "loop of training."
-        ]
+        )
+        return [words]
     attribute = scheduler.time_attr
     longest = max(float(result.get(attribute, 0)) for its in ended for result in its)
     if longest < scheduler.needed_reports:
-        return [
-            f"No trial came to {scheduler.needed_reports:g} in {attribute!r}, where {scheduler.name} decides first: the "
+        words = (
+            f"No trial came to {scheduler.needed_reports:g} in {attribute!r}, where {scheduler.name} "
+            "decides first: the "
             f"longest came to {longest:g}."
-        ]
+        )
+        return [words]
     if scheduler.end is not None and longest < scheduler.end:
-        return [
-            f"No trial came to max_t={scheduler.end:g} in {attribute!r}: the longest came to {longest:g}, and rungs beyond"
+        words = (
+            f"No trial came to max_t={scheduler.end:g} in {attribute!r}: the longest came to {longest:g}, "
+            "and rungs beyond"
             f" that compared nothing. max_t={longest:g} says the same."
-        ]
+        )
+        return [words]
     return []

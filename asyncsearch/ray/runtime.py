@@ -1,4 +1,4 @@
-"""``ray`` itself, as far as programs of Ray Tune use it: it starts nothing, and what it would run says what to write."""
+"""``ray`` itself, as far as programs of Tune use it: it starts nothing, and what it would run says what to write."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ _known: dict[str, Any] = {}
 
 def init(address: Any = None, **_options: Any) -> dict[str, Any]:
     """Start nothing: workers are started by the search. All arguments, which say how Ray would run, have no effect."""
+    del address  # there is no cluster of Ray
     _state["is_initialized"] = True
     return {"node_ip_address": "127.0.0.1", "dashboard_url": ""}
 
@@ -58,6 +59,7 @@ def put(value: Any, **_options: Any) -> ObjectRef:
 
 def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     """Return the object of a reference, or those of a list of them."""
+    del timeout  # nothing is waited for
     if isinstance(object_refs, list):
         return [get(one) for one in object_refs]
     if not isinstance(object_refs, ObjectRef):
@@ -68,7 +70,8 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
 def remote(*_arguments: Any, **_options: Any) -> NoReturn:
     """Refuse a remote function."""
     raise UsageError(
-        "ray.remote has no counterpart here: call the function itself in the trial, or run it by Spark or joblib beside the"
+        "ray.remote has no counterpart here: call the function itself in the trial, or run it by Spark or "
+        "joblib beside the"
         " search."
     )
 

@@ -1,10 +1,11 @@
 """The schedulers of a program of Ray Tune, as its program names them, and the rules of this project behind them.
 
-``AsyncHyperBandScheduler`` is ASHA's stopping variant: a trial is judged once at each rung that it passes. The rungs are
-Ray's, grace_period · reduction_factorᵏ below max_t; who goes on is decided by exact ranks (``schedulers.asha_stopping``).
+``AsyncHyperBandScheduler`` is ASHA's stopping variant: a trial is judged once at each rung that it passes. The rungs
+are Ray's, grace_period · reduction_factorᵏ below max_t; who goes on is decided by exact ranks, by the rule of
+``schedulers.asha_stopping``.
 
-Resource: the number of reports where ``time_attr`` is "training_iteration". Any other attribute may have fractions, begin
-at 0 and come twice, so that a trial's resource is 1 + 1000 times its value.
+Resource: the number of reports where ``time_attr`` is "training_iteration". Any other attribute may have fractions,
+begin at 0 and come twice, so that a trial's resource is 1 + 1000 times its value.
 """
 
 from __future__ import annotations
@@ -219,7 +220,8 @@ class AsyncHyperBandScheduler(TuneScheduler):
                 raise ResourceError(f"{self.name}({argument}={getattr(self, argument)!r}) must be above 0.")
         if self.grace_period > self.max_t:
             raise ResourceError(
-                f"{self.name}(grace_period={self.grace_period}, max_t={self.max_t}): grace_period must not be above max_t,"
+                f"{self.name}(grace_period={self.grace_period}, max_t={self.max_t}): grace_period must not "
+                "be above max_t,"
                 " where each trial ends."
             )
         if not self.reduction_factor > 1:
@@ -291,7 +293,8 @@ class MedianStoppingRule(TuneScheduler):
         require_mode(self.mode, self.name)
         if not self.hard_stop or self.min_time_slice:
             raise UsageError(
-                "MedianStoppingRule(hard_stop=False, min_time_slice=...) pauses trials, and here they are stopped: leave "
+                "MedianStoppingRule(hard_stop=False, min_time_slice=...) pauses trials, and here they are "
+                "stopped: leave "
                 "both out."
             )
 

@@ -30,8 +30,8 @@ _SESSION = _of("trial.session", "report get_checkpoint get_context")
 _ASKED = _of("trial.session", [
     f"{name}"
     for name in (
-        "get_trial_id", "get_trial_name", "get_trial_dir", "get_experiment_name", "get_trial_resources", "get_world_size",
-        "get_world_rank", "get_local_rank", "get_node_rank", "get_local_world_size",
+        "get_trial_id", "get_trial_name", "get_trial_dir", "get_experiment_name", "get_trial_resources",
+        "get_world_size", "get_world_rank", "get_local_rank", "get_node_rank", "get_local_world_size",
     )
 ])  # fmt: skip
 _CONFIGS = _of("requests", "RunConfig CheckpointConfig FailureConfig SyncConfig ScalingConfig")
@@ -39,7 +39,8 @@ _CHECKPOINT = _of("trial.checkpoints", "Checkpoint=DirCheckpoint")
 _SCHEDULERS = _of(
     "scheduling",
     "ASHAScheduler=AsyncHyperBandScheduler AsyncHyperBandScheduler HyperBandScheduler "
-    "HyperBandForBOHB=HyperBandScheduler MedianStoppingRule FIFOScheduler TrialScheduler=TuneScheduler create_scheduler",
+    "HyperBandForBOHB=HyperBandScheduler MedianStoppingRule FIFOScheduler TrialScheduler=TuneScheduler "
+    "create_scheduler",
 )
 _PBT = _of("population", "PopulationBasedTraining")
 _SCHEDULERS |= _PBT
@@ -76,7 +77,9 @@ _REGISTRY = _of("registry", "register_trainable register_env")
 _SPARK = _of("runtime", "setup_ray_cluster shutdown_ray_cluster")
 
 _TUNE = (
-    _SPACES | _SESSION | _CONFIGS | _CHECKPOINT | _RESULTS | _RESULT | _TRAINABLE | _TUNER | _REGISTRY | _REPORTERS | _CALLBACKS
+    _SPACES | _SESSION | _CONFIGS | _CHECKPOINT | _RESULTS | _RESULT | _TRAINABLE | _TUNER | _REGISTRY
+    | _REPORTERS
+    | _CALLBACKS
     | _of("trial.trainables", "checkpoint_dir")
     | _of("stoppers", "Stopper")
     | _of("trial.session", "is_session_enabled")

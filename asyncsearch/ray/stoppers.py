@@ -1,4 +1,4 @@
-"""Stoppers: objects and functions of a program that say after each report whether a trial, or all of them, should end."""
+"""Stoppers: objects and functions of a program that say after each report whether a trial, or all, should end."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_tuner_with_asha_runs_in_worker_processes(tune: Any, tmp_path: Path) -
         run_config=tune.RunConfig(
             name="asha",
             storage_path=str(tmp_path),
-            checkpoint_config=CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="loss", checkpoint_score_order="min"),
+            checkpoint_config=CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="min-loss"),
         ),
     )
     results = tuner.fit()
@@ -252,10 +252,12 @@ asyncsearch.ray.workers(backend="inline", display="none")
 results = tune.Tuner(
     Steps,
     param_space={{"x": tune.grid_search([4, 3, 1, 5, 2])}},
-    tune_config=tune.TuneConfig(metric="score", mode="max", scheduler=ASHAScheduler(max_t=4, grace_period=2, reduction_factor=2)),
+    tune_config=tune.TuneConfig(
+        metric="score", mode="max", scheduler=ASHAScheduler(max_t=4, grace_period=2, reduction_factor=2)
+    ),
     run_config=tune.RunConfig(name="killed", checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1)),
 ).fit()
-print([(result.config["x"], result.metrics["training_iteration"]) for result in results], len(results.study.store.entries()))
+print([(result.config["x"], result.metrics["training_iteration"]) for result in results])
 """
 
 

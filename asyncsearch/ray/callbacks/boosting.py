@@ -20,15 +20,17 @@ Postprocess = Callable[[dict[str, Any]], dict[str, Any]]
 class RoundReports:
     """What both have in common: which rounds are reported, and which are saved with the report."""
 
+    default_file = "model.ubj"
+
     def __init__(
         self,
         metrics: NamedMetrics = None,
-        filename: str = "model.ubj",
+        filename: str = "",
         frequency: int = 0,
         checkpoint_at_end: bool = True,
         results_postprocessing_fn: Postprocess | None = None,
     ) -> None:
-        self._metrics, self._file, self._every = metrics, filename, frequency
+        self._metrics, self._file, self._every = metrics, filename or self.default_file, frequency
         self._saves_last, self._changes = checkpoint_at_end, results_postprocessing_fn
         self._saves = type(self).__name__ != "TuneReportCallback"
         self._at = -1
@@ -82,6 +84,14 @@ def xgboost_callback(name: str) -> type[Any]:
                 self.report_saved(chosen(self._metrics, changed, name), model)
             return model
 
+        @classmethod
+        def get_model(cls, checkpoint: DirCheckpoint, filename: str = "model.ubj") -> Any:
+            """Return the model of a checkpoint."""
+            booster = _required("xgboost").Booster()
+            with checkpoint.as_directory() as folder:
+                booster.load_model(str(Path(folder) / filename))
+            return booster
+
     XGBoostReport.__name__ = name
     return XGBoostReport
 
@@ -94,8 +104,15 @@ def lightgbm_callback(name: str) -> type[Any]:
     class LightGBMReport(RoundReports):
         """Reports after each round."""
 
+        default_file = "model.txt"
         order = 20
         before_iteration = False
+
+        @classmethod
+        def get_model(cls, checkpoint: DirCheckpoint, filename: str = "model.txt") -> Any:
+            """Return the model of a checkpoint."""
+            with checkpoint.as_directory() as folder:
+                return _required("lightgbm").Booster(model_file=str(Path(folder) / filename))
 
         def __call__(self, env: Any) -> None:
             values = {}

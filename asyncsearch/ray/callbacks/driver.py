@@ -116,7 +116,7 @@ class LoggerCallback(DriverCallback):
 
 
 class StoredByStudy(LoggerCallback):
-    """The loggers of Ray's own files: the journal has what they write, and ``study.tensorboard()`` their event files."""
+    """The loggers of Ray's own files: the journal has what they write, ``study.tensorboard()`` makes event files."""
 
     def __init__(self, *_given: Any, **_named: Any) -> None:
         """Take whatever they take."""

@@ -1,4 +1,4 @@
-"""The callbacks of Tune for Keras and Lightning, made when a program imports them: their base classes are the framework's."""
+"""The callbacks of Tune for Keras and Lightning, made when a program imports them, of the framework's own classes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def keras_callback(name: str, *, saves: bool) -> type[Any]:
 
 
 def _lightning_hook(event: str) -> Any:
-    def hook(self: Any, trainer: Any, module: Any, *_given: Any, **_named: Any) -> None:
+    def hook(self: Any, trainer: Any, *_given: Any, **_named: Any) -> None:
         self.handle(event, trainer)
 
     return hook

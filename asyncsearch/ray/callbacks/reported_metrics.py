@@ -1,4 +1,4 @@
-"""Which values a callback of a program reports: all, or those that it names, by other names if it gives a dictionary."""
+"""Which values a callback of a program reports: all, or those that it names, by other names in a dictionary."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def chosen(metrics: NamedMetrics, values: Mapping[str, Any], who: str) -> dict[s
     found = {name: values[theirs] for name, theirs in named.items() if theirs in values}
     if not found:
         raise UsageError(
-            f"{who} was to report {', '.join(map(repr, named.values()))}, and there is {', '.join(sorted(values)) or 'nothing'}"
-            " here: name what there is."
+            f"{who} was to report {', '.join(map(repr, named.values()))}, and there is "
+            f"{', '.join(sorted(values)) or 'nothing'} here: name what there is."
         )
     return found
 

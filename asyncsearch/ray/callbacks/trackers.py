@@ -1,4 +1,4 @@
-"""``MLflowLoggerCallback``, ``WandbLoggerCallback`` and their ``setup_*``: a run for each trial, opened on the driver."""
+"""``MLflowLoggerCallback``, ``WandbLoggerCallback``, ``setup_mlflow`` and ``setup_wandb``: a run for each trial."""
 
 from __future__ import annotations
 
@@ -120,6 +120,7 @@ class WandbLoggerCallback(LoggerCallback):
 
 def setup_wandb(config: Mapping[str, Any] | None = None, rank_zero_only: bool = True, **options: Any) -> Any:
     """Open a run of Weights & Biases in a trial, in the group of the search, and return it."""
+    del rank_zero_only  # a trial is one process
     wandb, session = _required("wandb", "setup_wandb"), current()
     given = {name: value for name, value in options.items() if name not in ("api_key", "api_key_file")}
     if session is not None:
@@ -142,11 +143,26 @@ def setup_mlflow(
     rank_zero_only: bool = True,
 ) -> Any:
     """Open a run of MLflow in a trial, with its configuration, and return the module ``mlflow``."""
+    del rank_zero_only  # a trial is one process
+    if tracking_token is not None or artifact_location is not None:
+        raise UsageError(
+            "setup_mlflow(tracking_token=, artifact_location=): set MLFLOW_TRACKING_TOKEN in the environment, and make the"
+            " experiment with its location beforehand."
+        )
     mlflow, session = _required("mlflow", "setup_mlflow"), current()
     if tracking_uri is not None:
         mlflow.set_tracking_uri(tracking_uri)
     if registry_uri is not None:
         mlflow.set_registry_uri(registry_uri)
+    if (
+        experiment_name
+        and not create_experiment_if_not_exists
+        and mlflow.get_experiment_by_name(experiment_name) is None
+    ):
+        raise UsageError(
+            f"setup_mlflow(experiment_name={experiment_name!r}): there is none of this name; make it, or write "
+            "create_experiment_if_not_exists=True."
+        )
     if experiment_id or experiment_name:
         mlflow.set_experiment(experiment_name, experiment_id=experiment_id)
     while mlflow.active_run() is not None:  # that of a former trial of this process

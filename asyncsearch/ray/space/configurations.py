@@ -164,7 +164,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 class ConfigView(dict[Any, Any]):
-    """The configuration as ``sample_from`` reads it: ``spec.config.lr``, ``spec["config"]["lr"]`` or ``config["lr"]``."""
+    """The configuration as ``sample_from`` reads it: ``spec.config.lr`` or ``config["lr"]``."""
 
     @property
     def config(self) -> ConfigView:
@@ -268,7 +268,8 @@ def _as_json(value: Any, name: str) -> Any:
     if type(value) is dict and all(isinstance(key, str) for key in value):
         return {"dict": {key: _as_json(one, name) for key, one in value.items()}}
     raise SpaceError(
-        f"{name!r} was given {value!r}, which no journal can hold: let it be a number, a text, None, or a list, tuple or "
+        f"{name!r} was given {value!r}, which no journal can hold: let it be a number, a text, None, or a "
+        "list, tuple or "
         "dictionary of these, and make the object of it in the trainable; or name the objects in tune.choice([...])."
     )
 

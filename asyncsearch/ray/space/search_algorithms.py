@@ -1,4 +1,4 @@
-"""The search algorithms that a program names: Ray's own variants, those of Optuna by ours, others by one named in a note."""
+"""The search algorithms that a program names: Ray's variants, Optuna's samplers, and others by one that is named."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ class SearchAlgorithm:
             return param_space
         if not isinstance(self.space, Mapping):
             raise UsageError(
-                f"{self.name}(space=...) is a {type(self.space).__name__}: give the domains of tune in param_space= of the "
-                "tuner, {'lr': tune.loguniform(1e-4, 1e-1)}; spaces in code are programs of Optuna, docs/migrate_optuna.md."
+                f"{self.name}(space=...) is a {type(self.space).__name__}: give the domains of tune in "
+                "param_space= of the "
+                "tuner, {'lr': tune.loguniform(1e-4, 1e-1)}; spaces in code are programs of Optuna, "
+                "docs/migrate_optuna.md."
             )
         return {**(param_space or {}), **self.space}
 
@@ -84,7 +86,8 @@ class SamplerAlgorithm(SearchAlgorithm):
         self._sampler = sampler
         if options and not self.stands_for:
             raise UsageError(
-                f"OptunaSearch({next(iter(options))}=...) is not known here; it has space, metric, mode, points_to_evaluate, "
+                f"OptunaSearch({next(iter(options))}=...) is not known here; it has space, metric, mode, "
+                "points_to_evaluate, "
                 "sampler and seed."
             )
         if isinstance(metric, list | tuple):
@@ -99,7 +102,8 @@ class SamplerAlgorithm(SearchAlgorithm):
 
 def standing_for(name: str, sampler: str) -> type[SamplerAlgorithm]:
     """Return the class of an algorithm of another library, by the sampler that takes its place."""
-    return type(name, (SamplerAlgorithm,), {"name": name, "sampler": sampler, "stands_for": name, "__module__": __name__})
+    fields = {"name": name, "sampler": sampler, "stands_for": name, "__module__": __name__}
+    return type(name, (SamplerAlgorithm,), fields)
 
 
 OTHERS = {
@@ -163,7 +167,8 @@ def algorithm_of(given: Any) -> SearchAlgorithm:
     if isinstance(given, SearchAlgorithm):
         return given
     raise UsageError(
-        f"search_alg={type(given).__name__}(...) is not known here: use OptunaSearch, or a searcher of asyncsearch in a "
+        f"search_alg={type(given).__name__}(...) is not known here: use OptunaSearch, or a searcher of "
+        "asyncsearch in a "
         "Study (docs/searchers.md)."
     )
 

@@ -1,16 +1,18 @@
 """Checkpoints as programs of Ray Tune have them: a folder that a trial reports, and finds again.
 
-They are kept in the study's store below ``reported``, each under the trial's name and the number of its report, with that
-report beside it, so that the best of them can be found by any metric, by whoever opens the store.
+They are kept in the study's store below ``reported``, each under the trial's name and the number of its report, with
+that report beside it, so that the best of them can be found by any metric, by whoever opens the store.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pickle
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,8 +34,6 @@ class DirCheckpoint:
         if filesystem is not None:
             raise UsageError("Checkpoint(filesystem=...) is not known here: give the path of a folder of this machine.")
         self.path = str(path)
-        self._copy: tempfile.TemporaryDirectory[str] | None = None
-        """Holds the files of one that was made of a dictionary."""
         self._stored: tuple[Store, CheckpointRef] | None = None
         """Where it is, if that is a store that is not on this machine."""
 
@@ -45,10 +45,15 @@ class DirCheckpoint:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> DirCheckpoint:
         """Return a checkpoint of a dictionary."""
-        folder = tempfile.TemporaryDirectory(prefix="asyncsearch-checkpoint-")
-        (Path(folder.name) / _DICTIONARY).write_bytes(pickle.dumps(dict(data)))
-        made = cls(folder.name)
-        made._copy = folder
+        made = cls.temporary()
+        (Path(made.path) / _DICTIONARY).write_bytes(pickle.dumps(dict(data)))
+        return made
+
+    @classmethod
+    def temporary(cls) -> DirCheckpoint:
+        """Return one in an empty folder, which is removed with it."""
+        made = cls(tempfile.mkdtemp(prefix="asyncsearch-checkpoint-"))
+        weakref.finalize(made, _remove, made.path, os.getpid())
         return made
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,8 +105,10 @@ class DirCheckpoint:
     def __repr__(self) -> str:
         return f"Checkpoint(path={self.path})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_copy": None}
+
+def _remove(folder: str, pid: int) -> None:
+    if os.getpid() == pid:  # else a forked child ends, and the folder is its parent's
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class KeptCheckpoint(NamedTuple):

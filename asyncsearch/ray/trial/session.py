@@ -46,7 +46,9 @@ class TrialSession:
         self._calls = calls
         self._kept = TrialCheckpoints(settings.store, context.name)
         newest = self._kept.newest()
-        self.loaded: DirCheckpoint | None = None if newest is None else newest.checkpoint
+        self._loaded: DirCheckpoint | None = None if newest is None else newest.checkpoint
+        self._loaded_at: int | None = None
+        """Number of the report whose checkpoint is the last one. None: it is loaded."""
         self.iteration = 0 if newest is None else newest.iteration
         """How many reports there were, those before the loaded checkpoint included."""
         self._before_s = 0.0 if newest is None else float(newest.metrics.get("time_total_s", 0.0))
@@ -62,12 +64,19 @@ class TrialSession:
         """Seconds that it has trained, those before the loaded checkpoint included."""
         return self._before_s + time.monotonic() - self._since_s
 
+    @property
+    def loaded(self) -> DirCheckpoint | None:
+        """The last checkpoint, from which it goes on. None if there is none."""
+        if self._loaded is None and self._loaded_at is not None:
+            self._loaded = self._kept.at(self._loaded_at)
+        return self._loaded
+
     def take_over(self, exploit: Mapping[str, Any]) -> None:
         """Go on from the checkpoint of another trial, unless this one has saved its own since."""
         if self.iteration <= exploit["iteration"]:
             self.iteration = exploit["iteration"]
             donor = TrialCheckpoints(self.settings.store, f"trial-{exploit['donor']}")
-            self.loaded = donor.at(exploit["donor_iteration"])
+            self._loaded, self._loaded_at = donor.at(exploit["donor_iteration"]), None
         self.pending = None
 
     def is_comparison_due(self, result: Mapping[str, Any]) -> bool:
@@ -146,7 +155,8 @@ class TrialSession:
             return
         names = ", ".join(sorted(flat)) or "nothing"
         raise MetricMissingError(
-            f"The trial reported {names}, and the metric of the search is {metric!r}: report it each time, or write one of"
+            f"The trial reported {names}, and the metric of the search is {metric!r}: report it each time, "
+            "or write one of"
             " these names in metric=."
         )
 
@@ -178,7 +188,7 @@ class TrialSession:
             raise UsageError(f"checkpoint={checkpoint!r} is no Checkpoint: write Checkpoint.from_directory(folder).")
         finite = {name: value for name, value in numbers.items() if math.isfinite(value)}
         self._kept.keep(checkpoint, self.iteration, finite)
-        self.loaded = checkpoint
+        self._loaded, self._loaded_at = None, self.iteration  # a program may remove its folder after the report
         most = self.settings.num_to_keep
         if most is not None:
             ranked = worst_first(self._kept.all(), self.settings.score_attribute, self.settings.score_order)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -124,7 +123,8 @@ def saved(trainable: StepTrainable, folder: str | None = None) -> DirCheckpoint:
     """Return a checkpoint of a trainable."""
     import cloudpickle
 
-    made = folder or tempfile.mkdtemp(prefix="asyncsearch-checkpoint-")
+    found = DirCheckpoint.temporary() if folder is None else DirCheckpoint(folder)
+    made = found.path
     os.makedirs(made, exist_ok=True)
     state = call_hook(trainable, "save_checkpoint", made)
     if isinstance(state, Mapping):
@@ -136,7 +136,7 @@ def saved(trainable: StepTrainable, folder: str | None = None) -> DirCheckpoint:
         )
     elif isinstance(state, str) and Path(state) != Path(made):
         (Path(made) / ".path").write_text(os.path.relpath(state, made))
-    return DirCheckpoint(made)
+    return found
 
 
 def restored(trainable: StepTrainable, checkpoint: DirCheckpoint) -> None:
@@ -222,15 +222,15 @@ class checkpoint_dir:  # noqa: N801  # Ray's name
     """Provide a folder for a checkpoint of the next report: ``with tune.checkpoint_dir(step) as folder``."""
 
     def __init__(self, step: int | None = None) -> None:
-        self._folder = tempfile.mkdtemp(prefix="asyncsearch-checkpoint-")
+        self._made = DirCheckpoint.temporary()
 
     def __enter__(self) -> str:
-        return self._folder
+        return self._made.path
 
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
         session = current()
         if kind is None and session is not None:
-            session.pending = DirCheckpoint(self._folder)
+            session.pending = self._made
 
 
 def with_parameters(trainable: Any, **objects: Any) -> Any:
