@@ -19,7 +19,7 @@ import numpy as np
 from asyncsearch.errors import ResourceError, UsageError
 from asyncsearch.randomness import generator
 from asyncsearch.ray.scheduling import TuneScheduler, require_mode
-from asyncsearch.ray.space.configurations import resolved
+from asyncsearch.ray.space.configurations import resolved, seeded
 from asyncsearch.ray.space.spaces import ChoiceDomain, DrawnByFunction, TuneDomain
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
@@ -173,10 +173,9 @@ class Population:
 
     def explored(self, config: Mapping[str, Any], source: np.random.Generator) -> dict[str, Any]:
         """Return a configuration with changed values."""
-        np.random.seed(int(source.integers(2**32)))  # noqa: NPY002  # functions of the program draw from numpy's own
-        made = _explored(
-            resolved(dict(config), lambda _place, leaf: leaf), self._rules.hyperparam_mutations, self._rules, source
-        )
+        copied = resolved(dict(config), lambda _place, leaf: leaf)
+        with seeded(source):
+            made = _explored(copied, self._rules.hyperparam_mutations, self._rules, source)
         if self._rules.custom_explore_fn is not None:
             changed = self._rules.custom_explore_fn(made)
             if not isinstance(changed, dict):

@@ -136,6 +136,10 @@ class SearchRequest:
             raise UsageError(
                 "storage_filesystem= is not known here: write its URL in storage_path=, as hdfs:///results or s3://bucket."
             )
+        if isinstance(run.sync_config, SyncConfig) and (run.sync_config.upload_dir or run.sync_config.syncer):
+            raise UsageError("SyncConfig(upload_dir=, syncer=): write the URL in storage_path=, as hdfs:///results.")
+        if self.resume == "ERRORED_ONLY":
+            raise UsageError("resume='ERRORED_ONLY': failed trials are not begun again; write resume=True.")
         for which in ("trial_name_creator", "trial_dirname_creator"):
             if getattr(tune, which) is not None and not callable(getattr(tune, which)):
                 raise UsageError(f"{which}={getattr(tune, which)!r} is no function.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -168,8 +169,13 @@ class SearchAnalysis:
     ) -> RecordedTrial | None:
         """Return the best trial by its last value, or by another scope."""
         metric, mode = metric or self.default_metric, mode or self.default_mode
-        if metric is None or mode is None:
+        if metric is None:
             raise UsageError("Name the metric and its direction: get_best_trial('loss', 'min').")
+        if mode is None:
+            mode = "max"
+            warnings.warn(
+                f"mode is not named, and 'max' is meant, as in Ray 0.8: write mode= beside {metric!r}.", stacklevel=2
+            )
         return best_of(self.trials, metric, mode, scope, only_finite=filter_nan_and_inf)
 
     def get_best_config(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> Any:
@@ -178,10 +184,13 @@ class SearchAnalysis:
         return None if best is None else best.config
 
     def get_best_checkpoint(
-        self, trial: RecordedTrial, metric: str | None = None, mode: str | None = None, return_path: bool = False
+        self, trial: RecordedTrial | str, metric: str | None = None, mode: str | None = None, return_path: bool = False
     ) -> Any:
-        """Return the checkpoint of a trial with the best value of a metric."""
-        found = trial.best_checkpoint(metric or self.default_metric or "", mode or self.default_mode or "max")
+        """Return the checkpoint of a trial, or of the one with this folder, with the best value of a metric."""
+        chosen = next((one for one in self.trials if trial in (one, one.trial_id, one.path)), None)
+        if chosen is None:
+            raise UsageError(f"There is no trial {trial!r} here: give one of analysis.trials.")
+        found = chosen.best_checkpoint(metric or self.default_metric or "", mode or self.default_mode or "max")
         return found.path if return_path and found is not None else found
 
     def get_last_checkpoint(

@@ -49,7 +49,7 @@ class SearchPlan:
         self.label = getattr(self.trainable, "__name__", None) or type(self.trainable).__name__
         self.scheduler = self._scheduler()
         self.algorithm = algorithm_of(request.tune.search_alg)
-        self.limit: int | None = request.tune.max_concurrent_trials
+        self.limit: int | None = request.tune.max_concurrent_trials or None
         while isinstance(self.algorithm, ConcurrencyLimiter):
             self.limit = min(self.limit or self.algorithm.max_concurrent, self.algorithm.max_concurrent)
             self.algorithm = self.algorithm.searcher
@@ -133,6 +133,11 @@ class SearchPlan:
         return metric, mode or "max"
 
     def _note_sizes(self) -> None:
+        for name in ("trial_name_creator", "trial_dirname_creator"):
+            if getattr(self.request.tune, name) is not None:
+                self.notes.append(
+                    f"{name}= names nothing here: trials are trial-0, trial-1, ... in tables and folders."
+                )
         count, grid = self.param_space.length(), self.param_space.grid
         if grid and self.param_space.num_samples not in (1, None):
             names = ", ".join(name_of(place) for place, _ in grid)
@@ -145,6 +150,18 @@ class SearchPlan:
                 "by the number of "
                 "reports. TuneConfig(metric=, mode=) lets it rank by yours."
             )
+
+    @property
+    def varying(self) -> list[str]:
+        """The names of the places that vary."""
+        return [name_of(place) for place, _ in leaves(self.param_space.space)] or ["config"]
+
+    @property
+    def display(self) -> Display:
+        """Where the search is shown; nowhere with ``verbose=0``, unless the program has chosen."""
+        choice = present()
+        kind = "none" if choice.display == "auto" and self.request.run.verbose == 0 else choice.display
+        return open_display(kind, logs=choice.logs)
 
     @property
     def parallelism(self) -> int | None:
@@ -234,13 +251,13 @@ def search(trainable: Any, request: SearchRequest) -> tuple[searches.Study, Sear
         UsageError: an argument is not known, or two do not go together.
     """
     plan, choice = SearchPlan(trainable, request), present()
-    display = open_display(choice.display, logs=choice.logs)
+    display = plan.display
     base = base_folder(request.run.name, request.run.storage_path or request.run.local_dir or choice.store, plan.label)
     runs = run_folders(base)
-    goes_on = bool(runs) and is_cut_off(runs[-1])
+    goes_on = bool(runs) and (bool(request.resume) or is_cut_off(runs[-1]))
     folder = runs[-1] if goes_on else f"{base}/{len(runs) + 1}"
     if goes_on:
-        plan.notes.append(f"An earlier run of {base} was cut off, and goes on.")
+        plan.notes.append(f"An earlier run of {base} goes on.")
     study = study_of(plan, folder, os.path.basename(base), resume=goes_on)
     display.warn(plan.notes)
     run(study, plan, display)
@@ -252,7 +269,8 @@ def study_of(plan: SearchPlan, folder: str, name: str, *, resume: bool) -> searc
     settings = plan.settings(folder, name)
     study = searches.Study(
         RayObjective(plan.trainable, plan.param_space, settings),
-        space=ConfigSpace(name_of(place) for place, _ in leaves(plan.param_space.space)),
+        # Without names a study is a run of a program, which alone has the objects that answer its trials.
+        space=ConfigSpace(() if plan.asks_driver else plan.varying),
         metric=plan.metric or ITERATION,
         mode=plan.mode,
         searcher=Variants(param_space=plan.param_space, settings=settings, learner=plan.learner),

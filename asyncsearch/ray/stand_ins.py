@@ -140,6 +140,7 @@ MODULES: dict[str, dict[str, str]] = {
     "ray.tune.suggest.basic_variant": _SEARCHERS,
     "ray.tune.suggest.suggestion": _SEARCHERS,
     "ray.tune.session": _AIR_SESSION,
+    "ray.tune.track": _of("trial.session", "log=report"),
     "ray.tune.context": _of("trial.session", "get_context TuneContext=TrialInfo"),
     "ray.air": _CONFIGS | _CHECKPOINT | _RESULT,
     "ray.air.session": _AIR_SESSION,
@@ -186,6 +187,7 @@ for _name in ("search", "suggest"):
     MODULES[f"ray.tune.{_name}.hebo"] = _of("space.search_algorithms", "HEBOSearch")
     MODULES[f"ray.tune.{_name}.nevergrad"] = _of("space.search_algorithms", "NevergradSearch")
     MODULES[f"ray.tune.{_name}.zoopt"] = _of("space.search_algorithms", "ZOOptSearch")
+    MODULES[f"ray.tune.{_name}.dragonfly"] = _of("space.search_algorithms", "DragonflySearch")
 
 _TRAINERS = "train in the trial itself, and several workers for one trial are Study(workers_per_trial=), docs/gangs.md."
 REFUSED_MODULES = {

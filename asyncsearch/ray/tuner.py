@@ -115,8 +115,7 @@ def _recorded(study: searches.Study, plan: SearchPlan) -> list[RecordedTrial]:
         TuneError: a trial has failed, and the program asked for its error, ``fail_fast="raise"``.
     """
     trials = recorded_trials(study, plan.param_space)
-    choice = present()
-    open_display(choice.display, logs=choice.logs).warn(without_effect(plan, trials))
+    plan.display.warn(without_effect(plan, trials))
     failures = plan.request.run.failure_config
     failed = next((trial.error for trial in trials if trial.error is not None), None)
     if failed is not None and failures is not None and failures.fail_fast == "raise":

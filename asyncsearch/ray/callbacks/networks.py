@@ -56,12 +56,12 @@ def keras_callback(name: str, *, saves: bool) -> type[Any]:
             *,
             report_metrics_on: str | Sequence[str] | None = None,
             checkpoint_on: str | Sequence[str] | None = None,
-            frequency: int | Sequence[int] = 1,
         ) -> None:
             super().__init__()
             self._metrics = metrics
-            self._reports = events_of(report_metrics_on or on or "epoch_end")
-            self._saves = events_of(checkpoint_on or on or "epoch_end") if saves else frozenset[str]()
+            default = "epoch_end" if on is None else on
+            self._reports = events_of(default if report_metrics_on is None else report_metrics_on)
+            self._saves = events_of(default if checkpoint_on is None else checkpoint_on) if saves else frozenset[str]()
             self._file = filename or "model.keras"
 
         def handle(self, event: str, logs: dict[str, Any]) -> None:

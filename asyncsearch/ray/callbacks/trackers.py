@@ -146,19 +146,16 @@ def setup_mlflow(
     del rank_zero_only  # a trial is one process
     if tracking_token is not None or artifact_location is not None:
         raise UsageError(
-            "setup_mlflow(tracking_token=, artifact_location=): set MLFLOW_TRACKING_TOKEN in the environment, and make the"
-            " experiment with its location beforehand."
+            "setup_mlflow(tracking_token=, artifact_location=): set MLFLOW_TRACKING_TOKEN in the environment, and make "
+            "the experiment with its location beforehand."
         )
     mlflow, session = _required("mlflow", "setup_mlflow"), current()
     if tracking_uri is not None:
         mlflow.set_tracking_uri(tracking_uri)
     if registry_uri is not None:
         mlflow.set_registry_uri(registry_uri)
-    if (
-        experiment_name
-        and not create_experiment_if_not_exists
-        and mlflow.get_experiment_by_name(experiment_name) is None
-    ):
+    may_make = create_experiment_if_not_exists or not experiment_name
+    if not may_make and mlflow.get_experiment_by_name(experiment_name) is None:
         raise UsageError(
             f"setup_mlflow(experiment_name={experiment_name!r}): there is none of this name; make it, or write "
             "create_experiment_if_not_exists=True."

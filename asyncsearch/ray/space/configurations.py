@@ -7,7 +7,9 @@ on the driver and on workers alike.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -192,13 +194,12 @@ class ConfigView(dict[Any, Any]):
 def _call_functions(config: Any, params: Params, source: np.random.Generator) -> None:
     """Add to params what the functions of ``sample_from`` return, each once what it reads is there."""
     waiting = [(place, leaf) for place, leaf in leaves(config) if isinstance(leaf, DrawnByFunction)]
-    if waiting:
-        np.random.seed(int(source.integers(2**32)))  # noqa: NPY002  # functions draw from numpy's own generator
     while waiting:
         left = []
         for place, leaf in waiting:
             try:
-                value = leaf.function(ConfigView(config))
+                with seeded(source):
+                    value = leaf.function(ConfigView(config))
             except UnresolvedError:
                 left.append((place, leaf))
                 continue
@@ -211,6 +212,20 @@ def _call_functions(config: Any, params: Params, source: np.random.Generator) ->
             names = ", ".join(name_of(place) for place, _ in left)
             raise SpaceError(f"The functions of sample_from of {names} read each other's values: let one be drawn.")
         waiting = left
+
+
+@contextlib.contextmanager
+def seeded(source: np.random.Generator) -> Iterator[None]:
+    """Let a function of the program draw from the global generators, which are afterwards as they were."""
+    numpys, pythons = np.random.get_state(), random.getstate()  # noqa: NPY002
+    seed = int(source.integers(2**32))
+    np.random.seed(seed)  # noqa: NPY002
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(numpys)  # noqa: NPY002
+        random.setstate(pythons)
 
 
 def _with_value(config: Any, place: Place, value: Any) -> Any:

@@ -20,10 +20,10 @@ class ConfigSpace(Space):
     """The space of params whose names a program's ``param_space`` gives; each configuration of it is allowed."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """``names``: of the places that vary."""
+        """``names``: of the places that vary; none where only the program can run it."""
         super().__init__({"open": True})
         self._nodes, self._parameters, self._order = {}, {}, ()
-        self._varying = frozenset(names) or frozenset({"config"})
+        self._varying = frozenset(names)
 
     @property
     def names(self) -> frozenset[str]:

@@ -23,6 +23,8 @@ from asyncsearch.plan.keys import digest
 from asyncsearch.store.base_store import Store
 
 FOLDER = "reported"
+NAMED_FILE = ".path"
+"""In a checkpoint of a class: the path that its ``save_checkpoint`` returned, inside the folder."""
 _FILES, _REPORT = "checkpoint", "report.json"
 _DICTIONARY, _METADATA = "dict_checkpoint.pkl", ".metadata.json"
 
@@ -95,6 +97,11 @@ class DirCheckpoint:
     def update_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Add to what ``set_metadata`` has written."""
         self.set_metadata({**self.get_metadata(), **metadata})
+
+    def __fspath__(self) -> str:
+        """Return the path as former programs open it: the file that ``save_checkpoint`` has named, else the folder."""
+        named = Path(self.path) / NAMED_FILE
+        return str(Path(self.path) / named.read_text()) if named.exists() else self.path
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DirCheckpoint) and self.path == other.path

@@ -140,9 +140,12 @@ class TrialSession:
         end = self.context.max_resource
         if end is not None and self.context.resource >= end:
             return True
-        return any(
-            name in result and _reached(result[name], bound) for name, bound in self.settings.stop.items()
-        ) or bool(result.get("done"))
+        for name in self.settings.stop:
+            if name not in result:
+                names = ", ".join(sorted(result))
+                raise UsageError(f"stop={{{name!r}: ...}} names what the trial does not report; it reports {names}.")
+        reached = [_reached(result[name], bound) for name, bound in self.settings.stop.items()]
+        return any(reached) or bool(result.get("done"))
 
     def _require_metric(self, flat: Mapping[str, Any]) -> None:
         metric = self.settings.metric

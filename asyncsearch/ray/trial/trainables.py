@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.ray.trial.checkpoints import DirCheckpoint
+from asyncsearch.ray.trial.checkpoints import NAMED_FILE, DirCheckpoint
 from asyncsearch.ray.trial.messages import ExploitingTrial
 from asyncsearch.ray.trial.session import RETURNED, TrialSession, current
 
@@ -135,7 +135,7 @@ def saved(trainable: StepTrainable, folder: str | None = None) -> DirCheckpoint:
             " given and return that, or return a dictionary with the state."
         )
     elif isinstance(state, str) and Path(state) != Path(made):
-        (Path(made) / ".path").write_text(os.path.relpath(state, made))
+        (Path(made) / NAMED_FILE).write_text(os.path.relpath(state, made))
     return found
 
 
@@ -144,7 +144,7 @@ def restored(trainable: StepTrainable, checkpoint: DirCheckpoint) -> None:
     import cloudpickle
 
     with checkpoint.as_directory() as folder:
-        state, path = Path(folder) / _STATE, Path(folder) / ".path"
+        state, path = Path(folder) / _STATE, Path(folder) / NAMED_FILE
         if state.exists():
             call_hook(trainable, "load_checkpoint", cloudpickle.loads(state.read_bytes()))
         else:
