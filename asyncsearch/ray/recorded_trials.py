@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shutil
 import tempfile
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
 from asyncsearch.events import Consulted
+from asyncsearch.files.trees import copy_tree
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import reports
 from asyncsearch.ray.scheduling import ITERATION
@@ -89,7 +90,7 @@ class RecordedTrial:
             if not self._study.store.is_far:
                 return str(folder)
             copied = tempfile.mkdtemp(prefix="asyncsearch-trial-")
-            shutil.copytree(folder, copied, dirs_exist_ok=True)
+            copy_tree(folder, Path(copied))
             return copied
         return self._study.store.shown
 

@@ -52,7 +52,7 @@ def play(scores: list[list[float]], **options: Any) -> list[int]:
 
 
 def test_a_trial_goes_on_if_it_is_among_the_best_at_a_rung() -> None:
-    scores = [[score] * 4 for score in (5, 4, 3, 6, 2, 9, 9, 1)]
+    scores = [[float(score)] * 4 for score in (5, 4, 3, 6, 2, 9, 9, 1)]
     assert play(scores, max_t=4, grace_period=2, reduction_factor=2) == [4, 4, 4, 2, 4, 2, 2, 4]
 
 

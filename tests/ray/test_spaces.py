@@ -25,7 +25,7 @@ ENDS = {
     "qrandint": (tune.qrandint(2, 9, 3), {3, 6, 9}),
     "qrandint of step 1": (tune.qrandint(2, 5, 1), {2, 3, 4}),
     "qlograndint": (tune.qlograndint(2, 9, 2), {2, 4, 6, 8}),
-    "quniform": (tune.quniform(0.2, 1.1, 0.25), {0.25, 0.5, 0.75, 1.0}),
+    "quniform": (tune.quniform(0.25, 1.0, 0.25), {0.25, 0.5, 0.75, 1.0}),
     "qloguniform": (tune.qloguniform(1, 4, 1), {1.0, 2.0, 3.0, 4.0}),
     "choice": (tune.choice([None, True, "a"]), {None, True, "a"}),
 }

@@ -24,6 +24,8 @@ UNPICKLERS = {
     "old_pickles.py": "definitions of earlier versions, read by the process that runs their study",
     "optuna/messages.py": "what is sealed with the run's key, which the launcher alone has carried, or the own journal",
     "optuna/objective.py": "what it has just pickled",
+    "ray/runtime.py": "an object of the program's, which came with its trainable in the bundle",
+    "ray/trial/checkpoints.py": "a checkpoint of this study, after its checksum",
     "runner/runner.py": "the bundle, over the agent's socket pair",
     "runner/process/spawned_children.py": "between a trial and the children that it has started, over their own pipe",
     "study/kept/definition.py": "the study's own folder, when its owner resumes it",

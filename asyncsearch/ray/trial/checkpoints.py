@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import pickle
-import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from asyncsearch.errors import UsageError
+from asyncsearch.files.plain import read_file, read_text
+from asyncsearch.files.trees import copy_tree, remove_tree
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.plan.keys import digest
 from asyncsearch.store.base_store import Store
@@ -63,15 +64,15 @@ class DirCheckpoint:
         with self.as_directory() as folder:
             file = Path(folder) / _DICTIONARY
             if not file.exists():
-                names = ", ".join(sorted(one.name for one in Path(folder).iterdir()))
+                names = ", ".join(sorted(os.listdir(folder)))
                 raise UsageError(f"This checkpoint was not made by from_dict: it has {names}; read as_directory().")
-            return dict(pickle.loads(file.read_bytes()))  # noqa: S301  # the program's own file, as its model is
+            return dict(unpickled(file))
 
     def to_directory(self, path: str | Path | None = None) -> str:
         """Copy it to a folder, and return its path; None: a new one."""
         target = Path(tempfile.mkdtemp(prefix="asyncsearch-checkpoint-") if path is None else path)
         with self.as_directory() as folder:
-            shutil.copytree(folder, target, dirs_exist_ok=True)
+            copy_tree(folder, target)
         return str(target)
 
     @contextlib.contextmanager
@@ -88,7 +89,7 @@ class DirCheckpoint:
         """Return what ``set_metadata`` has written."""
         with self.as_directory() as folder:
             file = Path(folder) / _METADATA
-            return dict(json.loads(file.read_text())) if file.exists() else {}
+            return dict(json.loads(read_text(file))) if file.exists() else {}
 
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Write a dictionary of plain values beside the files."""
@@ -101,7 +102,7 @@ class DirCheckpoint:
     def __fspath__(self) -> str:
         """Return the path as former programs open it: the file that ``save_checkpoint`` has named, else the folder."""
         named = Path(self.path) / NAMED_FILE
-        return str(Path(self.path) / named.read_text()) if named.exists() else self.path
+        return str(Path(self.path) / read_text(named)) if named.exists() else self.path
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DirCheckpoint) and self.path == other.path
@@ -113,9 +114,15 @@ class DirCheckpoint:
         return f"Checkpoint(path={self.path})"
 
 
+def unpickled(file: Path) -> Any:
+    """Return the state in a file that a trial of this program has written."""
+    return pickle.loads(read_file(file))  # noqa: S301  # the program's own, as its model is
+
+
 def _remove(folder: str, pid: int) -> None:
     if os.getpid() == pid:  # else a forked child ends, and the folder is its parent's
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_tree(folder)
 
 
 class KeptCheckpoint(NamedTuple):
@@ -140,7 +147,7 @@ class TrialCheckpoints:
         with checkpoint.as_directory() as folder:
             if not Path(folder).is_dir():
                 raise UsageError(f"The reported checkpoint {folder!r} is no folder: give the path of one.")
-            shutil.copytree(folder, staged / _FILES)
+            copy_tree(folder, staged / _FILES)
         (staged / _REPORT).write_text(json.dumps(dict(metrics)))
         self._store.commit(reference, staged)
 
@@ -163,7 +170,7 @@ class TrialCheckpoints:
 
     def _kept(self, reference: CheckpointRef) -> KeptCheckpoint:
         with self._store.fetch(reference) as folder:
-            metrics = json.loads((folder / _REPORT).read_text())
+            metrics = json.loads(read_text(folder / _REPORT))
             found = DirCheckpoint(folder / _FILES)
         if self._store.is_far:
             found = DirCheckpoint(f"{self._store.shown}/{reference.node}/{reference.resource}/{_FILES}")

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.ray.trial.checkpoints import NAMED_FILE, DirCheckpoint
+from asyncsearch.files.plain import read_text
+from asyncsearch.ray.trial.checkpoints import NAMED_FILE, DirCheckpoint, unpickled
 from asyncsearch.ray.trial.messages import ExploitingTrial
 from asyncsearch.ray.trial.session import RETURNED, TrialSession, current
 
@@ -141,14 +142,12 @@ def saved(trainable: StepTrainable, folder: str | None = None) -> DirCheckpoint:
 
 def restored(trainable: StepTrainable, checkpoint: DirCheckpoint) -> None:
     """Let a trainable read a checkpoint, in the form in which its class has written it."""
-    import cloudpickle
-
     with checkpoint.as_directory() as folder:
         state, path = Path(folder) / _STATE, Path(folder) / NAMED_FILE
         if state.exists():
-            call_hook(trainable, "load_checkpoint", cloudpickle.loads(state.read_bytes()))
+            call_hook(trainable, "load_checkpoint", unpickled(state))
         else:
-            call_hook(trainable, "load_checkpoint", str(Path(folder) / path.read_text()) if path.exists() else folder)
+            call_hook(trainable, "load_checkpoint", str(Path(folder) / read_text(path)) if path.exists() else folder)
 
 
 def run_class(kind: type[StepTrainable], config: Any, session: TrialSession) -> None:
