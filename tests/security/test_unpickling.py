@@ -27,6 +27,8 @@ UNPICKLERS = {
     "optuna/messages.py": "what is behind the seal of a launch, whose key the launcher alone has carried; own journals",
     "programs/pickles.py": "what is behind the seal of a launch, whose key the launcher alone has carried",
     "programs/raised.py": "what it has just pickled",
+    "ray/runtime.py": "an object of the program's, which came with its trainable in the bundle",
+    "ray/trial/checkpoints.py": "a checkpoint of this study, after its checksum",
     "runner/runner.py": "the bundle, over the agent's socket pair",
     "runner/process/spawned_children.py": "between a trial and the children that it has started, over their own pipe",
     "study/kept/definition.py": "the study's own folder, when its owner resumes it",

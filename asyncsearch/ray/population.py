@@ -1,0 +1,212 @@
+"""Population based training as Ray Tune does it: at intervals the worst trials go on from the checkpoints of the best.
+
+Jaderberg et al., "Population Based Training of Neural Networks", 2017. A trial is compared where its ``time_attr`` has
+grown by the interval, with the last such results of all others. Its new configuration is that of the one it takes the
+checkpoint of, with some values changed: drawn anew, moved to a neighbour in a list, or multiplied by a factor.
+
+Rule: ``Population`` is pure; the driver's half asks it (``answering``), and what it answers is a fact of the journal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncsearch.errors import ResourceError, UsageError
+from asyncsearch.randomness import generator
+from asyncsearch.ray.scheduling import TuneScheduler, require_mode
+from asyncsearch.ray.space.configurations import resolved, seeded
+from asyncsearch.ray.space.spaces import ChoiceDomain, DrawnByFunction, TuneDomain
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.schedulers.fifo import FIFO
+
+
+@dataclass
+class PopulationBasedTraining(TuneScheduler):
+    """PBT; the arguments are Ray's."""
+
+    time_attr: str = "time_total_s"
+    metric: str | None = None
+    mode: str | None = None
+    perturbation_interval: float = 60.0
+    burn_in_period: float = 0.0
+    hyperparam_mutations: Mapping[str, Any] = field(default_factory=dict)
+    quantile_fraction: float = 0.25
+    resample_probability: float = 0.25
+    perturbation_factors: tuple[float, float] = (1.2, 0.8)
+    custom_explore_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    log_config: bool = True
+    require_attrs: bool = True
+    synch: bool = False
+
+    name = "PopulationBasedTraining"
+    judges = False
+
+    def __post_init__(self) -> None:
+        require_mode(self.mode, self.name)
+        if not self.hyperparam_mutations and self.custom_explore_fn is None:
+            raise UsageError(f"{self.name} changes nothing: name what, hyperparam_mutations={{'lr': [1e-3, 1e-2]}}.")
+        if not self.perturbation_interval > 0:
+            raise ResourceError(f"{self.name}(perturbation_interval={self.perturbation_interval!r}) must be above 0.")
+        if not 0 <= self.quantile_fraction <= 0.5:
+            raise ResourceError(f"{self.name}(quantile_fraction={self.quantile_fraction!r}) must be from 0 to 0.5.")
+        if not 0 <= self.resample_probability <= 1:
+            raise ResourceError(f"{self.name}(resample_probability={self.resample_probability!r}) is no probability.")
+        if self.synch:
+            raise UsageError(f"{self.name}(synch=True) waits for all trials, and here none waits: leave it out.")
+        for name, one in self.hyperparam_mutations.items():
+            _require_mutation(name, one)
+
+    @property
+    def needed_reports(self) -> float:
+        return max(self.perturbation_interval, self.burn_in_period)
+
+    def rule(self) -> Scheduler:
+        return FIFO()
+
+    def filled(self, space: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a space with a domain for each value that is changed and that it lacks."""
+        return _filled(space, self.hyperparam_mutations)
+
+
+def _require_mutation(name: str, given: Any) -> None:
+    if isinstance(given, Mapping) and "grid_search" not in given:
+        for key, one in given.items():
+            _require_mutation(f"{name}/{key}", one)
+    elif isinstance(given, DrawnByFunction) or not (
+        (isinstance(given, list | tuple) and given) or isinstance(given, TuneDomain) or callable(given)
+    ):
+        raise UsageError(
+            f"hyperparam_mutations[{name!r}]={given!r}: give a list of values, a domain of tune or a function."
+        )
+
+
+def _filled(space: Mapping[str, Any], mutations: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(space)
+    for key, one in mutations.items():
+        if isinstance(one, Mapping):
+            made[key] = _filled(made.get(key) or {}, one)
+        elif key not in made:
+            if isinstance(one, list | tuple):
+                made[key] = ChoiceDomain(one)
+            else:
+                made[key] = one if isinstance(one, TuneDomain) else DrawnByFunction(_Call(one))
+    return made
+
+
+class _Call:
+    """Calls a function of no argument, in the place of one of the configuration."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+
+    def __call__(self, _config: Any) -> Any:
+        return self._function()
+
+
+class Exploit(NamedTuple):
+    """Which trial a trial goes on from, with which configuration."""
+
+    donor: int
+    iteration: int
+    """Of the donor's checkpoint."""
+    config: dict[str, Any]
+
+
+@dataclass
+class Member:
+    """A trial, as far as it was compared."""
+
+    config: dict[str, Any]
+    time: float = 0.0
+    """When it was compared last."""
+    score: float | None = None
+    checkpoint: tuple[int, int] | None = None
+    """Trial and iteration of the checkpoint that it had then."""
+
+
+class Population:
+    """All trials of a search."""
+
+    def __init__(self, rules: PopulationBasedTraining, seed: int) -> None:
+        self._rules, self._seed = rules, seed
+        self._sign = 1.0 if rules.mode == "max" else -1.0
+        self.members: dict[int, Member] = {}
+        self.decisions = 0
+
+    def is_due(self, trial: int, time: float) -> bool:
+        """Return whether a trial is to be compared at a time."""
+        return (
+            time >= self._rules.burn_in_period and time - self.members[trial].time >= self._rules.perturbation_interval
+        )
+
+    def compare(self, trial: int, time: float, value: float, checkpoint: tuple[int, int] | None) -> Exploit | None:
+        """Take the result of a trial that is due, and return what it goes on from. None: it goes on as it is."""
+        member = self.members[trial]
+        member.time = time
+        member.score = self._sign * value if math.isfinite(value) else -math.inf
+        member.checkpoint = checkpoint or member.checkpoint
+        bottom, top = self.quantiles()
+        source = generator(self._seed, "ray.pbt", self.decisions)
+        self.decisions += 1
+        donors = [one for one in top if self.members[one].checkpoint is not None and one != trial]
+        if trial not in bottom or not donors:
+            return None
+        donor = donors[int(source.integers(len(donors)))]
+        kept = self.members[donor].checkpoint
+        assert kept is not None
+        return Exploit(kept[0], kept[1], self.explored(self.members[donor].config, source))
+
+    def quantiles(self) -> tuple[list[int], list[int]]:
+        """Return the worst and the best trials of those that were compared."""
+        ranked = sorted((one.score, number) for number, one in self.members.items() if one.score is not None)
+        if len(ranked) <= 1:
+            return [], []
+        count = math.ceil(len(ranked) * self._rules.quantile_fraction)
+        count = len(ranked) // 2 if count > len(ranked) / 2 else count
+        numbers = [number for _, number in ranked]
+        return (numbers[:count], numbers[len(numbers) - count :]) if count else ([], [])
+
+    def explored(self, config: Mapping[str, Any], source: np.random.Generator) -> dict[str, Any]:
+        """Return a configuration with changed values."""
+        copied = resolved(dict(config), lambda _place, leaf: leaf)
+        with seeded(source):
+            made = _explored(copied, self._rules.hyperparam_mutations, self._rules, source)
+        if self._rules.custom_explore_fn is not None:
+            changed = self._rules.custom_explore_fn(made)
+            if not isinstance(changed, dict):
+                raise UsageError(f"custom_explore_fn returned {changed!r}: let it return the configuration.")
+            made = changed
+        return made
+
+
+def _explored(
+    config: dict[str, Any], mutations: Mapping[str, Any], rules: PopulationBasedTraining, source: np.random.Generator
+) -> dict[str, Any]:
+    for key, one in mutations.items():
+        if isinstance(one, Mapping):
+            config[key] = _explored(dict(config[key]), one, rules, source)
+        else:
+            config[key] = _changed(config[key], one, rules, source)
+    return config
+
+
+def _changed(value: Any, mutation: Any, rules: PopulationBasedTraining, source: np.random.Generator) -> Any:
+    is_resampled = source.random() < rules.resample_probability
+    values = mutation.categories if isinstance(mutation, ChoiceDomain) else mutation
+    if isinstance(values, list | tuple):
+        if is_resampled or value not in values:
+            return values[int(source.integers(len(values)))]
+        at = values.index(value) + (1 if source.random() < 0.5 else -1)
+        return values[min(max(at, 0), len(values) - 1)]
+    if is_resampled:
+        made = mutation.draw(source) if isinstance(mutation, TuneDomain) else mutation()
+    else:
+        made = value * rules.perturbation_factors[int(source.integers(len(rules.perturbation_factors)))]
+    if isinstance(value, bool):
+        return bool(made)
+    return round(made) if isinstance(value, int) else made

@@ -1,0 +1,337 @@
+"""One search: a study whose trials run a program's trainable."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from asyncsearch.errors import UsageError
+from asyncsearch.journal.opening import read_records, read_study_file
+from asyncsearch.launch.machine import cores
+from asyncsearch.ray.answering import ProgramAnswerer
+from asyncsearch.ray.callbacks.driver import called_callbacks
+from asyncsearch.ray.folders import base_folder, is_cut_off, run_folders
+from asyncsearch.ray.population import PopulationBasedTraining
+from asyncsearch.ray.recorded_trials import RecordedTrial
+from asyncsearch.ray.requests import FailureConfig, SearchRequest
+from asyncsearch.ray.scheduling import ITERATION, FIFOScheduler, TuneScheduler, create_scheduler
+from asyncsearch.ray.space.configurations import ParamSpace, leaves, name_of
+from asyncsearch.ray.space.proposals import ConfigSpace, Variants
+from asyncsearch.ray.space.search_algorithms import ConcurrencyLimiter, algorithm_of
+from asyncsearch.ray.stoppers import stopper_of
+from asyncsearch.ray.trial.objective import RayObjective
+from asyncsearch.ray.trial.session import RETURNED
+from asyncsearch.ray.trial.settings import TrialSettings
+from asyncsearch.ray.trial.trainables import require_trainable, unwrapped
+from asyncsearch.ray.workers import present
+from asyncsearch.report.live.display import Display, open_display
+from asyncsearch.store import open_store
+from asyncsearch.study import study as searches
+from asyncsearch.study.asked.options import Checkpoints
+
+_MOST_BYTES = 10**12
+
+
+class SearchPlan:
+    """What a request comes to: the study's parts, checked before anything starts."""
+
+    def __init__(self, trainable: Any, request: SearchRequest) -> None:
+        self.request = request
+        self.notes: list[str] = []
+        self.trainable, resources = unwrapped(trainable)
+        require_trainable(self.trainable)
+        self.resources = resources if resources is not None else request.resources
+        self.label = getattr(self.trainable, "__name__", None) or type(self.trainable).__name__
+        self.scheduler = self._scheduler()
+        self.algorithm = algorithm_of(request.tune.search_alg)
+        self.limit: int | None = request.tune.max_concurrent_trials or None
+        while isinstance(self.algorithm, ConcurrencyLimiter):
+            self.limit = min(self.limit or self.algorithm.max_concurrent, self.algorithm.max_concurrent)
+            self.algorithm = self.algorithm.searcher
+        self.metric, self.mode = self._metric_and_mode()
+        space = self.algorithm.space_of(request.param_space)
+        if isinstance(self.scheduler, PopulationBasedTraining):
+            space = self.scheduler.filled(space or {})
+        samples = None if request.tune.num_samples == -1 else request.tune.num_samples
+        self.param_space = ParamSpace(
+            {} if space is None else space,
+            samples,
+            tuple(flat_preset(one) for one in self.algorithm.points_to_evaluate or ()),
+            self.algorithm.is_grid_constant,
+        )
+        self.learner = self.algorithm.learner()
+        self.notes += self.algorithm.notes
+        self.stopper = stopper_of(request.run.stop)
+        self.callbacks = called_callbacks(request.run.callbacks)
+        self.fails_fast = bool((request.run.failure_config or FailureConfig()).fail_fast)
+        self._note_sizes()
+
+    @property
+    def asks_driver(self) -> bool:
+        """Whether objects of the program take part on the driver."""
+        is_population = isinstance(self.scheduler, PopulationBasedTraining)
+        return bool(self.stopper is not None or self.callbacks or is_population or self.fails_fast)
+
+    def answerer(self, study: searches.Study) -> ProgramAnswerer | None:
+        """Return the driver's half. None if nothing of the program takes part there."""
+        if not self.asks_driver:
+            return None
+        is_begun = read_study_file(study.store) is not None
+        return ProgramAnswerer(
+            self.param_space,
+            stopper=self.stopper,
+            callbacks=self.callbacks,
+            population=self.population,
+            metric=self.metric or "",
+            seed=self.algorithm.seed,
+            experiment=study.name,
+            folder=study.store.shown,
+            fails_fast=self.fails_fast,
+            records=read_records(study.store) if is_begun else (),
+        )
+
+    @property
+    def population(self) -> PopulationBasedTraining | None:
+        """The rules of a population, with the mode that the program has named. None if there is none."""
+        if not isinstance(self.scheduler, PopulationBasedTraining):
+            return None
+        return replace(self.scheduler, metric=self.metric, mode=self.mode)
+
+    def _scheduler(self) -> TuneScheduler:
+        given = self.request.tune.scheduler
+        if given is None:
+            return FIFOScheduler()
+        if isinstance(given, str):
+            return create_scheduler(given)
+        if not isinstance(given, TuneScheduler):
+            raise UsageError(
+                f"scheduler={given!r} is not known here: use ASHAScheduler, HyperBandScheduler, MedianStoppingRule, "
+                "PopulationBasedTraining or FIFOScheduler of ray.tune.schedulers."
+            )
+        return given
+
+    def _metric_and_mode(self) -> tuple[str | None, str]:
+        """Return what the program compares by, from any of its places."""
+        places = {
+            "TuneConfig": self.request.tune,
+            type(self.scheduler).__name__: self.scheduler,
+            type(self.algorithm).__name__: self.algorithm,
+        }
+        metric, mode = one_of("metric", places), one_of("mode", places)
+        if metric is None and mode is not None:
+            metric = RETURNED
+        if metric is None and (self.scheduler.compares or self.algorithm.learner() is not None):
+            who = self.scheduler.name if self.scheduler.compares else type(self.algorithm).__name__
+            raise UsageError(f"{who} compares trials by a metric: name it, TuneConfig(metric='loss', mode='min').")
+        if metric is not None and mode is None:
+            raise UsageError(f"metric={metric!r} needs a direction beside it: mode='min' or mode='max'.")
+        return metric, mode or "max"
+
+    def _note_sizes(self) -> None:
+        for name in ("trial_name_creator", "trial_dirname_creator"):
+            if getattr(self.request.tune, name) is not None:
+                self.notes.append(
+                    f"{name}= names nothing here: trials are trial-0, trial-1, ... in tables and folders."
+                )
+        count, grid = self.param_space.length(), self.param_space.grid
+        if grid and self.param_space.num_samples not in (1, None):
+            names = ", ".join(name_of(place) for place, _ in grid)
+            self.notes.append(
+                f"The grid of {names} is tried num_samples={self.param_space.num_samples} times: {count} trials in all."
+            )
+        if self.metric is None:
+            self.notes.append(
+                "The program names no metric before it reads the results: the table while it runs ranks "
+                "by the number of "
+                "reports. TuneConfig(metric=, mode=) lets it rank by yours."
+            )
+
+    @property
+    def varying(self) -> list[str]:
+        """The names of the places that vary."""
+        return [name_of(place) for place, _ in leaves(self.param_space.space)] or ["config"]
+
+    @property
+    def display(self) -> Display:
+        """Where the search is shown; nowhere with ``verbose=0``, unless the program has chosen."""
+        choice = present()
+        kind = "none" if choice.display == "auto" and self.request.run.verbose == 0 else choice.display
+        return open_display(kind, logs=choice.logs)
+
+    @property
+    def parallelism(self) -> int | None:
+        """How many trials run at a time. None: as many as there are slots."""
+        choice = present()
+        most = [one for one in (choice.parallelism, self.limit) if one is not None]
+        cpus = cpus_of(self.resources)
+        if choice.parallelism is None and cpus > 1 and choice.backend in ("auto", "processes"):
+            most.append(max(1, int(cores() // cpus)))
+        return min(most) if most else None
+
+    def settings(self, folder: str, name: str) -> TrialSettings:
+        """Return what the trials need to know."""
+        checkpoints, stop = self.request.checkpoints, self.request.run.stop
+        is_population = isinstance(self.scheduler, PopulationBasedTraining)
+        return TrialSettings(
+            store=open_store(folder),
+            experiment_name=name,
+            function_name=self.label,
+            metric=self.metric or "",
+            time_attr=self.scheduler.time_attr if self.scheduler.judges else ITERATION,
+            stop=dict(stop) if isinstance(stop, Mapping) else {},
+            num_to_keep=None if is_population else checkpoints.num_to_keep,
+            score_attribute=checkpoints.checkpoint_score_attribute,
+            score_order=checkpoints.checkpoint_score_order or "max",
+            checkpoint_frequency=checkpoints.checkpoint_frequency or 0,
+            checkpoint_at_end=bool(checkpoints.checkpoint_at_end),
+            changes_folder=self.request.tune.chdir_to_trial_dir
+            and os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0",
+            home=os.getcwd(),
+            arguments=tuple(sys.argv),
+            resources=self.resources,
+            asks_driver=self.asks_driver,
+            perturbation=(
+                (self.scheduler.time_attr, self.scheduler.perturbation_interval)
+                if isinstance(self.scheduler, PopulationBasedTraining)
+                else ("", 0.0)
+            ),
+            is_strict=os.environ.get("TUNE_DISABLE_STRICT_METRIC_CHECKING", "0") != "1",
+        )
+
+
+def flat_preset(point: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of a point of ``points_to_evaluate`` by the names of their places."""
+    found: dict[str, Any] = {}
+    for key, value in point.items():
+        found |= flat_preset(value, f"{prefix}{key}/") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
+
+
+def one_of(name: str, places: Mapping[str, Any]) -> str | None:
+    """Return a setting that has several places.
+
+    Raises:
+        UsageError: two of them differ.
+    """
+    given = {place: value for place, one in places.items() if (value := getattr(one, name, None)) is not None}
+    if len(set(given.values())) > 1:
+        said = " and ".join(f"{place}({name}={value!r})" for place, value in given.items())
+        raise UsageError(f"{said} differ: name it once, in TuneConfig.")
+    return next(iter(given.values()), None)
+
+
+def cpus_of(resources: Any) -> float:
+    """Return how many cores a trial asks for."""
+    if callable(getattr(resources, "required_resources", None)) or hasattr(resources, "required_resources"):
+        resources = resources.required_resources
+    if not isinstance(resources, Mapping):
+        return 1
+    return float(next((resources[name] for name in ("cpu", "CPU", "num_cpus") if resources.get(name)), 1))
+
+
+def gpus_of(resources: Any) -> float | None:
+    """Return how many GPUs a trial asks for. None: nothing is said."""
+    if hasattr(resources, "required_resources"):
+        resources = resources.required_resources
+    if not isinstance(resources, Mapping):
+        return None
+    found = next((resources[name] for name in ("gpu", "GPU", "num_gpus") if resources.get(name)), None)
+    return None if found is None else float(found)
+
+
+def search(trainable: Any, request: SearchRequest) -> tuple[searches.Study, SearchPlan]:
+    """Run what a program asks for, and return the study.
+
+    Raises:
+        UsageError: an argument is not known, or two do not go together.
+    """
+    plan, choice = SearchPlan(trainable, request), present()
+    display = plan.display
+    base = base_folder(request.run.name, request.run.storage_path or request.run.local_dir or choice.store, plan.label)
+    runs = run_folders(base)
+    goes_on = bool(runs) and (bool(request.resume) or is_cut_off(runs[-1]))
+    folder = runs[-1] if goes_on else f"{base}/{len(runs) + 1}"
+    if goes_on:
+        plan.notes.append(f"An earlier run of {base} goes on.")
+    study = study_of(plan, folder, os.path.basename(base), resume=goes_on)
+    display.warn(plan.notes)
+    run(study, plan, display)
+    return study, plan
+
+
+def study_of(plan: SearchPlan, folder: str, name: str, *, resume: bool) -> searches.Study:
+    """Return the study of a search."""
+    settings = plan.settings(folder, name)
+    study = searches.Study(
+        RayObjective(plan.trainable, plan.param_space, settings),
+        # Without names a study is a run of a program, which alone has the objects that answer its trials.
+        space=ConfigSpace(() if plan.asks_driver else plan.varying),
+        metric=plan.metric or ITERATION,
+        mode=plan.mode,
+        searcher=Variants(param_space=plan.param_space, settings=settings, learner=plan.learner),
+        scheduler=plan.scheduler.rule(),
+        seed=plan.algorithm.seed,
+        share=False,
+        store=folder,
+        name=name,
+        resume=resume,
+        backend=present().backend,
+        max_failures=plan.request.max_failures,
+        devices_per_trial=gpus_of(plan.resources),
+        checkpoints=Checkpoints(dir_bytes=_MOST_BYTES),
+    )
+    # What many failures mean is the program's to say: it reads them in its results.
+    study.config = msgspec.structs.replace(study.config, ends_on_failures=False)
+    runnable = study._described("run")
+    runnable.definition = msgspec.structs.replace(runnable.definition, config=study.config)
+    return study
+
+
+def run(study: searches.Study, plan: SearchPlan, display: Display) -> None:
+    """Run a study to its end."""
+    answerer, count = plan.answerer(study), plan.param_space.length()
+    for one in plan.callbacks:
+        one.setup(stop=plan.request.run.stop, num_samples=plan.param_space.num_samples, total_num_samples=count)
+    try:
+        budget_s = plan.request.time_budget_s
+        searches.run_shown(study, count, plan.parallelism, budget_s, display, answerer=answerer)
+    finally:
+        if answerer is not None:
+            answerer.finish()
+
+
+def without_effect(plan: SearchPlan, trials: Sequence[RecordedTrial]) -> list[str]:
+    """Return sentences on what of the program could not act, seen at the end."""
+    scheduler = plan.scheduler
+    ended = [trial.results for trial in trials if trial.status == "TERMINATED" and trial.results]
+    if not scheduler.compares or not ended:
+        return []
+    if all(len(its) == 1 for its in ended):
+        words = (
+            f"Each trial reported once, so that {scheduler.name} had nothing to decide: report after each "
+            "epoch, inside the "
+            "loop of training."
+        )
+        return [words]
+    attribute = scheduler.time_attr
+    longest = max(float(result.get(attribute, 0)) for its in ended for result in its)
+    if longest < scheduler.needed_reports:
+        words = (
+            f"No trial came to {scheduler.needed_reports:g} in {attribute!r}, where {scheduler.name} "
+            "decides first: the "
+            f"longest came to {longest:g}."
+        )
+        return [words]
+    if scheduler.end is not None and longest < scheduler.end:
+        words = (
+            f"No trial came to max_t={scheduler.end:g} in {attribute!r}: the longest came to {longest:g}, "
+            "and rungs beyond"
+            f" that compared nothing. max_t={longest:g} says the same."
+        )
+        return [words]
+    return []

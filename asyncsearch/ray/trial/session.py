@@ -1,0 +1,324 @@
+"""The session of a trial on its worker: what ``tune.report``, ``session.report`` and ``train.report`` of all ages do.
+
+A report is one unit: its metrics go to the study as numbers, flattened by "/", its checkpoint to the store first. It is
+also where a trial ends: by the scheduler (``TrialStopped``), by ``stop=`` or at its end (``FinishedTrial``).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from asyncsearch.errors import UsageError
+from asyncsearch.ray.scheduling import ITERATION, resource_at
+from asyncsearch.ray.trial.checkpoints import DirCheckpoint, TrialCheckpoints, worst_first
+from asyncsearch.ray.trial.messages import DriverCalls, FinishedTrial
+from asyncsearch.ray.trial.settings import TrialSettings
+
+RETURNED = "_metric"
+"""The name of a number that a function returns, or reports without a name."""
+_NAMED = 8
+
+
+class MetricMissingError(UsageError):
+    """A report lacks the metric by which the trials are compared."""
+
+
+class TrialSession:
+    """One trial, as the functions of ``tune`` see it from within."""
+
+    def __init__(self, context: Any, settings: TrialSettings, calls: DriverCalls | None) -> None:
+        """Begin.
+
+        Args:
+            context: the trial of this project.
+            settings: what the program has asked for.
+            calls: asks the driver. None where nothing there takes part.
+        """
+        self.context, self.settings = context, settings
+        self._calls = calls
+        self._kept = TrialCheckpoints(settings.store, context.name)
+        newest = self._kept.newest()
+        self._loaded: DirCheckpoint | None = None if newest is None else newest.checkpoint
+        self._loaded_at: int | None = None
+        """Number of the report whose checkpoint is the last one. None: it is loaded."""
+        self.iteration = 0 if newest is None else newest.iteration
+        """How many reports there were, those before the loaded checkpoint included."""
+        self._before_s = 0.0 if newest is None else float(newest.metrics.get("time_total_s", 0.0))
+        self._since_s = self._last_s = time.monotonic()
+        self._said: set[str] = set()
+        self.pending: DirCheckpoint | None = None
+        """A checkpoint that belongs to the next report."""
+        self.last: dict[str, Any] = {}
+        self._compared = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """Seconds that it has trained, those before the loaded checkpoint included."""
+        return self._before_s + time.monotonic() - self._since_s
+
+    @property
+    def loaded(self) -> DirCheckpoint | None:
+        """The last checkpoint, from which it goes on. None if there is none."""
+        if self._loaded is None and self._loaded_at is not None:
+            self._loaded = self._kept.at(self._loaded_at)
+        return self._loaded
+
+    def take_over(self, exploit: Mapping[str, Any]) -> None:
+        """Go on from the checkpoint of another trial, unless this one has saved its own since."""
+        if self.iteration <= exploit["iteration"]:
+            self.iteration = exploit["iteration"]
+            donor = TrialCheckpoints(self.settings.store, f"trial-{exploit['donor']}")
+            self._loaded, self._loaded_at = donor.at(exploit["donor_iteration"]), None
+        self.pending = None
+
+    def is_comparison_due(self, result: Mapping[str, Any]) -> bool:
+        """Return whether a population compares the trial at this result, so that a class is to be saved there."""
+        attribute, interval = self.settings.perturbation
+        if not attribute:
+            return False
+        known = {**result, ITERATION: self.iteration + 1, "time_total_s": self.total_s}
+        time = known.get(attribute)
+        if time is None or time - self._compared < interval:
+            return False
+        self._compared = time
+        return True
+
+    def report(self, metrics: Mapping[str, Any], checkpoint: DirCheckpoint | None = None) -> None:
+        """Take a report.
+
+        Raises:
+            TrialInterrupted: the trial ends with it.
+            UsageError: it lacks the metric, or the value by which trials are compared in time.
+        """
+        self.iteration += 1
+        now = time.monotonic()
+        flat = dict(flattened(metrics))
+        result: dict[str, Any] = {
+            **flat,
+            ITERATION: self.iteration,
+            "time_total_s": self.total_s,
+            "time_this_iter_s": now - self._last_s,
+        }
+        self._last_s, self.last = now, result
+        self._require_metric(flat)
+        checkpoint, self.pending = checkpoint or self.pending, None
+        kept = {
+            name: value for name, value in result.items() if name != "time_this_iter_s"
+        }  # results have it of the totals
+        numbers = {name: number for name, value in kept.items() if (number := self._number(name, value)) is not None}
+        if checkpoint is not None:
+            self._keep(checkpoint, numbers)
+        texts = {name: value for name, value in flat.items() if name not in numbers and isinstance(value, str)}
+        verdict = None
+        if self._calls is not None:
+            verdict = self._calls.report(result | texts, has_checkpoint=checkpoint is not None)
+        self.context.report(numbers, resource=self._resource(result))
+        if self._is_over(result):
+            raise FinishedTrial(f"{self.context.name} has ended at iteration {self.iteration}")
+        if verdict is not None:
+            raise verdict
+
+    def _resource(self, result: Mapping[str, Any]) -> int:
+        attribute, end = self.settings.time_attr, self.context.max_resource
+        if attribute not in result:
+            names = ", ".join(sorted(result)[:_NAMED])
+            raise UsageError(f"The report has no {attribute!r}, the time_attr of the scheduler; it has {names}.")
+        at: int = max(resource_at(attribute, float(result[attribute])), self.context.resource + 1)
+        if attribute == ITERATION:
+            at = self.iteration
+        return at if end is None else min(at, end)
+
+    def _is_over(self, result: Mapping[str, Any]) -> bool:
+        end = self.context.max_resource
+        if end is not None and self.context.resource >= end:
+            return True
+        for name in self.settings.stop:
+            if name not in result:
+                names = ", ".join(sorted(result))
+                raise UsageError(f"stop={{{name!r}: ...}} names what the trial does not report; it reports {names}.")
+        reached = [_reached(result[name], bound) for name, bound in self.settings.stop.items()]
+        return any(reached) or bool(result.get("done"))
+
+    def _require_metric(self, flat: Mapping[str, Any]) -> None:
+        metric = self.settings.metric
+        if (
+            not metric
+            or metric in flat
+            or metric in (ITERATION, "time_total_s", "time_this_iter_s")
+            or not self.settings.is_strict
+        ):
+            return
+        names = ", ".join(sorted(flat)) or "nothing"
+        raise MetricMissingError(
+            f"The trial reported {names}, and the metric of the search is {metric!r}: report it each time, "
+            "or write one of"
+            " these names in metric=."
+        )
+
+    def _number(self, name: str, value: Any) -> float | None:
+        """Return a value as a number. None, and said once, if it is none."""
+        if isinstance(value, bool | int | float):
+            return float(value) if abs(value) < 2**1023 else math.inf
+        try:
+            if getattr(value, "size", None) == 1 or getattr(value, "numel", lambda: 0)() == 1 or hasattr(value, "item"):
+                return float(value.item())
+            if hasattr(value, "numpy"):
+                return float(value.numpy())
+        except Exception:  # whatever a foreign object raises, it is no number
+            pass
+        if value is not None and name not in self._said:
+            self._said.add(name)
+            sys.stderr.write(f"asyncsearch: {name!r} is a {type(value).__name__}, no number, and is not recorded.\n")
+        return None
+
+    def keep_last(self, checkpoint: DirCheckpoint) -> None:
+        """Take a checkpoint that belongs to the last report."""
+        numbers = {
+            name: number for name, value in self.last.items() if (number := self._number(name, value)) is not None
+        }
+        self._keep(checkpoint, numbers)
+
+    def _keep(self, checkpoint: DirCheckpoint, numbers: Mapping[str, float]) -> None:
+        if not isinstance(checkpoint, DirCheckpoint):
+            raise UsageError(f"checkpoint={checkpoint!r} is no Checkpoint: write Checkpoint.from_directory(folder).")
+        finite = {name: value for name, value in numbers.items() if math.isfinite(value)}
+        self._kept.keep(checkpoint, self.iteration, finite)
+        self._loaded, self._loaded_at = None, self.iteration  # a program may remove its folder after the report
+        most = self.settings.num_to_keep
+        if most is not None:
+            ranked = worst_first(self._kept.all(), self.settings.score_attribute, self.settings.score_order)
+            newest = self.iteration  # a trial that is lost goes on from it
+            for one in [one for one in ranked if one.iteration != newest][: max(0, len(ranked) - most)]:
+                self._kept.delete(one.iteration)
+
+
+def _reached(value: Any, bound: Any) -> bool:
+    try:
+        return bool(value >= bound)
+    except TypeError:
+        return False
+
+
+def flattened(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested metrics, with names joined by "/"."""
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{prefix}{name}/")
+        else:
+            yield f"{prefix}{name}", value
+
+
+_sessions: list[TrialSession] = []
+"""That of the present trial; empty outside one."""
+
+
+def current() -> TrialSession | None:
+    """Return the session of the trial that runs in this process. None outside one."""
+    return _sessions[-1] if _sessions else None
+
+
+def begin(session: TrialSession) -> None:
+    """Let a session be the present one."""
+    _sessions.append(session)
+
+
+def end(session: TrialSession) -> None:
+    """Let a session be the present one no more."""
+    _sessions.remove(session)
+
+
+def report(_metrics: Any = None, /, *, metrics: Any = None, checkpoint: Any = None, **named: Any) -> None:
+    """Report metrics of the present trial: a dictionary, named numbers, or one number; and a checkpoint beside them."""
+    given = _metrics if _metrics is not None else metrics
+    if given is not None and not isinstance(given, Mapping):
+        given = {RETURNED: given}
+    session = current()
+    if session is None:
+        warnings.warn("report() was called outside a trial of a search, and nothing was recorded.", stacklevel=2)
+        return
+    session.report({**(given or {}), **named}, checkpoint)
+
+
+def get_checkpoint() -> DirCheckpoint | None:
+    """Return the last checkpoint of the present trial, from which it goes on. None if there is none."""
+    session = current()
+    return None if session is None else session.loaded
+
+
+class TrialInfo:
+    """What a trial may ask about itself; in programs it is the context of ``get_context()``."""
+
+    def get_trial_id(self) -> str:
+        """Return the id of the trial."""
+        session = current()
+        return "default" if session is None else session.context.name
+
+    def get_trial_name(self) -> str:
+        """Return the name of the trial."""
+        session = current()
+        return "default" if session is None else f"{session.settings.function_name}_{session.context.name}"
+
+    def get_trial_dir(self) -> str:
+        """Return the folder of the trial on this machine."""
+        session = current()
+        return os.getcwd() if session is None else str(session.context.dir)
+
+    def get_experiment_name(self) -> str:
+        """Return the name of the search."""
+        session = current()
+        return "default" if session is None else session.settings.experiment_name
+
+    def get_trial_resources(self) -> Any:
+        """Return the resources that the program has asked for."""
+        session = current()
+        return None if session is None else session.settings.resources
+
+    def get_storage(self) -> Any:
+        raise UsageError("get_storage() has no counterpart: the folder of the trial is get_trial_dir().")
+
+    def get_world_size(self) -> int:
+        """Return 1: the trial runs in one process."""
+        return 1
+
+    def get_world_rank(self) -> int:
+        """Return 0."""
+        return 0
+
+    get_local_world_size = get_world_size
+    get_local_rank = get_node_rank = get_world_rank
+
+
+def get_context() -> TrialInfo:
+    """Return the context of the present trial."""
+    return TrialInfo()
+
+
+def is_session_enabled() -> bool:
+    """Return whether a trial runs in this process."""
+    return current() is not None
+
+
+def original_folder() -> Path:
+    """Return the folder in which the program was started."""
+    session = current()
+    return Path(os.getcwd() if session is None else session.settings.home)
+
+
+def text_of(error: BaseException) -> str:
+    """Return a traceback without the frames of this package."""
+    return "".join(traceback.format_exception(error))
+
+
+def __getattr__(name: str) -> Any:
+    """Return a question of ``get_context()`` as a function, as ``session`` of former programs has it."""
+    if not name.startswith("get_"):
+        raise AttributeError(name)
+    return getattr(TrialInfo(), name)
