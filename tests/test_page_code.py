@@ -24,9 +24,12 @@ LONG = {
     "autoscaling.md",
     "gangs.md",
     "lightgbm.md",
+    "migrate_optuna.md",
     "scikit_learn.md",
     "trainables.md",
     "trainers.md",
+    "tutorial.md",
+    "write_your_own_launcher.md",
     "write_your_own_store.md",
     "xgboost.md",
 }

@@ -21,6 +21,7 @@ from asyncsearch.checking import CheckResult, check
 from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.sequences import custom, multistep
 from asyncsearch.trainable import Trainer, TrialContext
+from tests.shares import first, takes_long
 
 SIZE = 40
 UNIT = 24
@@ -330,7 +331,11 @@ def decayed(time: float, height: float) -> float:
     return height / (1 + time)
 
 
-@pytest.mark.parametrize("rate", [multistep(0.1, [2]), custom(decayed, height=0.1)], ids=["steps", "my own"])
+@pytest.mark.parametrize(
+    "rate",
+    [pytest.param(multistep(0.1, [2]), marks=takes_long), custom(decayed, height=0.1)],
+    ids=["steps", "my own"],
+)
 def test_values_that_change_are_checked_as_they_are_in_a_search(rate: Any) -> None:
     assert check(Scheduled, {"lr": rate}, units=3, processes=False)
     assert check(Scheduled, {"lr": rate}, units=3)
@@ -342,7 +347,7 @@ def test_a_schedule_of_ones_own_that_is_not_saved_is_found() -> None:
     assert result.forgotten[0].places == ("self.lr",)
 
 
-@pytest.mark.parametrize(("attribute", "kind"), [("_optimizer", "optimizer"), ("_random_state", "generator")])
+@pytest.mark.parametrize(("attribute", "kind"), first([("_optimizer", "optimizer"), ("_random_state", "generator")]))
 def test_what_scikit_learn_hides_in_its_networks_is_named(attribute: str, kind: str) -> None:
     pytest.importorskip("sklearn")
     from tests.scripts.tools import imported

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 import pytest
 
 from asyncsearch.schedulers import SHA, Hyperband, Scheduler
@@ -42,15 +45,23 @@ SEARCHERS = [
 ]
 
 
-def faults(suite: SchedulerConformance | SearcherConformance) -> list[str]:
-    found = []
+def faults(suite: SchedulerConformance | SearcherConformance) -> Iterator[str]:
     for name in dir(suite):
         if name.startswith("test_"):
             try:
                 getattr(suite, name)()
             except Exception as error:
-                found.append(str(error))
-    return found
+                yield str(error)
+
+
+def require_named(suite: SchedulerConformance | SearcherConformance, words: str) -> None:
+    """Require that a law of a suite is broken in these words; the laws behind it are not tried."""
+    found = []
+    for fault in faults(suite):
+        if re.search(words, fault):
+            return
+        found.append(fault)
+    raise AssertionError(f"none of {len(found)} faults says {words!r}: {found}")
 
 
 @pytest.mark.parametrize(("scheduler", "words"), SCHEDULERS)
@@ -61,8 +72,7 @@ def test_a_scheduler_with_a_fault_is_refused_in_words_that_name_it(scheduler: Sc
         def make(self) -> Scheduler:
             return scheduler
 
-    with pytest.raises(AssertionError, match=words):
-        raise AssertionError("\n".join(faults(Suite())))
+    require_named(Suite(), words)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +101,7 @@ def test_a_searcher_with_a_fault_is_refused_in_words_that_name_it(half: type[bro
         def make(self) -> Searcher:
             return Proposing(half)
 
-    with pytest.raises(AssertionError, match=words):
-        raise AssertionError("\n".join(faults(Suite())))
+    require_named(Suite(), words)
 
 
 def test_one_without_a_fault_passes_with_no_test_runner() -> None:

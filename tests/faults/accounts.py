@@ -64,11 +64,15 @@ def say(line: str) -> None:
             file.write(f"{line}\n")
 
 
-def tell(name: str, study: Study, undisturbed: Study) -> None:
-    """Print what a fault cost, beside a search without it."""
+def tell(name: str, study: Study, undisturbed: Study | None) -> None:
+    """Print what a fault cost, beside a search without it if there was one."""
     drivers = sum(isinstance(record.event, DriverStarted) for record in read_records(study.store))
-    trained, other = (sum(trial.trained for trial in each.trials) for each in (study, undisturbed))
+    beside = f"; undisturbed: {units(undisturbed)} units" if undisturbed is not None else ""
     say(
-        f"{name}: {len(study.trials)} trials, {trained} units trained, {wasted(study)} of them wasted, "
-        f"{len(losses(study))} workers lost, {drivers} drivers; undisturbed: {other} units"
+        f"{name}: {len(study.trials)} trials, {units(study)} units trained, {wasted(study)} of them wasted, "
+        f"{len(losses(study))} workers lost, {drivers} drivers{beside}"
     )
+
+
+def units(study: Study) -> int:
+    return sum(trial.trained for trial in study.trials)

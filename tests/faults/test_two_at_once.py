@@ -16,7 +16,7 @@ from asyncsearch import Study
 from tests.faults.accounts import losses, tell
 from tests.faults.places import PLACES
 from tests.faults.tools import Search, counts, require_kept, require_whole
-from tests.shares import seeds, takes_long
+from tests.shares import IS_ALL, seeds, takes_long
 from tests.system.tools import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,10 @@ LEASE_S = 4.0
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Study:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Study | None:
+    """A search without faults, of which the logs of --all tell."""
+    if not IS_ALL:
+        return None
     search = Search(tmp_path_factory.mktemp("undisturbed"))
     search.finish()
     return require_whole(search)
@@ -34,7 +37,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Study:
 @pytest.mark.parametrize("who", [pytest.param("runner and driver", marks=takes_long), "agent and driver"])
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
 def test_a_driver_killed_with_its_worker_keeps_all_that_was_acknowledged(
-    tmp_path: Path, seed: int, who: str, undisturbed: Study
+    tmp_path: Path, seed: int, who: str, undisturbed: Study | None
 ) -> None:
     chance, search = random.Random(f"{who} {seed}"), Search(tmp_path)
     place = chance.choice(sorted(PLACES))
@@ -49,7 +52,9 @@ def test_a_driver_killed_with_its_worker_keeps_all_that_was_acknowledged(
 
 
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
-def test_a_runner_and_an_agent_killed_at_once_are_replaced(tmp_path: Path, seed: int, undisturbed: Study) -> None:
+def test_a_runner_and_an_agent_killed_at_once_are_replaced(
+    tmp_path: Path, seed: int, undisturbed: Study | None
+) -> None:
     chance, search = random.Random(f"runner and agent {seed}"), Search(tmp_path)
     place = chance.choice(sorted(PLACES))
     victim = {"who": "runner and agent", "place": place, "number": chance.randint(1, PLACES[place])}
@@ -85,7 +90,7 @@ STOPS = ("write:{}:within", "fdatasync:{}:before", "received:{}:before", "write:
 
 @pytest.mark.parametrize("moment", [STOPS[number] for number in seeds(len(STOPS))])
 def test_a_driver_stopped_beyond_its_lease_shuts_others_out_without_loss(
-    tmp_path: Path, moment: str, undisturbed: Study
+    tmp_path: Path, moment: str, undisturbed: Study | None
 ) -> None:
     search = Search(tmp_path)
     call = moment.split(":", maxsplit=1)[0]
@@ -105,7 +110,9 @@ def test_a_driver_stopped_beyond_its_lease_shuts_others_out_without_loss(
     tell(f"driver stopped at {at}", study, undisturbed)
 
 
-def test_a_stopped_driver_that_is_killed_leaves_its_study_to_the_next_one(tmp_path: Path, undisturbed: Study) -> None:
+def test_a_stopped_driver_that_is_killed_leaves_its_study_to_the_next_one(
+    tmp_path: Path, undisturbed: Study | None
+) -> None:
     search = Search(tmp_path)
 
     def killed(driver: psutil.Popen) -> None:

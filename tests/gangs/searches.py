@@ -126,6 +126,29 @@ def killing(folder: Path, moments: set[tuple[int, int, int, str]], *, agent: boo
     return happen
 
 
+def counting(folder: Path) -> Happen:
+    """Return what writes down each unit that a rank has trained."""
+    place = str(folder)
+
+    def happen(trial: TrialContext, unit: int, where: str) -> None:
+        if where == "end":
+            with (Path(place) / f"{trial.params['number']} {trial.rank}").open("a") as file:
+                file.write(f"{unit}\n")
+
+    return happen
+
+
+def require_same_units(study: Study, folder: Path) -> None:
+    """Require that both ranks of each trial have trained the same units, and that some trial was not promoted."""
+    assert any(trial.resource < 9 for trial in study.trials), "nothing was stopped"
+    for number, trial in enumerate(study.trials):
+        first, second = ((folder / f"{number} {rank}").read_text() for rank in (0, 1))
+        assert first == second
+        units = [int(unit) for unit in first.split()]
+        assert units == list(range(1, len(units) + 1))
+        assert trial.resource <= len(units), "on a busy machine it may learn of its stop some units later"
+
+
 def require_lines(study: Study, alone: Study) -> None:
     """Require that each trial has reached what the one with its number has reached on one worker."""
     for trial in study.trials:

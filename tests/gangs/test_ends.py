@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
 
 import pytest
 import torch
@@ -13,23 +12,11 @@ from asyncsearch import ASHA, TrialContext, TrialState
 from asyncsearch.actions import StopTraining
 from asyncsearch.store import open_store
 from asyncsearch.trainable import Trainable
-from tests.gangs.searches import Happen, await_action, grid, linear
+from tests.gangs.searches import await_action, counting, grid, linear, require_same_units
 from tests.shares import takes_long
 from tests.system.tools import Gate, Running
 
 TRIALS = 6
-
-
-def counting(folder: Path) -> Happen:
-    """Return what writes down each unit that a rank has trained."""
-    place = str(folder)
-
-    def happen(trial: TrialContext, unit: int, where: str) -> None:
-        if where == "end":
-            with (Path(place) / f"{trial.params['number']} {trial.rank}").open("a") as file:
-                file.write(f"{unit}\n")
-
-    return happen
 
 
 def failing(trial: TrialContext, unit: int, place: str) -> None:
@@ -46,20 +33,14 @@ def reporting_once(trial: TrialContext) -> None:
             trial.report(loss=1.0 / unit)
 
 
+@takes_long  # a pause: test_same_results.py; a stop in a sum: the next test
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", [pytest.param("stopping", marks=takes_long), "promotion"])
-def test_every_rank_of_a_trial_trains_the_same_units(tmp_path: Path, variant: Literal["stopping", "promotion"]) -> None:
+def test_every_rank_of_a_stopped_trial_trains_the_same_units(tmp_path: Path) -> None:
     (tmp_path / "units").mkdir()
-    scheduler = ASHA(max_resource=9, reduction_factor=3, variant=variant)
+    scheduler = ASHA(max_resource=9, reduction_factor=3, variant="stopping")
     study = grid(linear(counting(tmp_path / "units")), tmp_path / "s", 2, TRIALS, scheduler=scheduler)
     study.run(parallelism=2, display="none")
-    assert any(trial.resource < 9 for trial in study.trials), "nothing was stopped"
-    for number, trial in enumerate(study.trials):
-        first, second = ((tmp_path / "units" / f"{number} {rank}").read_text() for rank in (0, 1))
-        assert first == second
-        units = [int(unit) for unit in first.split()]
-        assert units == list(range(1, len(units) + 1))
-        assert trial.resource <= len(units), "on a busy machine it may learn of its stop some units later"
+    require_same_units(study, tmp_path / "units")
 
 
 def held_in_a_sum(gate: Gate, folder: Path) -> Trainable:

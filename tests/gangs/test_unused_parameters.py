@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 from asyncsearch import FIFO, TrialState
 from asyncsearch.errors import TrialsFailedError, UsageError
 from asyncsearch.trainers.torch.gangs.strategy import Ddp
 from tests.gangs.searches import Digits, digits
+from tests.shares import takes_long
 
 
 class Branching(torch.nn.Module):  # type: ignore[misc]
@@ -48,23 +49,39 @@ class Allowed(Partial):
     ddp_options = {"find_unused_parameters": True}  # noqa: RUF012
 
 
+class OnlyRank(NamedTuple):
+    """The only rank of a trial, which steps as a trainer's strategy does."""
+
+    strategy: Ddp
+    parallel: Any
+
+    def step(self, *, uses_both: bool) -> None:
+        self.parallel.module.uses_both = uses_both
+        self.parallel(torch.ones(1, 64, dtype=torch.float64)).sum().backward()
+        self.strategy.require_gradients(self.parallel)
+
+
 @pytest.fixture
-def parallel() -> Iterator[DistributedDataParallel]:
+def rank_of() -> Iterator[Callable[[type[Digits]], OnlyRank]]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield DistributedDataParallel(Branching())
+
+    def made(kind: type[Digits]) -> OnlyRank:
+        trainer: Any = kind()
+        trainer.trial, trainer._device = SimpleNamespace(process_group=lambda: dist.group.WORLD), torch.device("cpu")
+        strategy = Ddp(trainer)
+        return OnlyRank(strategy, strategy.parallel(Branching()))
+
+    yield made
     dist.destroy_process_group()
 
 
-def test_parameters_without_a_gradient_are_named_with_the_line_to_write(parallel: DistributedDataParallel) -> None:
-    strategy = Ddp.__new__(Ddp)
-    strategy._group = dist.group.WORLD
-    batch = torch.ones(1, 64, dtype=torch.float64)
-    parallel(batch).sum().backward()
-    strategy.require_gradients(parallel)
-    parallel.module.uses_both = False
-    parallel(batch).sum().backward()
+def test_parameters_without_a_gradient_are_named_with_the_line_to_write(
+    rank_of: Callable[[type[Digits]], OnlyRank],
+) -> None:
+    rank = rank_of(Partial)
+    rank.step(uses_both=True)
     with pytest.raises(UsageError) as caught:
-        strategy.require_gradients(parallel)
+        rank.step(uses_both=False)
     assert str(caught.value).startswith("'second.weight', 'second.bias' got no gradient in rank 0")
     assert 'ddp_options = {"find_unused_parameters": True}' in str(caught.value)
 
@@ -78,6 +95,13 @@ def test_a_parameter_one_rank_does_not_use_fails_the_trial_without_delay(tmp_pat
     assert "'second.weight', 'second.bias' got no gradient in rank 1" in str(study.trials[0].reason)
 
 
+def test_parameters_without_a_gradient_are_allowed_on_request(rank_of: Callable[[type[Digits]], OnlyRank]) -> None:
+    rank = rank_of(Allowed)
+    for uses_both in (True, False, False):
+        rank.step(uses_both=uses_both)
+
+
+@takes_long
 @pytest.mark.slow
 def test_a_parameter_one_rank_does_not_use_is_allowed_on_request(tmp_path: Path) -> None:
     study = digits(tmp_path / "s", 2, Allowed, scheduler=FIFO(max_resource=2)).run(1, parallelism=2, display="none")

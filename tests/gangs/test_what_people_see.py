@@ -1,4 +1,4 @@
-"""What people read of trials on several workers: the table, the story of a trial, and what a search would take."""
+"""What people read of trials on several workers: the table, and what a search would take."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch import FIFO, Autoscale, Gang, what_if
+from asyncsearch import FIFO, Autoscale, Gang
 from asyncsearch.engine.handling import handle
 from asyncsearch.errors import UsageError
 from asyncsearch.events import AnyEvent, DriverStarted, RunRequested, WorkerAttached, WorkerLost
@@ -19,7 +19,7 @@ from asyncsearch.report.tree.reading import read_tree
 from asyncsearch.report.tree.view import Kind
 from tests.engine.player import Player
 from tests.engine.tools import Recorded, make_state
-from tests.gangs.searches import Digits, digits, grid, linear
+from tests.gangs.searches import Digits, digits
 
 
 def test_a_preview_counts_gangs_and_says_so(tmp_path: Path) -> None:
@@ -57,15 +57,6 @@ def test_the_table_names_the_trials_on_more_workers_than_others() -> None:
         player.tell(WorkerAttached(worker, 1))
     state.attempts[0].size = 2
     assert workers_line(status_of(state)).startswith("2 of 2 workers, trial-0 on 2, after ")
-
-
-@pytest.mark.slow
-def test_a_story_names_the_workers_that_trained_together(tmp_path: Path) -> None:
-    study = grid(linear(), tmp_path / "s", 2, 1).run(parallelism=2, display="none")
-    assert "worker-0 trains it from the beginning to 4, together with worker-1" in str(study.explain(0))
-    assert [case.workers for case in what_if(study, workers=(1, 2, 4)).cases] == [2, 4]
-    with pytest.raises(UsageError, match="each trial of this study trains on 2 workers"):
-        what_if(study, workers=(1,))
 
 
 def gang_that_lost(worker: WorkerId) -> list[Record]:

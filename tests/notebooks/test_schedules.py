@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.study.study import Study
+from tests.shares import takes_long
 
 pytest.importorskip("sklearn")
 nbformat = pytest.importorskip("nbformat")
@@ -25,6 +26,7 @@ def shown(notebook: object, kind: str) -> list[str]:
     return found + printed
 
 
+@takes_long  # what it saved is read below; the same search as a script: tests/scripts/test_digits_schedules.py
 @pytest.mark.notebook
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # what starts and talks to the kernel is not ours

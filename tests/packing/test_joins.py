@@ -53,6 +53,7 @@ def test_a_member_that_joins_midway_reports_what_it_reports_alone(tmp_path: Path
         assert values(links[lane]) == pytest.approx(values(expected)[start if lane == 2 else 0 :], abs=1e-9)
 
 
+@takes_long  # and a process or the driver dies: below
 def test_each_trial_of_a_search_with_joined_packs_reports_as_it_does_alone(tmp_path: Path) -> None:
     found = search(patient(Blobs, tmp_path), tmp_path / "s").run(MANY, parallelism=1, display="none")
     assert joined(found)

@@ -31,7 +31,7 @@ LEASE_S = 60.0
 only_linux = pytest.mark.skipif(not machine(), reason="only Linux tells which machine a process id belongs to")
 
 
-@pytest.fixture(params=["disk", "file"])
+@pytest.fixture(params=["disk", pytest.param("file", marks=takes_long)])
 def disk_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{tmp_path}/plan" if request.param == "disk" else f"file://{tmp_path}/plan"
 

@@ -63,7 +63,7 @@ def chatty(trial: Any) -> None:
 
 
 def study(store: Path, trainable: Any = train, **options: Any) -> Study:
-    settings: dict[str, Any] = {"space": SPACE, "metric": "loss", "mode": "min", "backend": "processes"}
+    settings: dict[str, Any] = {"space": SPACE, "metric": "loss", "mode": "min", "backend": "inline"}
     return Study(trainable, store=store, **(settings | options))
 
 
@@ -293,7 +293,8 @@ def test_a_timeout_ends_the_run_with_what_it_has(tmp_path: Path, monkeypatch: py
 
 def test_a_shared_log_names_who_shares_it_and_their_logs_name_it(tmp_path: Path) -> None:
     space = {"lr": choice(multistep(0.1, [2]), multistep(0.1, [3]))}
-    made = study(tmp_path / "s", chatty, space=space, searcher=GridSearch(), scheduler=FIFO(max_resource=4))
+    options: dict[str, Any] = {"searcher": GridSearch(), "scheduler": FIFO(max_resource=4)}
+    made = study(tmp_path / "s", chatty, space=space, backend="processes", **options)  # inline, nobody has its lines
     run(made, 2)
     assert "... units 0 to 2 are trained for trial-1 too ..." in list(made.logs(0))
     first, second, *rest = made.logs(1)

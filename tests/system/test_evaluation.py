@@ -58,16 +58,16 @@ def make(folder: Path, name: str = "study", **options: Any) -> Study:
         "searcher": GridSearch(),
         "scheduler": SHA(max_resource=9),
         "store": folder / "studies" / name,
-        "backend": "processes",
+        "backend": "inline",
     }
     return Study(reports_now_and_then, **(settings | options))
 
 
-@pytest.mark.parametrize("share", [True, False])
-def test_rungs_between_reports_are_evaluated_without_training(tmp_path: Path, share: bool) -> None:
-    study = make(tmp_path, share=share)
+@pytest.mark.parametrize(("share", "backend"), [(True, "processes"), (False, "inline")])
+def test_rungs_between_reports_are_evaluated_without_training(tmp_path: Path, share: bool, backend: str) -> None:
+    study = make(tmp_path, share=share, backend=backend)
     assert study.config.can_evaluate
-    study.run(parallelism=2, display="none")
+    study.run(parallelism=1, display="none")
     for trial in study.trials:
         assert trial.value == loss(trial.params["x"], trial.resource)
     assert Counter((trial.state, trial.resource) for trial in study.trials) == {
