@@ -146,7 +146,8 @@ class RunnerSupervisor:
         self._outputs.read_to_end(runner)
         self._has_lost_copy |= runner.copy_bytes > 0
         returncode = self._part_with(runner)
-        self._died(Death(returncode, runner.peak_bytes, runner.oom.kills(), runner.is_overdue, runner.over_bytes))
+        kills, over_bytes = runner.oom.kills(), runner.over_bytes
+        self._died(Death(returncode, runner.peak_bytes, kills, runner.is_overdue, over_bytes=over_bytes))
         # A runner that dies while it loads the trainable would die repeatedly; only the next work retries.
         if runner.is_ready and self.restarts:
             self.start()

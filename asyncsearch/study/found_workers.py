@@ -89,8 +89,8 @@ def find_workers(
         require_no_fork_with_grpc()
     elif definition.worker.get("trial_bytes") is not None:
         raise UsageError(
-            "trial_memory= ends the process of a trial that holds more, and backend='inline' trains in this one: write "
-            "backend='processes', or leave it out."
+            f"trial_memory= ends the process of a trial that holds more, and backend={launcher.name!r} trains in this "
+            "one: write backend='processes', or leave it out."
         )
     if place is not None:
         found = FoundWorkers(place.check(launcher), definition, is_share=True)

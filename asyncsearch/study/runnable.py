@@ -36,7 +36,6 @@ from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.asked.gang_option import require_workers
 from asyncsearch.study.asked.options import direction_notes
-from asyncsearch.study.asked.threads_option import is_in_threads, require_threads
 from asyncsearch.study.found_workers import SharedPlace, find_workers
 from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.kept_study import KeptStudy, read_earlier
@@ -44,6 +43,7 @@ from asyncsearch.study.left_tasks import ended_by_the_next
 from asyncsearch.study.read_study import ReadState
 from asyncsearch.study.run import begun, run_search
 from asyncsearch.study.run_parts import Search
+from asyncsearch.study.threads_option import is_in_threads, require_threads
 from asyncsearch.study.trial_dirs import swept
 from asyncsearch.study.worker_config import worker_config
 from asyncsearch.trainable import Pickled, WithFunctions
@@ -54,9 +54,9 @@ CORRECT = "Correct it and run the script again, with resume=True and a larger nu
 
 
 _ALONE = (
-    "That is for one study, by study.run: studies that run together, callbacks=, and programs of other libraries need a "
-    "driver that executors reach. Set spark.asyncsearch.driver.host and spark.asyncsearch.driver.port, or run the program "
-    "inside the cluster."
+    "That is for one study, by study.run: studies that run together, callbacks=, and programs of other libraries need "
+    "a driver that executors reach. Set spark.asyncsearch.driver.host and spark.asyncsearch.driver.port, or run the "
+    "program inside the cluster."
 )
 Remotely = Callable[
     ["RunnableStudy", Launcher, Preflight, int | None, float | None, Display],

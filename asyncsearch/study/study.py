@@ -48,7 +48,6 @@ from asyncsearch.study.asked.devices_option import devices_for
 from asyncsearch.study.asked.gang_option import gang_for
 from asyncsearch.study.asked.options import GROUPS, Checkpoints, Sharing, WorkerOptions, missing_mode, require_groups
 from asyncsearch.study.asked.packing_option import could_pack, pack_by_of, packing_of, require_choices
-from asyncsearch.study.asked.threads_option import is_in_threads, require_threads
 from asyncsearch.study.asked.trainable_checks import (
     can_evaluate,
     can_save,
@@ -68,6 +67,7 @@ from asyncsearch.study.remote.client import run_remotely
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.script_runs import note_run
+from asyncsearch.study.threads_option import is_in_threads, require_threads
 from asyncsearch.trainable import Trainable, WithFunctions
 from asyncsearch.trial import Trial
 

@@ -45,7 +45,7 @@ class Objective:
                 os.kill(os.getpid(), signal.SIGKILL)
             trial.report(rate * float(units[0]), step)
             assert not trial.should_prune()
-        return rate * float(units[0])
+        return float(rate * units[0])
 
 
 def require_rungs(study: optuna.Study, first_step: int = 0) -> None:

@@ -71,7 +71,7 @@ def two_values(trial: Any) -> tuple[float, float]:
 
 
 def dominates(one: Any, other: Any) -> bool:
-    return one.values != other.values and one.values[0] <= other.values[0] and one.values[1] >= other.values[1]
+    return bool(one.values != other.values) and one.values[0] <= other.values[0] and one.values[1] >= other.values[1]
 
 
 @takes_long

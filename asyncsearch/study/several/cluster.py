@@ -21,11 +21,11 @@ from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.report.live.cluster_display import cluster_display
 from asyncsearch.shared.pack_times import TimesInProcess
 from asyncsearch.study.asked.gang_option import least_workers, require_limit, require_workers, sizes_of, workers_for
-from asyncsearch.study.asked.threads_option import is_in_threads
 from asyncsearch.study.found_workers import SharedPlace
 from asyncsearch.study.script_runs import note_run
 from asyncsearch.study.several.submission import Submission
 from asyncsearch.study.study import Study, backend_of, require_end
+from asyncsearch.study.threads_option import is_in_threads
 
 _EVERY_S = 5.0
 _EXAMPLE = "cluster.submit(study, num_trials=64)"
