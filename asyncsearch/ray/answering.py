@@ -17,7 +17,7 @@ from asyncsearch.events import AnyEvent, Consulted
 from asyncsearch.ids import Lease, TrialId, trial_name
 from asyncsearch.journal.format import Record
 from asyncsearch.ray.callbacks.driver import DriverCallback, LiveTrial, flat_params
-from asyncsearch.ray.population import Exploit, ComparedTrial, TrialPopulation, PopulationBasedTraining
+from asyncsearch.ray.population import ComparedTrial, Exploit, PopulationBasedTraining, TrialPopulation
 from asyncsearch.ray.space.configurations import ParamSpace, is_plain, with_changes
 from asyncsearch.ray.stoppers import Stopper
 from asyncsearch.trial import TrialState

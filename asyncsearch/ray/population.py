@@ -1,10 +1,11 @@
-"""TrialPopulation based training as Ray Tune does it: at intervals the worst trials go on from the checkpoints of the best.
+"""Population based training as Ray Tune does it: at intervals the worst trials go on from the checkpoints of the best.
 
-Jaderberg et al., "TrialPopulation Based Training of Neural Networks", 2017. A trial is compared where its ``time_attr`` has
+Jaderberg et al., "Population Based Training of Neural Networks", 2017. A trial is compared where its ``time_attr`` has
 grown by the interval, with the last such results of all others. Its new configuration is that of the one it takes the
 checkpoint of, with some values changed: drawn anew, moved to a neighbour in a list, or multiplied by a factor.
 
-Rule: ``TrialPopulation`` is pure; the driver's half asks it (``answering``), and what it answers is a fact of the journal.
+Rule: ``TrialPopulation`` is pure; the driver's half asks it (``answering``), and what it answers is a fact of the
+journal.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 import asyncsearch.ray as ours
 from asyncsearch.errors import AsyncSearchError, UsageError
 from asyncsearch.ids import TrialId
-from asyncsearch.ray.population import ComparedTrial, TrialPopulation, PopulationBasedTraining
+from asyncsearch.ray.population import ComparedTrial, PopulationBasedTraining, TrialPopulation
 from asyncsearch.ray.scheduling import AsyncHyperBandScheduler, resource_at, rungs_of
 from asyncsearch.ray.space.spaces import loguniform
 
