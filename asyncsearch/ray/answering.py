@@ -17,7 +17,7 @@ from asyncsearch.events import AnyEvent, Consulted
 from asyncsearch.ids import Lease, TrialId, trial_name
 from asyncsearch.journal.format import Record
 from asyncsearch.ray.callbacks.driver import DriverCallback, LiveTrial, flat_params
-from asyncsearch.ray.population import Exploit, Member, Population, PopulationBasedTraining
+from asyncsearch.ray.population import ComparedTrial, Exploit, PopulationBasedTraining, TrialPopulation
 from asyncsearch.ray.space.configurations import ParamSpace, is_plain, with_changes
 from asyncsearch.ray.stoppers import Stopper
 from asyncsearch.trial import TrialState
@@ -43,7 +43,7 @@ class ProgramAnswerer:
         """Begin, or go on where the records of an earlier run end."""
         self._param_space, self._stopper, self._callbacks = param_space, stopper, callbacks
         self._rules, self._metric, self._fails_fast = population, metric, fails_fast
-        self._population = None if population is None else Population(population, seed)
+        self._population = None if population is None else TrialPopulation(population, seed)
         self._experiment, self._folder = experiment, folder
         self._live: dict[TrialId, LiveTrial] = {}
         self._params: dict[TrialId, dict[str, Any]] = {}
@@ -51,7 +51,7 @@ class ProgramAnswerer:
         """The last one of each trial, as the journal has it."""
         self._over = ""
         self._reports = 0
-        self._has_said = False
+        self._has_noted = False
         self._kept: dict[int, tuple[int, int]] = {}
         """Trial -> trial and iteration of the checkpoint that it would go on from."""
         for record in records:
@@ -86,7 +86,7 @@ class ProgramAnswerer:
         self._params[trial] = params
         config = self._config(trial)
         if self._population is not None:
-            self._population.members.setdefault(trial, Member(config)).config = config
+            self._population.members.setdefault(trial, ComparedTrial(config)).config = config
         live = self._live.setdefault(trial, LiveTrial(trial_name(trial), config, self._experiment, self._folder))
         live.config, live.status, live.evaluated_params = config, "RUNNING", params
         self._call("on_trial_start", trial=live)
@@ -138,9 +138,9 @@ class ProgramAnswerer:
 
     def _note_missing(self, trial: TrialId, kept: tuple[int, int] | None) -> dict[str, Any]:
         """Say once that a population without checkpoints has nothing to take over."""
-        if kept is not None or self._has_said:
+        if kept is not None or self._has_noted:
             return {}
-        self._has_said = True
+        self._has_noted = True
         return {
             "notice": f"{trial_name(trial)} has reported no checkpoint, so that no other trial can go on "
             "from it: report "
@@ -187,7 +187,7 @@ class ProgramAnswerer:
             if isinstance(action, CreateTrial):
                 self._params[action.trial] = action.params
                 if self._population is not None:
-                    self._population.members[action.trial] = Member(self._config(action.trial))
+                    self._population.members[action.trial] = ComparedTrial(self._config(action.trial))
         if self._population is None or not isinstance(record.event, Consulted) or "compared" not in record.event.facts:
             return
         facts = record.event.facts

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from asyncsearch.errors import UsageError
-from asyncsearch.ray.stand_ins import MODULES, REFUSED, REFUSED_MODULES, VERSION
+from asyncsearch.ray.module_names import MODULES, REFUSED, REFUSED_MODULES, VERSION
 
 _MARK = "__asyncsearch__"
 
@@ -42,7 +42,7 @@ class Refusal:
         raise UsageError(self._words)
 
 
-class StandInFinder(MetaPathFinder, Loader):
+class RayModuleFinder(MetaPathFinder, Loader):
     """Finds ``ray`` and its modules."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
@@ -86,8 +86,8 @@ class StandInFinder(MetaPathFinder, Loader):
             module.__version__ = VERSION  # type: ignore[attr-defined]
 
 
-def _finder() -> StandInFinder | None:
-    return next((one for one in sys.meta_path if isinstance(one, StandInFinder)), None)
+def _finder() -> RayModuleFinder | None:
+    return next((one for one in sys.meta_path if isinstance(one, RayModuleFinder)), None)
 
 
 def is_ours(module: ModuleType | None) -> bool:
@@ -113,7 +113,7 @@ def install() -> None:
 def install_quietly() -> None:
     """Install, unless it is done; a worker does so before it unpickles a program's function."""
     if _finder() is None:
-        sys.meta_path.insert(0, StandInFinder())
+        sys.meta_path.insert(0, RayModuleFinder())
 
 
 def uninstall() -> None:

@@ -4,7 +4,8 @@ Jaderberg et al., "Population Based Training of Neural Networks", 2017. A trial 
 grown by the interval, with the last such results of all others. Its new configuration is that of the one it takes the
 checkpoint of, with some values changed: drawn anew, moved to a neighbour in a list, or multiplied by a factor.
 
-Rule: ``Population`` is pure; the driver's half asks it (``answering``), and what it answers is a fact of the journal.
+Rule: ``TrialPopulation`` is pure; the driver's half asks it (``answering``), and what it answers is a fact of the
+journal.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Exploit(NamedTuple):
 
 
 @dataclass
-class Member:
+class ComparedTrial:
     """A trial, as far as it was compared."""
 
     config: dict[str, Any]
@@ -129,13 +130,13 @@ class Member:
     """Trial and iteration of the checkpoint that it had then."""
 
 
-class Population:
+class TrialPopulation:
     """All trials of a search."""
 
     def __init__(self, rules: PopulationBasedTraining, seed: int) -> None:
         self._rules, self._seed = rules, seed
         self._sign = 1.0 if rules.mode == "max" else -1.0
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, ComparedTrial] = {}
         self.decisions = 0
 
     def is_due(self, trial: int, time: float) -> bool:

@@ -37,7 +37,7 @@ from asyncsearch.study.asked.options import Checkpoints
 _MOST_BYTES = 10**12
 
 
-class SearchPlan:
+class ProgramSearch:
     """What a request comes to: the study's parts, checked before anything starts."""
 
     def __init__(self, trainable: Any, request: SearchRequest) -> None:
@@ -220,8 +220,8 @@ def one_of(name: str, places: Mapping[str, Any]) -> str | None:
     """
     given = {place: value for place, one in places.items() if (value := getattr(one, name, None)) is not None}
     if len(set(given.values())) > 1:
-        said = " and ".join(f"{place}({name}={value!r})" for place, value in given.items())
-        raise UsageError(f"{said} differ: name it once, in TuneConfig.")
+        texts = " and ".join(f"{place}({name}={value!r})" for place, value in given.items())
+        raise UsageError(f"{texts} differ: name it once, in TuneConfig.")
     return next(iter(given.values()), None)
 
 
@@ -244,13 +244,13 @@ def gpus_of(resources: Any) -> float | None:
     return None if found is None else float(found)
 
 
-def search(trainable: Any, request: SearchRequest) -> tuple[searches.Study, SearchPlan]:
+def search(trainable: Any, request: SearchRequest) -> tuple[searches.Study, ProgramSearch]:
     """Run what a program asks for, and return the study.
 
     Raises:
         UsageError: an argument is not known, or two do not go together.
     """
-    plan, choice = SearchPlan(trainable, request), present()
+    plan, choice = ProgramSearch(trainable, request), present()
     display = plan.display
     base = base_folder(request.run.name, request.run.storage_path or request.run.local_dir or choice.store, plan.label)
     runs = run_folders(base)
@@ -264,7 +264,7 @@ def search(trainable: Any, request: SearchRequest) -> tuple[searches.Study, Sear
     return study, plan
 
 
-def study_of(plan: SearchPlan, folder: str, name: str, *, resume: bool) -> searches.Study:
+def study_of(plan: ProgramSearch, folder: str, name: str, *, resume: bool) -> searches.Study:
     """Return the study of a search."""
     settings = plan.settings(folder, name)
     study = searches.Study(
@@ -292,7 +292,7 @@ def study_of(plan: SearchPlan, folder: str, name: str, *, resume: bool) -> searc
     return study
 
 
-def run(study: searches.Study, plan: SearchPlan, display: Display) -> None:
+def run(study: searches.Study, plan: ProgramSearch, display: Display) -> None:
     """Run a study to its end."""
     answerer, count = plan.answerer(study), plan.param_space.length()
     for one in plan.callbacks:
@@ -305,7 +305,7 @@ def run(study: searches.Study, plan: SearchPlan, display: Display) -> None:
             answerer.finish()
 
 
-def without_effect(plan: SearchPlan, trials: Sequence[RecordedTrial]) -> list[str]:
+def without_effect(plan: ProgramSearch, trials: Sequence[RecordedTrial]) -> list[str]:
     """Return sentences on what of the program could not act, seen at the end."""
     scheduler = plan.scheduler
     ended = [trial.results for trial in trials if trial.status == "TERMINATED" and trial.results]

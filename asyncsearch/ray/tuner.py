@@ -14,7 +14,7 @@ from asyncsearch.ray.recorded_trials import RecordedTrial, TuneError, recorded_t
 from asyncsearch.ray.registry import registered
 from asyncsearch.ray.requests import RunConfig, SearchRequest, TuneConfig, request_of_run
 from asyncsearch.ray.results import SearchAnalysis, SearchResults, read_search
-from asyncsearch.ray.running import SearchPlan, search, without_effect
+from asyncsearch.ray.running import ProgramSearch, search, without_effect
 from asyncsearch.ray.space.proposals import Variants
 from asyncsearch.ray.trial.objective import RayObjective
 from asyncsearch.ray.trial.trainables import require_trainable, unwrapped
@@ -108,7 +108,7 @@ class Tuner:
         return self._results
 
 
-def _recorded(study: searches.Study, plan: SearchPlan) -> list[RecordedTrial]:
+def _recorded(study: searches.Study, plan: ProgramSearch) -> list[RecordedTrial]:
     """Return the trials of a run, once it was said what could not act in it.
 
     Raises:

@@ -14,7 +14,7 @@ import pytest
 import asyncsearch.ray as ours
 from asyncsearch.errors import AsyncSearchError, UsageError
 from asyncsearch.ids import TrialId
-from asyncsearch.ray.population import Member, Population, PopulationBasedTraining
+from asyncsearch.ray.population import ComparedTrial, PopulationBasedTraining, TrialPopulation
 from asyncsearch.ray.scheduling import AsyncHyperBandScheduler, resource_at, rungs_of
 from asyncsearch.ray.space.spaces import loguniform
 
@@ -74,9 +74,9 @@ def test_a_population_takes_from_the_best_and_changes_a_value() -> None:
         perturbation_interval=2,
         hyperparam_mutations={"lr": loguniform(1, 9), "m": [1, 2, 3]},
     )
-    population = Population(rules, seed=0)
+    population = TrialPopulation(rules, seed=0)
     for number in range(4):
-        population.members[number] = Member({"lr": 2.0 + number, "m": 2, "kept": "me"})
+        population.members[number] = ComparedTrial({"lr": 2.0 + number, "m": 2, "kept": "me"})
     assert not population.is_due(0, 1)
     for number in (3, 2, 1):
         assert population.compare(number, 2, float(number), (number, 2)) is None

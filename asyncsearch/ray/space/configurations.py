@@ -22,7 +22,7 @@ from asyncsearch.randomness import generator
 from asyncsearch.ray.space.spaces import ChoiceDomain, DrawnByFunction, TuneDomain
 from asyncsearch.trial import Params
 
-Place = tuple[Any, ...]
+ConfigPlace = tuple[Any, ...]
 """The keys that lead to a value."""
 _PURPOSE = "ray.configurations"
 _LONGEST_LABEL = 40
@@ -56,7 +56,7 @@ class ParamSpace:
         return self.presets if self.num_samples is None else self.presets[: self.num_samples]
 
     @property
-    def grid(self) -> list[tuple[Place, list[Any]]]:
+    def grid(self) -> list[tuple[ConfigPlace, list[Any]]]:
         """The places of ``grid_search`` and their values, in the order of their names."""
         found = [(place, leaf["grid_search"]) for place, leaf in leaves(self.space) if is_grid(leaf)]
         return sorted(found, key=lambda pair: [str(key) for key in pair[0]])
@@ -94,7 +94,7 @@ class ParamSpace:
                 fixed[name_of(place)] = values[index]
         params: Params = {}
 
-        def value_of(place: Place, leaf: Any) -> Any:
+        def value_of(place: ConfigPlace, leaf: Any) -> Any:
             name = name_of(place)
             if name in fixed:
                 value = fixed[name]
@@ -113,7 +113,7 @@ class ParamSpace:
         return resolved(self.space, lambda place, leaf: decoded(leaf, params[name_of(place)]))
 
 
-def name_of(place: Place) -> str:
+def name_of(place: ConfigPlace) -> str:
     """Return the name of a place, as Ray flattens it: "model/lr"."""
     return "/".join(map(str, place))
 
@@ -128,7 +128,7 @@ def is_leaf(value: Any) -> bool:
     return isinstance(value, TuneDomain) or is_grid(value)
 
 
-def leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+def leaves(value: Any, place: ConfigPlace = ()) -> Iterator[tuple[ConfigPlace, Any]]:
     """Yield the places of a space that vary."""
     if is_leaf(value):
         yield place, value
@@ -140,7 +140,7 @@ def leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
             yield from leaves(one, (*place, index))
 
 
-def resolved(value: Any, value_of: Callable[[Place, Any], Any], place: Place = ()) -> Any:
+def resolved(value: Any, value_of: Callable[[ConfigPlace, Any], Any], place: ConfigPlace = ()) -> Any:
     """Return a copy of a space with the value of each leaf; a value that has domains in it is resolved in turn."""
     if is_leaf(value):
         found = value_of(place, value)
@@ -228,7 +228,7 @@ def seeded(source: np.random.Generator) -> Iterator[None]:
         random.setstate(pythons)
 
 
-def _with_value(config: Any, place: Place, value: Any) -> Any:
+def _with_value(config: Any, place: ConfigPlace, value: Any) -> Any:
     return resolved(config, lambda at, leaf: value if at == place else leaf)
 
 

@@ -67,7 +67,7 @@ class SamplerAlgorithm(SearchAlgorithm):
 
     name: ClassVar[str] = "OptunaSearch"
     sampler: ClassVar[str] = "tpe"
-    stands_for: ClassVar[str] = ""
+    replaces: ClassVar[str] = ""
     """The algorithm of another library that it stands for. Empty: Optuna's own."""
 
     def __init__(
@@ -84,7 +84,7 @@ class SamplerAlgorithm(SearchAlgorithm):
         super().__init__(given, metric=metric, mode=mode, points_to_evaluate=points_to_evaluate, seed=seed)
         self.max_concurrent = options.pop("max_concurrent", None)
         self._sampler = sampler
-        if options and not self.stands_for:
+        if options and not self.replaces:
             raise UsageError(
                 f"OptunaSearch({next(iter(options))}=...) is not known here; it has space, metric, mode, "
                 "points_to_evaluate, "
@@ -92,22 +92,22 @@ class SamplerAlgorithm(SearchAlgorithm):
             )
         if isinstance(metric, list | tuple):
             raise UsageError(f"OptunaSearch(metric={metric!r}): a search has one metric here; name the first.")
-        if self.stands_for:
+        if self.replaces:
             named = f", and {', '.join(options)} of it have no effect" if options else ""
-            self.notes.append(f"{self.stands_for} is not run here: Optuna's {self.sampler} proposes instead{named}.")
+            self.notes.append(f"{self.replaces} is not run here: Optuna's {self.sampler} proposes instead{named}.")
 
     def learner(self) -> Searcher | None:
         return SamplerSearch(self.sampler if self._sampler is None else self._sampler)
 
 
-def standing_for(name: str, sampler: str) -> type[SamplerAlgorithm]:
+def substitute_of(name: str, sampler: str) -> type[SamplerAlgorithm]:
     """Return the class of an algorithm of another library, by the sampler that takes its place."""
-    fields = {"name": name, "sampler": sampler, "stands_for": name, "__module__": __name__}
+    fields = {"name": name, "sampler": sampler, "replaces": name, "__module__": __name__}
     return type(name, (SamplerAlgorithm,), fields)
 
 
 OTHERS = {
-    name: standing_for(name, sampler)
+    name: substitute_of(name, sampler)
     for name, sampler in {
         "HyperOptSearch": "tpe",
         "TuneBOHB": "tpe",

@@ -16,19 +16,19 @@ from asyncsearch.ray.trial.trainables import run_class, run_function
 from asyncsearch.trainable import TrialContext
 
 
-class StandIn:
+class InstalledMark:
     """Comes before a program's function in its pickle: where it is unpickled, ``ray`` is this project's."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return install_on_worker, ()
 
 
-def install_on_worker() -> StandIn:
+def install_on_worker() -> InstalledMark:
     """Let ``import ray`` in this process give what this project has for it."""
     from asyncsearch.ray.installing import install_quietly
 
     install_quietly()
-    return StandIn()
+    return InstalledMark()
 
 
 class RayObjective:
@@ -40,7 +40,7 @@ class RayObjective:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # In this order: the function may name modules of ray, which are looked up where it is unpickled.
-        return _made, (StandIn(), self._function, self._param_space, self._settings)
+        return _made, (InstalledMark(), self._function, self._param_space, self._settings)
 
     def __call__(self, trial: TrialContext) -> Any:
         settings = self._settings
@@ -83,7 +83,7 @@ class RayObjective:
         return with_changes(self._param_space.config(exploit["params"]), exploit["changed"])
 
 
-def _made(_first: StandIn, function: Any, param_space: ParamSpace, settings: TrialSettings) -> RayObjective:
+def _made(_first: InstalledMark, function: Any, param_space: ParamSpace, settings: TrialSettings) -> RayObjective:
     return RayObjective(function, param_space, settings)
 
 

@@ -53,7 +53,7 @@ class TrialSession:
         """How many reports there were, those before the loaded checkpoint included."""
         self._before_s = 0.0 if newest is None else float(newest.metrics.get("time_total_s", 0.0))
         self._since_s = self._last_s = time.monotonic()
-        self._said: set[str] = set()
+        self._noted: set[str] = set()
         self.pending: DirCheckpoint | None = None
         """A checkpoint that belongs to the next report."""
         self.last: dict[str, Any] = {}
@@ -174,8 +174,8 @@ class TrialSession:
                 return float(value.numpy())
         except Exception:  # whatever a foreign object raises, it is no number
             pass
-        if value is not None and name not in self._said:
-            self._said.add(name)
+        if value is not None and name not in self._noted:
+            self._noted.add(name)
             sys.stderr.write(f"asyncsearch: {name!r} is a {type(value).__name__}, no number, and is not recorded.\n")
         return None
 
