@@ -13,6 +13,7 @@ def module() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "wandb":
             raise
-        from asyncsearch.wandb import small_wandb
+        # Not "from asyncsearch.wandb import ...": the package would look for the name in this function.
+        import asyncsearch.wandb.small_wandb as small_wandb
 
         return small_wandb

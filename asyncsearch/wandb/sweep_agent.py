@@ -22,8 +22,8 @@ from asyncsearch.wandb.sweep_workers import present
 from asyncsearch.wandb.sweeps import Sweep, sweep_of
 
 _EXAMPLE = "wandb.agent(sweep_id, function=train, count=20)"
-_SENT = ("WANDB_API_KEY", "WANDB_BASE_URL", MODE)
-"""Variables of the driver's environment that the runs have, too. The key only where the mode is online."""
+_SENT = ("WANDB_BASE_URL", MODE)
+"""Variables of the driver's environment that the runs have, too. Never the key: what is sent lies in the store."""
 
 
 @answering("wandb.agent", _EXAMPLE)
@@ -101,8 +101,6 @@ def _trainable(
     described: Sweep, function: Callable[[], Any] | None, entity: str, project: str
 ) -> SweepFunction | SweepProgram:
     environment = {name: os.environ[name] for name in _SENT if name in os.environ}
-    if environment.get(MODE) != "online":
-        environment.pop("WANDB_API_KEY", None)
     environment |= {"WANDB_SWEEP_ID": described.name}
     environment |= {name: one for name, one in (("WANDB_ENTITY", entity), ("WANDB_PROJECT", project)) if one}
     if function is not None:
