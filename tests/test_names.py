@@ -94,8 +94,9 @@ def test_no_two_public_classes_share_a_name() -> None:
     for path, tree in sources().items():
         for name in definitions(tree):
             places[name].append(str(path))
+    of_others = {"MedianStoppingRule"}  # programs of Maggy and of Ray Tune import it by this name
     shared = {name: paths for name, paths in places.items() if not name.startswith("_") and len(paths) > 1}
-    assert shared == {}
+    assert shared.keys() <= of_others, shared
 
 
 def test_nothing_shadows_the_path_of_pathlib() -> None:

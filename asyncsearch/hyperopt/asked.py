@@ -36,7 +36,7 @@ def annotated(fn: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any
 def new_trials(points: list[dict[str, Any]] | None, path: str) -> Any:
     """Return the trials of a search that was given none: those of a file, if it is there."""
     if path and os.path.exists(path):
-        with open(path, "rb") as file:
+        with open_to_read(path) as file:
             return pickle.load(file)  # noqa: S301  # the program's own file
     made = hyperopt.Trials()  # nobody but this search has it, unless by a file that plain Hyperopt reads, too
     if points is not None:
