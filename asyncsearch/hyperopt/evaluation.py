@@ -10,6 +10,7 @@ import logging
 import os
 import queue
 import time
+import traceback
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -198,7 +199,9 @@ class PointEvaluation:
         else:
             assert ended.raised is not None
             _logger.error("job exception: %s", ended.raised.words)
-            shown = ended.raised.text if self._options.cancels else ended.raised.words
+            shown = ended.raised.words
+            if self._options.cancels:  # as ``SparkTrials`` have it
+                shown = ended.raised.text or "".join(traceback.format_exception(ended.raised.error))
             self._points.fail(document, ended.raised.kind, shown)
         self._children.end(document)
         asked.reply(None, facts.ended(document, ended.attachments), is_durable=True)

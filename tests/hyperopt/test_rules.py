@@ -20,6 +20,8 @@ from hyperopt.base import JOB_STATE_CANCEL, JOB_STATE_DONE, JOB_STATE_ERROR
 import asyncsearch.hyperopt as ours
 from asyncsearch import Study
 from asyncsearch.errors import NotPicklableError, TrialsFailedError, UsageError
+from asyncsearch.hyperopt.trials_runs import TrialsRuns
+from tests.shares import takes_long
 
 ROOT = Path(__file__).parents[2]
 hp = hyperopt.hp
@@ -91,6 +93,8 @@ def test_two_workers_keep_the_rules_of_one_search(caplog: pytest.LogCaptureFixtu
 
 
 def test_the_first_exception_ends_trials_as_itself() -> None:
+    ours.workers(1, backend="inline")
+
     def objective(x: float) -> float:
         if x > 3:
             raise DepthError(7)
@@ -125,6 +129,7 @@ def count_up(new_ids: list[int], domain: Any, trials: Any, seed: int) -> Any:
     return documents
 
 
+@takes_long
 def test_a_lost_point_has_failed_as_one_that_raised(caplog: pytest.LogCaptureFixture) -> None:
     space = {"n": hp.randint("n", 100)}
     trials = ours.Trials()
@@ -161,6 +166,39 @@ if __name__ == "__main__":
 """
 
 
+def test_trials_of_a_driver_that_is_no_more_go_on_by_the_same_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours.workers(1, backend="inline", store="kept")
+    space = {"x": hp.uniform("x", -5, 5)}
+
+    def found(**given: Any) -> Any:
+        monkeypatch.setattr(TrialsRuns, "_numbered", 0)  # as in a new process
+        trials = ours.Trials()
+        rstate = np.random.default_rng(1)
+        options = {"algo": ours.rand.suggest, "trials": trials, "rstate": rstate, "verbose": False}
+        ours.fmin(
+            lambda point: {"loss": point["x"] ** 2, "status": "ok", "at": (1, point["x"])}, space, **options, **given
+        )
+        return trials
+
+    def stop(trials: Any, *args: Any) -> tuple[bool, list[Any]]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        found(max_evals=6, early_stop_fn=stop)
+    trials = found(max_evals=6)
+    assert "1 points of an earlier process" in caplog.text
+    ours.workers(1, backend="inline", store="whole")
+    whole = found(max_evals=6)
+    assert trials.results == whole.results, "as if it had not ended"
+    assert found(max_evals=6).vals == whole.vals, "and nothing more is evaluated"
+    story = Study.open("kept/trials/1").explain("trial-0")
+    assert "begun 0, point x " in story
+    assert "ended ok, loss " in story
+
+
+@takes_long
 def test_a_killed_driver_goes_on_by_the_same_line(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
@@ -178,9 +216,6 @@ def test_a_killed_driver_goes_on_by_the_same_line(tmp_path: Path) -> None:
     assert ours_[:3] == whole[:3]
     assert len(set(ours_) & set(whole)) >= 7
     assert "points of an earlier process" in runs[1].stderr
-    story = Study.open(tmp_path / "kept" / "trials" / "1").explain("trial-1")
-    assert "begun 1, point x " in story
-    assert "ended ok, loss " in story
 
 
 def test_what_cannot_be_sent_is_named_with_the_line_to_write() -> None:
@@ -215,8 +250,9 @@ def test_a_result_that_cannot_be_sent_fails_its_point_by_name() -> None:
         )
 
 
-def test_spark_trials_go_on_after_errors_and_cancel_at_their_timeout() -> None:
-    ours.workers(2, backend="processes")
+@pytest.mark.parametrize("backend", ["threads", pytest.param("processes", marks=takes_long)])
+def test_spark_trials_go_on_after_errors_and_cancel_at_their_timeout(backend: str) -> None:
+    ours.workers(2, backend=backend)
 
     def objective(point: dict[str, Any]) -> float:
         if point["n"] == 1:
@@ -225,7 +261,7 @@ def test_spark_trials_go_on_after_errors_and_cancel_at_their_timeout() -> None:
             threading.Event().wait(600)
         return float(point["n"])
 
-    trials = ours.SparkTrials(parallelism=2, timeout=2)
+    trials = ours.SparkTrials(parallelism=2, timeout=1)
     best = ours.fmin(objective, {"n": hp.randint("n", 100)}, algo=count_up, max_evals=50, trials=trials, verbose=False)
     assert best == {"n": 0}
     assert isinstance(trials, hyperopt.SparkTrials)
@@ -256,6 +292,7 @@ def test_ctrl_c_cancels_what_runs_and_the_trials_go_on() -> None:
     assert len(trials) == trials.count_by_state_synced(JOB_STATE_DONE) == 5
 
 
+@takes_long
 def test_a_space_may_have_functions_of_its_own_and_an_objective_may_search() -> None:
     ours.workers(1, backend="processes")
 
