@@ -27,7 +27,8 @@ from tests.shares import takes_long
 from tests.spark.cluster import require_no_job
 from tests.spark.connect_server import connect_session, server_context
 from tests.spark.test_local_session import require_whole
-from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
+from tests.system.tools import Running, make_study, require_gone
+from tests.system.trained import Gate, make_trainable
 from tests.system.verdict_searches import require_algorithm_2
 
 pytestmark = pytest.mark.spark
