@@ -28,7 +28,7 @@ from asyncsearch.store import open_store
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.system.several import DISTINCT, make, results, run, units
-from tests.system.tools import Gate
+from tests.system.trained import Gate
 
 NAMES = ("first", "second")
 PATIENCE_S = 120.0

@@ -14,6 +14,8 @@ import numpy as np
 from hyperopt import exceptions, pyll
 from hyperopt.fmin import generate_trials_to_calculate
 
+from asyncsearch.files.plain import open_to_read
+
 _logger = logging.getLogger("hyperopt.fmin")
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from asyncsearch import Study
 from tests.clusters.tools import SEARCH, SMALL, TWO_EXECUTORS, Machine, Submitted, require_whole
-from tests.system.tools import Gate, make_study, make_trainable
+from tests.system.tools import make_study
+from tests.system.trained import Gate, make_trainable
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,7 +10,8 @@ import pytest
 from asyncsearch import Study
 from tests.clusters.tools import Machine
 from tests.faults.accounts import losses, require_accounted, tell, wasted
-from tests.system.tools import Gate, Running, make_study, make_trainable
+from tests.system.tools import Running, make_study
+from tests.system.trained import Gate, make_trainable
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -18,7 +18,8 @@ from asyncsearch import Study
 from asyncsearch.store import open_store
 from tests.clusters.tools import SEARCH, SMALL, Machine, Submitted, require_whole
 from tests.faults.accounts import losses, require_accounted, tell, wasted
-from tests.system.tools import Gate, Running, make_study, make_trainable
+from tests.system.tools import Running, make_study
+from tests.system.trained import Gate, make_trainable
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

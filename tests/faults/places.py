@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from tests.system.tools import agent_pid
+from tests.system.trained import agent_pid
 
 _open, _write, _close = os.open, os.write, os.close
 

@@ -16,7 +16,7 @@ from asyncsearch import ASHA, FIFO, PBT, GridSearch, Hyperband, Study, choice, u
 from asyncsearch.sequences import multistep
 from asyncsearch.store.local.store import LocalSegment
 from asyncsearch.trainable import TrialContext
-from tests.system.tools import Checkpointed
+from tests.system.trained import Checkpointed
 
 SEARCHES: dict[str, dict[str, Any]] = {
     "stages": {

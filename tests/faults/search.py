@@ -27,11 +27,10 @@ from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.rpc.messages import WorkerMessage
 from asyncsearch.rpc.server import SearchServer
 from asyncsearch.store.local.store import LocalSegment
-from asyncsearch.trainable import TrialContext
 from tests.faults.breakages import BREAKAGES, MENDINGS, unlimited
 from tests.faults.moments import Calls, Moment, kill_this, stop_this
 from tests.faults.places import Places, Victim
-from tests.system.tools import Checkpointed
+from tests.faults.trained import make_trainable
 
 CONFIGURATIONS = 9
 UNITS = 9
@@ -107,34 +106,6 @@ class Witness:
         LocalSegment.append = watched_append  # type: ignore[method-assign]
         Driver.received = watched_received  # type: ignore[method-assign]
         SearchServer.acknowledge = watched_acknowledge  # type: ignore[method-assign]
-
-
-def make_trainable(places: Places) -> Callable[[TrialContext], None]:
-    """Return a trainable that fails when a unit is trained twice or left out, and may die at each place."""
-
-    def train(trial: TrialContext) -> None:
-        model = Checkpointed()
-
-        def save(path: Path) -> None:
-            places.reach("save")
-            path.mkdir()
-            model.save(path / "half")
-            places.reach("saving")
-            model.save(path / "whole")
-            places.reach("saved")
-
-        def load(path: Path) -> None:
-            places.reach("load")
-            model.load(path / "whole")
-
-        for unit in trial.epochs(save=save, load=load):
-            places.reach("unit")
-            model.train(unit)
-            sys.stdout.write(f"unit {unit}\n")
-            trial.report(loss=trial.params["x"] / unit)
-            places.reach("reported")
-
-    return train
 
 
 class Mortal:

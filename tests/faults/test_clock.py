@@ -13,7 +13,8 @@ from asyncsearch import Study, WorkerOptions
 from asyncsearch.driver.loop import Driver
 from tests.faults.accounts import losses, require_accounted, wasted
 from tests.shares import first
-from tests.system.tools import Gate, Running, make_study, make_trainable
+from tests.system.tools import Running, make_study
+from tests.system.trained import Gate, make_trainable
 
 LEVELS = [1, 3, 9]
 HOUR_S = 3_600.0

@@ -16,7 +16,8 @@ from tests.faults.accounts import losses, require_accounted, tell, wait_until, w
 from tests.faults.network import Network, wary_agent
 from tests.rpc.proxy import DOWN, FAIR, UP, Weather
 from tests.shares import takes_long
-from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
+from tests.system.tools import Running, make_study, require_gone
+from tests.system.trained import Gate, make_trainable
 
 pytestmark = pytest.mark.slow
 

@@ -23,7 +23,8 @@ from asyncsearch.trainable import Trainable
 from asyncsearch.trainers.state.torch_state import load_without_code
 from asyncsearch.trainers.torch.gangs.shards import read_checkpoint
 from tests.digits import load_digits
-from tests.system.tools import PATIENCE_S, agent_pid
+from tests.system.tools import PATIENCE_S
+from tests.system.trained import agent_pid
 
 UNITS = 4
 BATCHES = 3

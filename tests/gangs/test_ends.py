@@ -14,7 +14,8 @@ from asyncsearch.store import open_store
 from asyncsearch.trainable import Trainable
 from tests.gangs.searches import await_action, counting, grid, linear, require_same_units
 from tests.shares import takes_long
-from tests.system.tools import Gate, Running
+from tests.system.tools import Running
+from tests.system.trained import Gate
 
 TRIALS = 6
 

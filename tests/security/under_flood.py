@@ -21,7 +21,8 @@ import psutil
 from asyncsearch.events import WorkerAttached, WorkerLost
 from asyncsearch.journal.opening import read_records
 from asyncsearch.rpc.server import SearchServer
-from tests.system.tools import Gate, Running, make_study, make_trainable
+from tests.system.tools import Running, make_study
+from tests.system.trained import Gate, make_trainable
 
 STRANGERS = 600
 FLOOD = f"""

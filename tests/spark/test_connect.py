@@ -38,7 +38,8 @@ from tests.spark.long_jobs import long_job, press_ctrl_c_when
 from tests.spark.test_local_session import require_whole
 from tests.spark.test_session_of_driver import require_promoted
 from tests.spark.test_spark_launcher import endless
-from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
+from tests.system.tools import Running, make_study, require_gone
+from tests.system.trained import Gate, make_trainable
 from tests.system.verdict_searches import require_algorithm_2
 
 pytestmark = pytest.mark.spark

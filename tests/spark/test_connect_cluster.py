@@ -18,7 +18,8 @@ from tests.spark.cluster import StandaloneCluster
 from tests.spark.connect_server import ConnectServer
 from tests.spark.test_executor_loss import executor_of
 from tests.spark.test_local_session import require_whole
-from tests.system.tools import Gate, Running, make_study, make_trainable
+from tests.system.tools import Running, make_study
+from tests.system.trained import Gate, make_trainable
 
 pytest.importorskip("grpc_status")
 

@@ -9,7 +9,8 @@ import pytest
 
 from asyncsearch import Sharing, run_together
 from tests.spark.cluster import StandaloneCluster, spark_session
-from tests.system.several import DISTINCT, FOLDER, make, results, run, units
+from tests.system.counting import FOLDER
+from tests.system.several import DISTINCT, make, results, run, units
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -25,7 +25,7 @@ from asyncsearch.store.hdfs import segment
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.trainable import TrialContext
-from tests.system.tools import Checkpointed
+from tests.system.trained import Checkpointed
 
 CONFIGURATIONS = 9
 AT_THE_GATE = 10

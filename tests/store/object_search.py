@@ -10,7 +10,7 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
-from tests.system.tools import Checkpointed
+from tests.system.trained import Checkpointed
 
 
 def train(trial: TrialContext) -> None:

@@ -12,6 +12,7 @@ from asyncsearch.errors import StoreError
 from asyncsearch.store.logs import segment_format as form
 from asyncsearch.store.logs.reader import LogReader
 from asyncsearch.store.logs.writer import LogWriter, text_of
+from tests.examples import examples
 from tests.store.log_worlds import World
 
 KINDS = ("shown", "hidden", "whole")
@@ -42,7 +43,7 @@ def written(world: World, count: int, trials: int, *, is_closed: bool = True) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_what_was_acknowledged_is_read_once_in_order_after_any_failure(kind: str, data: st.DataObject) -> None:
     world = World(kind)
@@ -77,7 +78,7 @@ def test_what_was_acknowledged_is_read_once_in_order_after_any_failure(kind: str
 
 
 @pytest.mark.parametrize("kind", ["shown", "hidden"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_a_torn_end_takes_nothing_but_what_is_torn(kind: str, data: st.DataObject) -> None:
     world = World(kind)
@@ -101,7 +102,7 @@ def test_a_torn_end_takes_nothing_but_what_is_torn(kind: str, data: st.DataObjec
         assert {line for line in found if not line.startswith("... ")} <= set(ones)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_damage_anywhere_is_told_and_takes_no_other_block(data: st.DataObject) -> None:
     world = World("shown")

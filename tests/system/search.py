@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.system.tools import Gate, make_study, make_trainable
+from tests.system.tools import make_study
+from tests.system.trained import Gate, make_trainable
 
 
 def main() -> None:

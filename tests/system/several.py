@@ -5,7 +5,6 @@ As a script it is one of them: ``python -m tests.system.several FOLDER NAME [STO
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
@@ -14,50 +13,17 @@ from typing import Any
 
 import msgspec
 
-from asyncsearch import FIFO, GridSearch, Study, Trainer, choice
+from asyncsearch import FIFO, GridSearch, Study, choice
 from asyncsearch.sequences import multistep
 from asyncsearch.store.far.store import FsspecStore
-from asyncsearch.trial import Params
-from tests.system.tools import Gate
+from tests.system.counting import FOLDER, Counting
 
 UNITS = 6
 TRIALS = 6
 DISTINCT = 2 * (UNITS + 2 + 1)
 """Two batch sizes; for each one whole course, one that parts from it at 4, and one that parts from that at 5."""
-FOLDER = "ASYNCSEARCH_TEST_FOLDER"
 REMOTE = "ASYNCSEARCH_TEST_REMOTE"
 """Set: studies reach their folders as they would reach an object store, though these are on disk."""
-
-
-class Counting(Trainer):
-    """Its state is all that it was trained with, so a wrong checkpoint or a gap changes its metrics."""
-
-    def setup(self, hp: Params) -> None:
-        self.now = dict(hp)
-        self.past: list[list[float]] = []
-
-    def update(self, hp: Params) -> None:
-        self.now |= hp
-
-    def train(self) -> None:
-        self.past.append([self.now["lr"], self.now.get("batch_size", 32)])
-        assert len(self.past) == self.trial.resource + 1, "a unit was left out, or trained twice in a row"
-        folder = Path(os.environ[FOLDER])
-        with (folder / "units").open("a") as file:
-            file.write(json.dumps(self.past) + "\n")
-        gate = Gate(folder)
-        if self.trial.resource + 1 == int(os.environ.get("STOP_AT", "0")) and not (folder / "passed").exists():
-            (folder / "passed").write_text("")
-            gate.wait()
-
-    def evaluate(self) -> dict[str, float]:
-        return {"loss": sum(lr * (at + 1) + size / 1000 for at, (lr, size) in enumerate(self.past))}
-
-    def save(self, path: Path) -> None:
-        path.write_text(json.dumps(self.past))
-
-    def load(self, path: Path) -> None:
-        self.past = json.loads(path.read_text())
 
 
 SPACE: dict[str, Any] = {
@@ -87,8 +53,17 @@ def make(folder: Path, name: str, **options: Any) -> Study:
     return study
 
 
+def make_here(folder: Path, name: str, **options: Any) -> Study:
+    """Return a study that trains in this process: what studies find of each other does not depend on where they run."""
+    return make(folder, name, backend="inline", **options)
+
+
 def run(study: Study, parallelism: int = 2) -> Study:
     return study.run(parallelism=parallelism, display="none")
+
+
+def run_here(study: Study) -> Study:
+    return run(study, parallelism=1)
 
 
 def units(folder: Path) -> Counter[str]:

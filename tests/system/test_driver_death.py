@@ -17,7 +17,8 @@ from asyncsearch.events import DriverStarted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
 from tests.shares import takes_long
-from tests.system.tools import PATIENCE_S, Gate, require_committed_once, require_gone
+from tests.system.tools import PATIENCE_S, require_committed_once, require_gone
+from tests.system.trained import Gate
 
 _started: list[subprocess.Popen[str]] = []
 

@@ -15,7 +15,7 @@ from asyncsearch.events import CheckpointCommitted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
-from tests.system.tools import Checkpointed
+from tests.system.trained import Checkpointed
 
 FOLDER = "ASYNCSEARCH_TEST_FOLDER"
 EVERY = 4

@@ -23,23 +23,22 @@ from asyncsearch.launch.base_launcher import Preflight
 from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store import Store, open_store
-from tests.system.several import DISTINCT, SPACE, TRIALS, UNITS, make, results, run, units
-from tests.system.tools import PATIENCE_S, Gate
+from tests.system.several import DISTINCT, SPACE, TRIALS, UNITS, make, make_here, results, run, run_here, units
+from tests.system.tools import PATIENCE_S
+from tests.system.trained import Gate
 
 
-@pytest.fixture
-def alone(tmp_path: Path) -> list[object]:
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     """The results of a study that shares with nobody."""
-    folder = tmp_path / "alone"
-    folder.mkdir()
-    return results(run(make(folder, "a", sharing=Sharing(shared=False))))
+    return results(run_here(make_here(tmp_path_factory.mktemp("alone"), "a", sharing=Sharing(shared=False))))
 
 
 def test_two_studies_one_after_another_train_each_unit_once(tmp_path: Path, alone: list[object]) -> None:
-    first = run(make(tmp_path, "first"))
+    first = run_here(make_here(tmp_path, "first"))
     assert results(first) == alone
     assert len(units(tmp_path)) == DISTINCT
-    second = run(make(tmp_path, "second"))
+    second = run_here(make_here(tmp_path, "second"))
     assert results(second) == alone
     assert set(units(tmp_path).values()) == {1}
     assert len(second.trials) == TRIALS
@@ -105,15 +104,17 @@ def is_refused(store: Store) -> bool:
 
 
 def test_studies_of_different_versions_share_nothing(tmp_path: Path) -> None:
-    run(make(tmp_path, "first"))
-    run(make(tmp_path, "second", version="v2"))
+    run_here(make_here(tmp_path, "first"))
+    run_here(make_here(tmp_path, "second", version="v2"))
     assert set(units(tmp_path).values()) == {2}
 
 
 def test_a_study_goes_on_where_another_one_paused_and_keeps_what_it_needs(tmp_path: Path) -> None:
-    short = run(make(tmp_path, "short", scheduler=SHA(max_resource=UNITS, min_resource=2, reduction_factor=3)))
+    short = run_here(
+        make_here(tmp_path, "short", scheduler=SHA(max_resource=UNITS, min_resource=2, reduction_factor=3))
+    )
     assert min(trial.resource for trial in short.trials) == 2
-    run(make(tmp_path, "long", sharing=Sharing(quota_bytes=1)))
+    run_here(make_here(tmp_path, "long", sharing=Sharing(quota_bytes=1)))
     repeated = [unit for unit, count in units(tmp_path).items() if count > 1]
     assert len(units(tmp_path)) == DISTINCT
     assert [len(json.loads(unit)) for unit in repeated] == [5], "nobody had asked to save where a third course parts"
@@ -131,14 +132,14 @@ def make_open(folder: Path, name: str) -> Study:
 def test_parameters_that_a_space_lacks_merge_only_by_declared_defaults(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(make(tmp_path, "first"))
+    run_here(make_here(tmp_path, "first"))
     lacking = {"lr": SPACE["lr"]}
-    run(make(tmp_path, "undeclared", space=lacking))
+    run_here(make_here(tmp_path, "undeclared", space=lacking))
     assert any("Sharing(defaults={'batch_size': ...})" in record.message for record in caplog.records)
     trained = units(tmp_path)
     assert max(trained.values()) == 2
     caplog.clear()
-    study = run(make(tmp_path, "declared", space=lacking, sharing=Sharing(defaults={"batch_size": 32})))
+    study = run_here(make_here(tmp_path, "declared", space=lacking, sharing=Sharing(defaults={"batch_size": 32})))
     assert units(tmp_path) == trained
     assert len(study.trials) == TRIALS // 2
     assert not any("'declared" in record.message for record in caplog.records)
@@ -159,9 +160,9 @@ def test_what_cannot_be_shared_is_refused_with_the_next_step(
 
 
 def test_a_study_goes_on_as_it_began_sharing_or_not(tmp_path: Path) -> None:
-    run(make(tmp_path, "first"))
+    run_here(make_here(tmp_path, "first"))
     with pytest.raises(UsageError, match="shared"):
-        run(make(tmp_path, "first", sharing=Sharing(shared=False), resume=True))
+        run_here(make_here(tmp_path, "first", sharing=Sharing(shared=False), resume=True))
 
 
 def wait_until(is_true: Callable[[], bool]) -> None:
@@ -274,13 +275,13 @@ LR = {"sequence": "multistep", "value": 0.1, "milestones": [5], "gamma": 0.1}
 
 @pytest.mark.parametrize("version", ["v1", ""])
 def test_what_is_known_is_evaluated_at_once_and_what_is_not_is_trained(tmp_path: Path, version: str) -> None:
-    study = make(tmp_path, "first", version=version)
+    study = make_here(tmp_path, "first", version=version)
     params = {"lr": LR, "batch_size": 32}
     trained = study.evaluate(params, 2)
     assert len(units(tmp_path)) == 2
     assert study.evaluate(params, 2) == study.evaluate({"batch_size": 32, "lr": LR}, 2) == trained
     assert len(units(tmp_path)) == 2, "it is known by now"
-    run(study)
+    run_here(study)
     history = dict(study.history(0))
     assert history[2] == trained
     before = units(tmp_path)
@@ -293,8 +294,8 @@ def test_what_is_known_is_evaluated_at_once_and_what_is_not_is_trained(tmp_path:
 
 def test_eval_of_a_study_that_shares_nothing_resumes_its_checkpoints(tmp_path: Path) -> None:
     end = 10
-    study = run(
-        make(tmp_path, "first", version="", scheduler=SHA(max_resource=end, min_resource=5, reduction_factor=2))
+    study = run_here(
+        make_here(tmp_path, "first", version="", scheduler=SHA(max_resource=end, min_resource=5, reduction_factor=2))
     )
     paused = next(t for t in study.trials if t.resource == 5 and t.params["lr"]["milestones"] != [5])
     before = units(tmp_path)
@@ -303,13 +304,13 @@ def test_eval_of_a_study_that_shares_nothing_resumes_its_checkpoints(tmp_path: P
     assert found.resource == end
     assert study.evaluate(paused.params, end) == found
     assert sum(units(tmp_path).values()) == sum(before.values()) + end - 5, "it is known by now"
-    alone = run(make(tmp_path, "whole", version="", scheduler=FIFO(max_resource=end)))
+    alone = run_here(make_here(tmp_path, "whole", version="", scheduler=FIFO(max_resource=end)))
     twin = next(trial for trial in alone.trials if trial.params == paused.params)
     assert found == dict(alone.history(twin.id))[end]
 
 
 def test_a_configuration_of_trials_that_share_nothing_is_evaluated_too(tmp_path: Path) -> None:
-    study = make(tmp_path, "first", version="", share=False)
+    study = make_here(tmp_path, "first", version="", share=False)
     params = {"lr": LR, "batch_size": 32}
     trained = study.evaluate(params, 2)
     assert study.evaluate(params, 2) == trained
@@ -317,11 +318,11 @@ def test_a_configuration_of_trials_that_share_nothing_is_evaluated_too(tmp_path:
 
 
 def test_what_cannot_be_evaluated_is_refused_with_the_next_step(tmp_path: Path) -> None:
-    study = make(tmp_path, "first")
+    study = make_here(tmp_path, "first")
     with pytest.raises(UsageError, match="max_resource=6"):
         study.evaluate({"lr": LR, "batch_size": 32}, 7)
     with pytest.raises(SpaceError, match="batch_size"):
         study.evaluate({"lr": LR, "batch_size": 33}, 2)
-    run(study)
+    run_here(study)
     with pytest.raises(UsageError, match=r"resume"):
         Study.open(study.store.url).evaluate({"lr": LR, "batch_size": 33}, 2)

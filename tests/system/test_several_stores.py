@@ -15,7 +15,7 @@ from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.scratch import sweep
 from tests.system.several import DISTINCT, REMOTE, make, results, units
 from tests.system.test_several import end, is_refused, start, wait_until
-from tests.system.tools import Gate
+from tests.system.trained import Gate
 
 
 @pytest.fixture

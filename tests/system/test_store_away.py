@@ -16,7 +16,8 @@ from asyncsearch import Checkpoints, Study
 from asyncsearch.errors import StoreError
 from asyncsearch.trial import TrialState
 from tests.shares import first
-from tests.system.tools import PATIENCE_S, Gate, Running, make_study, make_trainable
+from tests.system.tools import PATIENCE_S, Running, make_study
+from tests.system.trained import Gate, make_trainable
 
 TRIALS = 9
 Break = Callable[[contextlib.ExitStack], None]

@@ -21,16 +21,8 @@ from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.trial import TrialState
 from tests.rpc.proxy import Proxy
 from tests.shares import first
-from tests.system.tools import (
-    PATIENCE_S,
-    Gate,
-    Running,
-    make_study,
-    make_trainable,
-    require_gone,
-    require_stored,
-    wait_for_event,
-)
+from tests.system.tools import PATIENCE_S, Running, make_study, require_gone, require_stored, wait_for_event
+from tests.system.trained import Gate, make_trainable
 
 KEPT = {TrialState.PAUSED, TrialState.COMPLETED}
 

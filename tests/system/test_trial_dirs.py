@@ -13,7 +13,8 @@ from asyncsearch import Study
 from asyncsearch.study.trial_dirs import place_in
 from asyncsearch.trainable import TrialContext
 from tests.shares import takes_long
-from tests.system.tools import Gate, Running, make_study, require_gone
+from tests.system.tools import Running, make_study, require_gone
+from tests.system.trained import Gate
 
 
 def make_writer(gate: Gate) -> Callable[[TrialContext], None]:

@@ -15,15 +15,21 @@ from asyncsearch.report.timeline import worker_timeline
 from asyncsearch.report.tree.view import ends_text
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.trial import TrialState
-from tests.shares import seeds
+from tests.shares import seeds, takes_long
 from tests.system.verdict_searches import decided, require_algorithm_2, require_sums, search
 
+STOPPING, MEDIAN = ASHA(max_resource=9, variant="stopping"), MedianStopping(max_resource=9, min_trials=2)
 
-@pytest.mark.parametrize("backend", ["inline", "processes"])
+
 @pytest.mark.parametrize(
-    "scheduler",
-    [ASHA(max_resource=9, variant="stopping"), MedianStopping(max_resource=9, min_trials=2)],
-    ids=["asha", "median"],
+    ("scheduler", "backend"),
+    [
+        (STOPPING, "inline"),
+        (STOPPING, "processes"),
+        (MEDIAN, "inline"),
+        pytest.param(MEDIAN, "processes", marks=takes_long),
+    ],
+    ids=["asha-inline", "asha-processes", "median-inline", "median-processes"],
 )
 def test_no_unit_is_begun_after_a_stop(tmp_path: Path, scheduler: Scheduler, backend: str) -> None:
     study = search(tmp_path, scheduler, backend, 16, workers=1 if backend == "inline" else 2)
@@ -33,8 +39,10 @@ def test_no_unit_is_begun_after_a_stop(tmp_path: Path, scheduler: Scheduler, bac
     require_sums(study)
 
 
-@pytest.mark.parametrize("at_rungs", [False, True])
-@pytest.mark.parametrize("backend", ["inline", "processes"])
+@pytest.mark.parametrize(
+    ("backend", "at_rungs"),
+    [("inline", False), ("inline", True), pytest.param("processes", False, marks=takes_long), ("processes", True)],
+)
 def test_one_worker_promotes_as_algorithm_2_step_by_step(tmp_path: Path, backend: str, at_rungs: bool) -> None:
     require_algorithm_2(tmp_path, backend, seeds(100, 50), at_rungs=at_rungs)
 
@@ -50,7 +58,7 @@ def test_a_promotion_in_place_enters_no_function_and_saves_nothing(tmp_path: Pat
     assert sum(trial.resource for trial in study.trials) == len((tmp_path / "units").read_text().splitlines())
 
 
-@pytest.mark.parametrize("at_rungs", [False, True])
+@pytest.mark.parametrize("at_rungs", [False, pytest.param(True, marks=takes_long)])
 def test_a_process_killed_after_a_promotion_in_place_costs_no_result(tmp_path: Path, at_rungs: bool) -> None:
     options: dict[str, Any] = {"checkpoints": Checkpoints(at_rungs=at_rungs)}
     study = search(tmp_path / "killed", ASHA(max_resource=9), "processes", 9, workers=1, dies_at=5, **options)
