@@ -20,7 +20,8 @@ from tests.faults.accounts import losses, require_accounted
 from tests.spark.cluster import StandaloneCluster
 from tests.spark.connect_server import ConnectServer
 from tests.spark.test_executor_loss import executor_of
-from tests.system.tools import Gate, Running, make_study, make_trainable
+from tests.system.tools import Running, make_study
+from tests.system.trained import Gate, make_trainable
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 pytest.importorskip("grpc_status")

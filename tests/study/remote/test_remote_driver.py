@@ -23,7 +23,8 @@ from asyncsearch.study.remote.board import BOARD
 from tests.faults.accounts import losses, require_accounted, wait_until
 from tests.shares import takes_long
 from tests.study.remote.process_cluster import ProcessCluster, ProcessTasks
-from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
+from tests.system.tools import Running, make_study, require_gone
+from tests.system.trained import Gate, make_trainable
 
 CONFIGURATIONS, LEVELS = range(1, 10), (1, 3, 9)
 
@@ -141,7 +142,8 @@ _CLIENT = """
 import sys
 from pathlib import Path
 from tests.study.remote.process_cluster import ProcessCluster
-from tests.system.tools import Gate, make_study, make_trainable
+from tests.system.tools import make_study
+from tests.system.trained import Gate, make_trainable
 
 folder = Path(sys.argv[1])
 make_study(make_trainable(Gate(folder)), folder / "study", backend=ProcessCluster(2)).run(display="none")
