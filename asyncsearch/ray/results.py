@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import UsageError
 from asyncsearch.ray.folders import last_run
+from asyncsearch.ray.proposals import Variants
 from asyncsearch.ray.recorded_trials import RecordedTrial, best_of, recorded_trials
-from asyncsearch.ray.space.proposals import Variants
 from asyncsearch.ray.trial.checkpoints import DirCheckpoint
 from asyncsearch.study.results import Results
 from asyncsearch.study.study import Study

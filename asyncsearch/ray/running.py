@@ -17,11 +17,11 @@ from asyncsearch.ray.answering import ProgramAnswerer
 from asyncsearch.ray.callbacks.driver import called_callbacks
 from asyncsearch.ray.folders import base_folder, is_cut_off, run_folders
 from asyncsearch.ray.population import PopulationBasedTraining
+from asyncsearch.ray.proposals import ConfigSpace, Variants
 from asyncsearch.ray.recorded_trials import RecordedTrial
 from asyncsearch.ray.requests import FailureConfig, SearchRequest
 from asyncsearch.ray.scheduling import ITERATION, FIFOScheduler, TuneScheduler, create_scheduler
 from asyncsearch.ray.space.configurations import ParamSpace, leaves, name_of
-from asyncsearch.ray.space.proposals import ConfigSpace, Variants
 from asyncsearch.ray.space.search_algorithms import ConcurrencyLimiter, algorithm_of
 from asyncsearch.ray.stoppers import stopper_of
 from asyncsearch.ray.trial.objective import RayObjective
