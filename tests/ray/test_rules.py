@@ -78,7 +78,7 @@ def test_a_population_takes_from_the_best_and_changes_a_value() -> None:
     for number in range(4):
         population.members[number] = ComparedTrial({"lr": 2.0 + number, "m": 2, "kept": "me"})
     assert not population.is_due(0, 1)
-    for number in (3, 2, 1):
+    for number in (1, 2, 3):
         assert population.compare(number, 2, float(number), (number, 2)) is None
     taken = population.compare(0, 2, 0.0, None)
     assert taken is not None
