@@ -139,8 +139,8 @@ class StudyAnswerer:
         except Exception as error:
             # As in Optuna the objective gets it, unless it has gone on meanwhile, or has ended.
             return self._give_up(error) if kind in ("report", "tell") else self._error(error)
-        told = [*known, *([] if facts is None else [facts]), *self._attributes.changed()]
-        facts = {"several": told} if len(told) > 1 else next(iter(told), None)
+        every = [*known, *([] if facts is None else [facts]), *self._attributes.changed()]
+        facts = {"several": every} if len(every) > 1 else next(iter(every), None)
         notice, self._notice = self._notice, ""
         return Response(self._codec.dumps(["ok", value]), facts, kind == "tell", self._enough(), notice)
 
