@@ -71,7 +71,8 @@ def two_values(trial: Any) -> tuple[float, float]:
 
 
 def dominates(one: Any, other: Any) -> bool:
-    return bool(one.values != other.values) and one.values[0] <= other.values[0] and one.values[1] >= other.values[1]
+    is_as_good = one.values[0] <= other.values[0] and one.values[1] >= other.values[1]
+    return bool(is_as_good and one.values != other.values)
 
 
 @takes_long
@@ -97,4 +98,4 @@ def test_several_objectives_and_constraints_are_those_of_optuna() -> None:
 
 
 def generation(trial: Any) -> int:
-    return max((value for name, value in trial.system_attrs.items() if name.endswith("generation")), default=0)
+    return max((int(value) for name, value in trial.system_attrs.items() if name.endswith("generation")), default=0)
