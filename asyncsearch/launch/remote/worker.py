@@ -17,6 +17,7 @@ from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello
 from asyncsearch.store.base_store import Store
 
 _log = logging.getLogger(__name__)
+_MOST_CHARS = 2_000
 _GONE = "its driver is gone"
 
 
@@ -59,6 +60,10 @@ class MetDriver:
             with contextlib.suppress(OSError):  # the driver is gone
                 line.send(reason)
             return reason
+        except Exception as error:
+            with contextlib.suppress(OSError):
+                line.send(f"its task failed: {error}"[:_MOST_CHARS])
+            raise
         finally:
             self.leave()
 
@@ -93,9 +98,8 @@ class _Stream:
         def watch() -> None:
             with contextlib.suppress(OSError):
                 self._line.receive()
-            deliver(
-                DismissWorker(hello.worker, hello.epoch, _GONE, is_unheard=True)
-            )  # so that no message is waited for
+            # First, so that no message is waited for.
+            deliver(DismissWorker(hello.worker, hello.epoch, _GONE, is_unheard=True))
             closed(None)
 
         threading.Thread(target=watch, name="asyncsearch-driver-watch", daemon=True).start()
