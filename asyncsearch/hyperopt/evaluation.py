@@ -21,10 +21,10 @@ import hyperopt
 from asyncsearch.driver.interrupts import interruption, interrupts_to
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.hyperopt import facts
+from asyncsearch.hyperopt.drawn_points import Document, Points, answer_of, finished_only
 from asyncsearch.hyperopt.messages import EvaluatorLost, Evaluators, EvaluatorsEnded, PointQuestion, ShowRequest
 from asyncsearch.hyperopt.mlflow_runs import ChildRuns
 from asyncsearch.hyperopt.objective import PointEnd
-from asyncsearch.hyperopt.points import Document, Points, answer_of, finished_only
 from asyncsearch.programs.changes import words_of
 
 _CANCELLED_BY = (TIMEOUT, EARLY) = ("fmin run timeout", "early stopping condition")
@@ -67,7 +67,7 @@ class PointEvaluation:
         self._early_stop_args: Any = []
         self._had_ok = self._ok
         self._done = len(points.finished)
-        self._presses = 0
+        self._interrupts = 0
         self._bar: Any = None
         self._children = ChildRuns()
         self._calls = 0
@@ -85,27 +85,27 @@ class PointEvaluation:
             except BaseException:
                 self._cancel("the search was broken off")
                 raise
-        if self._presses:
+        if self._interrupts:
             raise interruption()
         if self._error is not None:
             raise self._error
 
     def _press(self) -> None:
-        self._presses += 1
+        self._interrupts += 1
         self._evaluators.inbox.put(None)
 
     def _loop(self) -> None:
         self._serve()
         while self._running or not (self.reason or self._is_out_of_points):
             self._take()
-            if self._presses:
+            if self._interrupts:
                 self.reason = self.reason or "it was interrupted"
                 self._cancel(self.reason)
             elif self.cancelled_by:
                 self._cancel(self.cancelled_by)
             else:
                 self._serve()
-        if self._error is None and not self._presses:  # else they are evaluated by the next ``fmin``, as in Hyperopt
+        if self._error is None and not self._interrupts:  # else they are evaluated by the next ``fmin``, as in Hyperopt
             self._points.cancel_queue(self.reason)
 
     @property
@@ -262,7 +262,7 @@ class PointEvaluation:
 
     def _cancel(self, reason: str) -> None:
         """End what runs."""
-        self.is_cancelled = self.is_cancelled or bool(self._running or self._presses)
+        self.is_cancelled = self.is_cancelled or bool(self._running or self._interrupts)
         for document in self._running.values():
             self._points.cancel(document, reason)
             self._children.end(document)

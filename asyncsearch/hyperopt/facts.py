@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from hyperopt.base import JOB_STATE_CANCEL
 
 from asyncsearch.events import Consulted
-from asyncsearch.hyperopt.points import Document
+from asyncsearch.hyperopt.drawn_points import Document
 from asyncsearch.programs.pickles import pickled
 
 MOST_KEPT_BYTES = 2**16

@@ -14,9 +14,9 @@ from hyperopt.base import validate_loss_threshold, validate_timeout
 
 from asyncsearch.checked_calls import answering
 from asyncsearch.hyperopt.asked import add_points, annotated, default_rstate, has_own_fmin, new_trials
+from asyncsearch.hyperopt.drawn_points import Points, let_go, require_rstate
 from asyncsearch.hyperopt.evaluation import PointEvaluation, SearchOptions
 from asyncsearch.hyperopt.evaluators import evaluators_for, home_of, keep
-from asyncsearch.hyperopt.points import Points, let_go, require_rstate
 from asyncsearch.hyperopt.pool import LinesDisplay, WorkerPool
 from asyncsearch.hyperopt.refusals import require_algo, require_max_evals, require_trials
 from asyncsearch.hyperopt.settings import present

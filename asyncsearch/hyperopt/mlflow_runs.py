@@ -14,7 +14,7 @@ from typing import Any
 import hyperopt
 from hyperopt.base import JOB_STATE_CANCEL, JOB_STATE_DONE
 
-from asyncsearch.hyperopt.points import Document
+from asyncsearch.hyperopt.drawn_points import Document
 
 Child = dict[str, str]
 """What a worker needs to log to the run of its point: variables of the environment, by name."""
