@@ -67,7 +67,7 @@ class PointEvaluation:
         self._early_stop_args: Any = []
         self._had_ok = self._ok
         self._done = len(points.finished)
-        self._interrupts_seen = 0
+        self._interrupts = 0
         self._bar: Any = None
         self._children = ChildRuns()
         self._calls = 0
@@ -85,29 +85,27 @@ class PointEvaluation:
             except BaseException:
                 self._cancel("the search was broken off")
                 raise
-        if self._interrupts_seen:
+        if self._interrupts:
             raise interruption()
         if self._error is not None:
             raise self._error
 
     def _press(self) -> None:
-        self._interrupts_seen += 1
+        self._interrupts += 1
         self._evaluators.inbox.put(None)
 
     def _loop(self) -> None:
         self._serve()
         while self._running or not (self.reason or self._is_out_of_points):
             self._take()
-            if self._interrupts_seen:
+            if self._interrupts:
                 self.reason = self.reason or "it was interrupted"
                 self._cancel(self.reason)
             elif self.cancelled_by:
                 self._cancel(self.cancelled_by)
             else:
                 self._serve()
-        if (
-            self._error is None and not self._interrupts_seen
-        ):  # else they are evaluated by the next ``fmin``, as in Hyperopt
+        if self._error is None and not self._interrupts:  # else they are evaluated by the next ``fmin``, as in Hyperopt
             self._points.cancel_queue(self.reason)
 
     @property
@@ -264,7 +262,7 @@ class PointEvaluation:
 
     def _cancel(self, reason: str) -> None:
         """End what runs."""
-        self.is_cancelled = self.is_cancelled or bool(self._running or self._interrupts_seen)
+        self.is_cancelled = self.is_cancelled or bool(self._running or self._interrupts)
         for document in self._running.values():
             self._points.cancel(document, reason)
             self._children.end(document)

@@ -63,7 +63,10 @@ def a_model_is_chosen_by_each_algo(hyperopt: Any, folder: Path) -> list[Any]:
         return float((point["scale"] - 1) ** 2 + model["cost"])
 
     found = []
-    for algo in (hyperopt.tpe.suggest, hyperopt.rand.suggest, hyperopt.anneal.suggest):
+    algos = [hyperopt.tpe.suggest, hyperopt.rand.suggest]
+    if hyperopt.__version__ != "0.2.7":  # its ``anneal`` fails with numpy 2.4
+        algos.append(hyperopt.anneal.suggest)
+    for algo in algos:
         trials = hyperopt.Trials()
         rstate = np.random.default_rng(3)
         best = hyperopt.fmin(
