@@ -130,6 +130,9 @@ def _run(function: Any, config: configs.LagomConfig) -> dict[str, Any]:
         raise UsageError(f"optimization_key={key!r} is the column of broadcasts: write another name.")
     given = {one: getattr(config, one) for one in ("model", "dataset") if hasattr(config, one)}
     plan, scheduler, sent = _searched(function, config, direction, key, given)
+    description = text_of("description", config.description)
+    if description:
+        open_display(present().display).warn([f"{name}: {description}"])
     return _searching(
         name, sent, plan, scheduler, direction, key, is_ablation=isinstance(config, configs.AblationConfig)
     )
