@@ -52,8 +52,8 @@ def lagom(train_fn: Any = None, config: Any = None, /, **named: Any) -> dict[str
         if named:
             raise UsageError(f"lagom(..., config=...): write {', '.join(named)} in the config, not beside it.")
         return _run(train_fn, config)
-    if isinstance(config, str):  # the second argument of 0.4
-        named, config = {"name": config, **named}, None
+    if isinstance(config, str | Searchspace):  # the second argument of 0.4, and of ages before
+        named, config = {"name" if isinstance(config, str) else "searchspace": config, **named}, None
     if config is not None:
         raise UsageError(
             f"lagom(train_fn, {config!r}): the second argument is a config of asyncsearch.maggy.config; all others "
