@@ -14,7 +14,7 @@ class LagomConfig:
 
     Args:
         name: of the experiment, and of its folder.
-        description: a text, which the experiment's folder keeps in its name's study.
+        description: a text, which is shown when it begins.
         hb_interval: seconds; of a trial that broadcasts more than 128 times, at most one further broadcast in each.
     """
 

@@ -52,8 +52,8 @@ def lagom(train_fn: Any = None, config: Any = None, /, **named: Any) -> dict[str
         if named:
             raise UsageError(f"lagom(..., config=...): write {', '.join(named)} in the config, not beside it.")
         return _run(train_fn, config)
-    if isinstance(config, str):  # the second argument of 0.4
-        named, config = {"name": config, **named}, None
+    if isinstance(config, str | Searchspace):  # the second argument of 0.4, and of ages before
+        named, config = {"name" if isinstance(config, str) else "searchspace": config, **named}, None
     if config is not None:
         raise UsageError(
             f"lagom(train_fn, {config!r}): the second argument is a config of asyncsearch.maggy.config; all others "
@@ -130,6 +130,9 @@ def _run(function: Any, config: configs.LagomConfig) -> dict[str, Any]:
         raise UsageError(f"optimization_key={key!r} is the column of broadcasts: write another name.")
     given = {one: getattr(config, one) for one in ("model", "dataset") if hasattr(config, one)}
     plan, scheduler, sent = _searched(function, config, direction, key, given)
+    description = text_of("description", config.description)
+    if description:
+        open_display(present().display).warn([f"{name}: {description}"])
     return _searching(
         name, sent, plan, scheduler, direction, key, is_ablation=isinstance(config, configs.AblationConfig)
     )

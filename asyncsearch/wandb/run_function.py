@@ -75,7 +75,7 @@ class SweepFunction:
                 self._function()
             finally:
                 run = getattr(wandb.init, "run", None)
-                summary = {} if run is None else dict(run.summary)
+                summary = {} if run is None or reports.has_metric else dict(run.summary)
                 wandb.init = wandb.init.__wrapped__
                 wandb.finish()
         reports.end(summary)

@@ -60,18 +60,18 @@ def _run(command: list[str], environment: dict[str, str], reports: RunReports) -
         os.close(logs)
         os.close(answers)
     try:
-        with os.fdopen(lines, "rb") as received, os.fdopen(answer, "wb", buffering=0) as allowance:
-            _follow(received, allowance, reports)
+        with os.fdopen(lines, "rb") as received, os.fdopen(answer, "wb", buffering=0) as permits:
+            _follow(received, permits, reports)
         return process.wait()
     finally:
         _end(process)
 
 
-def _follow(received: BinaryIO, allowance: Any, reports: RunReports) -> None:
+def _follow(received: BinaryIO, permits: Any, reports: RunReports) -> None:
     for line in received:
         reports.take(*json.loads(line))
         try:
-            allowance.write(b"\n")
+            permits.write(b"\n")
         except BrokenPipeError:
             return
 

@@ -67,6 +67,8 @@ def agent(
         described.folder, goes_on = SearchFolders.next(described.name, settings.store, is_same)
         if goes_on:
             display.warn([f"The sweep in {described.folder} goes on."])
+    if described.description:
+        display.warn([f"{described.name}: {described.description}"])
     if described.metric == STEP:
         display.warn(["The sweep names no metric, so that its runs are not ranked: write 'metric': {'name': ...}."])
     described.asked = total or 0

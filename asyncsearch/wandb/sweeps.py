@@ -52,6 +52,7 @@ class Sweep:
     mode: str
     project: str = ""
     entity: str = ""
+    description: str = ""
     program: str = ""
     command: tuple[str, ...] = ()
     run_cap: int | None = None
@@ -136,6 +137,7 @@ def parse(given: Mapping[str, Any]) -> Sweep:
         mode=mode,
         project=str(given.get("project") or ""),
         entity=str(given.get("entity") or ""),
+        description=str(given.get("description") or ""),
         program=str(given.get("program") or ""),
         command=_command(given.get("command")),
         run_cap=None if run_cap is None else positive("run_cap", run_cap),

@@ -176,7 +176,7 @@ from asyncsearch.maggy import Searchspace, experiment
 def train(x, reporter):
     for step in range(5):
         reporter.broadcast(-x * (step + 1))
-    if reporter.trial_id == "trial-6" and sys.argv[1] == "kill":
+    if reporter.trial_id == "trial-7" and sys.argv[1] == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     return x
 

@@ -21,6 +21,7 @@ from asyncsearch.wandb.run_function import params_text
 from asyncsearch.wandb.run_program import arguments_of
 from asyncsearch.wandb.spaces import space_of
 from asyncsearch.wandb.sweeps import parse
+from tests.shares import takes_long
 
 ROOT = Path(__file__).parents[2]
 METRIC = {"name": "val.loss", "goal": "minimize"}
@@ -221,6 +222,7 @@ print([(trial.name, trial.value, trial.params) for trial in study.trials])
 """
 
 
+@takes_long  # tests/maggy shows the law with the same folders
 def test_a_killed_driver_goes_on_by_the_same_line(tmp_path: Path) -> None:
     folders = [tmp_path / "killed", tmp_path / "whole"]
     runs = []
