@@ -15,18 +15,7 @@ from asyncsearch.errors import MetricNotReportedError, UsageError
 from asyncsearch.events import RunRequested, ShareChanged, WorkerAttached
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
-
-
-def train(trial: Any) -> None:
-    counters = {"units": 0}
-    for _ in trial.epochs(state={"counters": counters}):
-        counters["units"] += 1
-        trial.report(loss=trial.params["x"] / counters["units"])
-
-
-def mute(trial: Any) -> None:
-    for _ in trial.epochs(state={"counters": {}}):
-        trial.report(other=1.0)
+from tests.study.clustered import gated, mute, named, train
 
 
 def make(folder: Path, name: str, function: Any = train, **options: Any) -> Study:
@@ -45,13 +34,6 @@ def attached(study: Study) -> list[float]:
     return [record.t for record in read_records(study.store) if isinstance(record.event, WorkerAttached)]
 
 
-def named(trial: Any) -> None:
-    """Leave the name of the study with this process and the one that started it, then train."""
-    with (Path(trial.params["folder"]) / "pids").open("a") as file:
-        file.write(f"{trial.params['name']} {os.getpid()} {os.getppid()}\n")
-    train(trial)
-
-
 def test_two_studies_of_one_worker_take_turns_in_own_processes_and_end(tmp_path: Path) -> None:
     common = {"x": uniform(0.0, 1.0), "folder": str(tmp_path)}
     first, second = (make(tmp_path, name, named, space=common | {"name": name}) for name in ("first", "second"))
@@ -67,16 +49,6 @@ def test_two_studies_of_one_worker_take_turns_in_own_processes_and_end(tmp_path:
     for owners in (runners, starters):
         assert len({pid for pid, _ in owners}) == len(owners), "a process has trained trials of two studies"
     assert {name for _, name in starters} == {"first", "second"}
-
-
-def gated(trial: Any) -> None:
-    """Train until a file is there."""
-    counters = {"units": 0}
-    for _ in trial.epochs(state={"counters": counters}):
-        counters["units"] += 1
-        while not (Path(trial.params["folder"]) / "open").exists():
-            threading.Event().wait(0.01)
-        trial.report(loss=trial.params["x"] / counters["units"])
 
 
 def shares_of(study: Study) -> list[int]:
