@@ -27,7 +27,7 @@ from asyncsearch.events import Outcome
 from asyncsearch.ids import worker_name
 from asyncsearch.launch.threads.held import held
 from asyncsearch.launch.threads.jobs import find_jobs
-from asyncsearch.launch.threads.trial_thread import Item, Over, Printed, TrialThread
+from asyncsearch.launch.threads.trial_thread import FromThread, Over, Printed, TrialThread
 from asyncsearch.launch.trial_jobs import JobNames
 from asyncsearch.old_pickles import loads
 from asyncsearch.rpc.messages import LogLines
@@ -56,7 +56,7 @@ class ThreadRunner:
         self._config, self._watch, self._stream = config, watch, stream
         self._received: Callable[[FromRunner], None] = lambda message: None
         self._died: Callable[[Death], None] = lambda death: None
-        self._mail: Mailbox[tuple[TrialThread, Item]] = Mailbox()
+        self._mail: Mailbox[tuple[TrialThread, FromThread]] = Mailbox()
         self._trainable: TrainFunction | Ended | None = None
         self._thread: TrialThread | None = None
         self._run: LaneRun | None = None
@@ -92,7 +92,7 @@ class ThreadRunner:
         tag = f"asyncsearch-{study}-{run.trial}-{run.attempt}-{secrets.token_hex(4)}".replace(" ", "-")
         return JobNames(tag, f"asyncsearch-{worker}".replace(" ", "-"), f"{self._config.study}: {run.trial}")
 
-    def _put(self, thread: TrialThread, item: Item) -> None:
+    def _put(self, thread: TrialThread, item: FromThread) -> None:
         self._mail.put((thread, item))
 
     def join(self, run: LaneRun, message: Join) -> None:

@@ -38,14 +38,14 @@ class Over(msgspec.Struct, frozen=True):
     """The thread has ended, and says nothing more."""
 
 
-Item = FromRunner | Printed | Over
-Say = Callable[["TrialThread", Item], None]
+FromThread = FromRunner | Printed | Over
+Say = Callable[["TrialThread", FromThread], None]
 
 
 class ThreadChannel:
     """Carries messages between the training's thread and the agent's."""
 
-    def __init__(self, say: Callable[[Item], None]) -> None:
+    def __init__(self, say: Callable[[FromThread], None]) -> None:
         self._say = say
         self._changed = threading.Condition()
         self._inbox: deque[ToRunner] = deque()
