@@ -171,3 +171,4 @@ def waits() -> Iterator[None]:
     while time.monotonic() < deadline:
         yield
         time.sleep(0.1)
+    raise AssertionError("it has not reported twice within ten minutes")
