@@ -56,7 +56,7 @@ def main() -> None:
         workers_per_trial=2,
     ).run(parallelism=2)
     values = [trial.value for trial in study.trials]
-    (folder / "results").write_text(f"{again == data} {len(data.files)} {values}")
+    (folder / "results").write_text(f"{again.files == data.files} {len(data.files)} {values}")
 
 
 if __name__ == "__main__":
