@@ -42,6 +42,7 @@ from tests.engine.tools import (
     results,
 )
 from tests.examples import examples
+from tests.shares import takes_long
 
 SPACE = Space({"lr": loguniform(1e-4, 1e-1), "momentum": choice(0.8, 0.9, 0.95), "layers": randint(1, 9)})
 CHANGING = Space({"lr": loguniform(1e-4, 1e-1), "decay": multistep(0.1, milestones=choice([3], [7]))})
@@ -210,7 +211,7 @@ def test_a_branch_that_changes_nothing_reads_what_its_donor_has_trained() -> Non
 
 
 @BOTH
-@pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
+@pytest.mark.parametrize("scheduler", [FREE, pytest.param(IN_STEP, marks=takes_long)], ids=["free", "in step"])
 def test_every_journal_prefix_and_snapshot_give_the_state_of_then(scheduler: PBT, share: bool) -> None:
     options: dict[str, Any] = {
         "faults": Faults(losses=[Loss(WorkerId(0), 7.0, 2.0)], failures={TrialId(2): 5, TrialId(4): 2})
@@ -227,7 +228,7 @@ def test_deciding_again_gives_the_recorded_decisions(share: bool) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=takes_long), 3])
 def test_every_journal_prefix_resumes_to_the_undisturbed_results_in_step(workers: int, share: bool) -> None:
     scheduler = PBT(max_resource=5, perturbation_interval=2, synchronous=True, quantile=0.4)
     whole = record(fresh(scheduler, share=share), 7, workers, workload=HISTORIES)

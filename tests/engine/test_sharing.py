@@ -183,7 +183,11 @@ def test_equal_trials_are_one_training() -> None:
     }
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: scheduler.describe())
+@pytest.mark.parametrize(
+    "scheduler",
+    [pytest.param(FIFO(max_resource=9), marks=takes_long), *SCHEDULERS[1:]],
+    ids=lambda scheduler: scheduler.describe(),
+)
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=takes_long), 3])
 def test_every_prefix_of_a_journal_of_stages_replays_and_resumes(scheduler: Scheduler, workers: int) -> None:
     def fresh() -> StudyState:

@@ -13,6 +13,7 @@ from asyncsearch.fair.shares import divide
 from tests.examples import examples
 from tests.fair.shares import fair_rates, shares
 from tests.fair.world import World, jain
+from tests.shares import takes_long
 
 HOURS_S = 7_200.0
 Terms = tuple[int, float, GangSizes]
@@ -112,7 +113,9 @@ def test_a_gangs_turn_takes_workers_of_those_with_most_for_their_weight() -> Non
         (4, {"a": (4, 1, GangSizes()), "b": (4, 1, GangSizes(2)), "c": (4, 1, GangSizes(4))}),
         (7, {"a": (40, 1, GangSizes(4)), "b": (40, 1, GangSizes(4)), "c": (40, 1, GangSizes(4))}),
         (7, {"a": (40, 1, GangSizes(4, 2)), "b": (40, 1, GangSizes(4)), "c": (40, 1, GangSizes())}),
-        (20, {"a": (90, 1, GangSizes()), "b": (90, 2, GangSizes()), "c": (96, 3, GangSizes(8))}),
+        pytest.param(
+            20, {"a": (90, 1, GangSizes()), "b": (90, 2, GangSizes()), "c": (96, 3, GangSizes(8))}, marks=takes_long
+        ),
     ],
 )
 def test_over_hours_worker_seconds_are_in_proportion_to_weights(workers: int, studies: dict[str, Terms]) -> None:

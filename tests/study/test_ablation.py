@@ -95,7 +95,7 @@ def test_a_network_without_layers_and_features_equals_one_made_by_hand(tmp_path:
     searcher = Ablation(
         layers={"3": "3", "shallow": shallow}, features={"middle": 28, "zeros": without_zeros}, fill=True, seeds=2
     )
-    made = study(tmp_path / "s", Digits, searcher, backend="processes").run(parallelism=1, display="none")
+    made = study(tmp_path / "s", Digits, searcher).run(parallelism=1, display="none")
     keys = {"nothing": "nothing", "layer 3": "layer:3", "middle": "filled:28", "shallow": "shallow", "zeros": "zeros"}
     found = {
         (keys[str(Ablated.of(trial.params["ablated"]))], trial.params["seed"]): trial.value or 0.0

@@ -19,6 +19,7 @@ from asyncsearch.trainers.keras import kept_traces  # noqa: E402
 from asyncsearch.trainers.keras import trainer as keras_trainer  # noqa: E402
 from asyncsearch.trainers.keras.trainer import KerasTrainer  # noqa: E402  # needs tensorflow
 from asyncsearch.trainers.packs.pack_training import known_of  # noqa: E402
+from tests.shares import first, takes_long  # noqa: E402
 from tests.trainers.tools import Run, Trial, is_resumed_bit_by_bit  # noqa: E402
 
 layers: Any = keras.layers
@@ -181,7 +182,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [Recurrent, *(pytest.param(kind, marks=takes_long) for kind in (Plain, Wired))])
 def test_a_kept_trace_gives_every_bit_of_a_fresh_one(kind: Any, tmp_path: Path, traced: list[str]) -> None:
     everything(kind, tmp_path / "other", HP | {"lr": 0.3} if kind is not Recurrent else HP, seed=6)
     traced.clear()
@@ -318,7 +319,7 @@ TABLES: dict[str, tuple[Any, Callable[[], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("layer", TABLES)
+@pytest.mark.parametrize("layer", first(tuple(TABLES)))
 def test_a_layer_whose_table_cannot_be_read_is_traced_by_itself(layer: str) -> None:
     x, make = TABLES[layer]
 

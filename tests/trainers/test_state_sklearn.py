@@ -63,7 +63,7 @@ def test_a_search_pauses_and_resumes_estimators_from_its_own_folder(tmp_path: Pa
     assert model.predict(blobs()[0]).shape == (60,)
 
 
-@pytest.mark.parametrize("backend", ["inline", "processes"])
+@pytest.mark.parametrize("backend", ["inline", pytest.param("processes", marks=takes_long)])
 def test_from_a_shared_folder_nothing_is_unpickled(tmp_path: Path, backend: str) -> None:
     study = make_study(tmp_path / "one", version="v1", backend=backend)
     with pytest.raises(TrialsFailedError, match="is restored by pickle"):

@@ -80,7 +80,7 @@ def test_a_search_pauses_and_resumes_a_plain_loop_on_processes(tmp_path: Path) -
         store=tmp_path,
         backend="processes",
     )
-    study.run(num_trials=9, parallelism=2, display="none")
+    study.run(num_trials=9, parallelism=1, display="none")
     best = study.best_trial
     alone = StandaloneTrial(best.params, max_resource=9, seed=study.config.seed)
     plain_loop(alone)
