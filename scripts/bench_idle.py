@@ -149,7 +149,7 @@ def starts(study: Study) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure an idle driver, or the slots of idle workers.")
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--slots", action="store_true", help="measure the slots of idle workers on Spark instead")
+    parser.add_argument("--slots", action="store_true", help="measure the slots of idle workers on Spark, too")
     parser.add_argument("--only", choices=("search", "sleep"), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -157,15 +157,13 @@ def main() -> None:
         search(given.folder, given.seconds)
     elif given.only == "sleep":
         measure(given.folder, given.seconds)
-    elif given.slots:
-        with tempfile.TemporaryDirectory() as folder:
-            show(f"One long trial on {SLOTS} slots of a Spark session", idle_slots(Path(folder)))
     else:
         ours, bare = percent("search", given.seconds), percent("sleep", min(given.seconds, 5.0))
-        show(
-            f"A driver while two trials report once a second, over {given.seconds:g} s",
-            [Figure("idle_cpu_percent", ours, "% of a core", bare)],
-        )
+        figures = [Figure("idle_cpu_percent", ours, "% of a core", bare)]
+        if given.slots:
+            with tempfile.TemporaryDirectory() as folder:
+                figures += idle_slots(Path(folder))
+        show(f"A driver while two trials report once a second, over {given.seconds:g} s", figures)
 
 
 if __name__ == "__main__":
