@@ -13,6 +13,7 @@ from hyperopt import progress
 from hyperopt.base import validate_loss_threshold, validate_timeout
 
 from asyncsearch.checked_calls import answering
+from asyncsearch.errors import UsageError
 from asyncsearch.hyperopt.asked import add_points, annotated, default_rstate, has_own_fmin, new_trials
 from asyncsearch.hyperopt.drawn_points import Points, let_go, require_rstate
 from asyncsearch.hyperopt.evaluation import PointEvaluation, SearchOptions
@@ -80,6 +81,8 @@ def fmin(
         algo = hyperopt.tpe.suggest
         _logger.warning("TPE is being used as the default algorithm.")
     require_algo(algo)
+    if not callable(fn):
+        raise UsageError(f"fmin({fn!r}, ...): the first argument is the function to minimize, fmin(fn=objective, ...).")
     total = sys.maxsize if max_evals is None else require_max_evals(max_evals)
     validate_timeout(timeout)
     validate_loss_threshold(loss_threshold)

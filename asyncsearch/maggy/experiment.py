@@ -18,7 +18,7 @@ from asyncsearch.maggy.reporter import LagomFunction, require_arguments
 from asyncsearch.maggy.result import result_of_trials
 from asyncsearch.maggy.searchspace import Searchspace
 from asyncsearch.maggy.settings import present
-from asyncsearch.programs.same_line import SearchFolders
+from asyncsearch.programs.same_line import SearchFolders, of_program
 from asyncsearch.report.live.display import open_display
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
@@ -192,7 +192,7 @@ def _searching(
         known = (file.name, file.trainable, file.metric, file.mode, file.searcher, file.scheduler, file.space)
         return known == (name, sent.__qualname__, key, direction, plan.searcher.describe(), scheduler.describe(), space)
 
-    folder = SearchFolders.next(name, settings.store, is_same)
+    folder = SearchFolders.next(name, settings.store, sent.function, is_same)
     study = Study(
         sent,
         space=plan.space,
@@ -206,8 +206,9 @@ def _searching(
         share=False,
         backend=settings.backend,
     )
+    of_program(study, sent.function, sent.__qualname__, settings.store)
     if folder.goes_on:
-        display.warn([f"The experiment in {folder.path} goes on."])
+        display.warn([f"The experiment in {folder.path} goes on: another name= would begin anew."])
     run_shown(study, plan.num_trials, settings.parallelism, None, display)
     trials = study.trials
     failed = sum(trial.state is TrialState.FAILED for trial in trials)
@@ -220,7 +221,10 @@ def _searching(
         trials, direction, config_of, lambda trial: sum(BROADCAST in metrics for _, metrics in study.history(trial))
     )
     if "best_id" not in result:
-        raise NoTrialsError(f"No trial of {name!r} has returned a result: {failed} of {len(trials)} have failed.")
+        raise NoTrialsError(
+            f"No trial of {name!r} has a finite result: {failed} of {len(trials)} have failed. See asyncsearch logs "
+            f"{folder.path}, and begin anew by another name=."
+        )
     if failed:
         display.warn([f"{failed} of {len(trials)} trials have failed and are not in the result: see {folder.path}."])
     return result

@@ -119,7 +119,7 @@ class LagomFunction:
             call: what else a function of an ablation study may take.
             hb_interval: see ``ALL_SENT``.
         """
-        self._function, self._key, self._hidden = function, key, hidden
+        self.function, self._key, self._hidden = function, key, hidden
         self._given, self._call, self._hb_interval = dict(given or {}), call, hb_interval
         self.__name__ = getattr(function, "__name__", type(function).__name__)
         self.__qualname__ = getattr(function, "__qualname__", self.__name__)
@@ -128,14 +128,14 @@ class LagomFunction:
         reporter = Reporter(trial, self._hb_interval)
         params = {name: value for name, value in trial.params.items() if name not in self._hidden}
         with tensorboard.folder_of(trial):
-            returned = self._function(**self._arguments(trial, params, reporter))
+            returned = self.function(**self._arguments(trial, params, reporter))
         return result_of(returned, self._key, self.__name__)
 
     def _arguments(self, trial: TrialContext, params: Params, reporter: Reporter) -> dict[str, Any]:
         """Return the arguments that the function takes, of all that there are."""
         more = {} if self._call is None else self._call.arguments(trial)
         available = {**self._given, **more, "hparams": params, "reporter": reporter, **params}
-        takes = inspect.signature(self._function).parameters
+        takes = inspect.signature(self.function).parameters
         takes_all = any(one.kind is one.VAR_KEYWORD for one in takes.values())
         return {name: value for name, value in available.items() if name in takes or (takes_all and name in params)}
 

@@ -93,7 +93,16 @@ class Searchspace:
         ]
 
     def to_space(self) -> Space:
-        """Return it as a space of asyncsearch."""
+        """Return it as a space of asyncsearch.
+
+        Raises:
+            UsageError: it is empty.
+        """
+        if not self._types:
+            raise UsageError(
+                f"The search space is empty: write searchspace={_EXAMPLE}, or optimizer=None for runs without "
+                "hyper-parameters."
+            )
         return Space({name: self._domain(name) for name in self._types})
 
     def _domain(self, name: str) -> Domain:

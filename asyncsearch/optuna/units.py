@@ -39,7 +39,8 @@ class ReportedUnits:
         """Restore the objects, and return the step with which training goes on.
 
         Raises:
-            UsageError: there are no objects, one cannot be saved, or it was called before.
+            UsageError: there are no objects, one cannot be saved, it was called before, or nothing says how many
+                reports a trial makes.
         """
         if self._loop is not None:
             raise UsageError("trial.checkpoint() was called twice: name all objects that training changes in one call.")
@@ -50,6 +51,11 @@ class ReportedUnits:
             )
         if self.reported:
             raise UsageError("trial.checkpoint() comes after a report: call it before the loop.")
+        if self._context.max_resource is None:
+            raise UsageError(
+                "trial.checkpoint() must know how many reports a trial makes: give the scheduler that number, e.g. "
+                "scheduler=MedianStopping(max_resource=9), or leave trial.checkpoint() out, and nothing is saved."
+            )
         self._loop = self._context.epochs(state=dict(objects))
         self._unit = next(self._loop, 0)
         done = self._context.resource

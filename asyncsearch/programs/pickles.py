@@ -6,7 +6,7 @@ import io
 import pickle
 import sys
 import types
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 
@@ -28,6 +28,9 @@ class _NamePickler(cloudpickle.Pickler):  # type: ignore[misc]
         has_name = isinstance(obj, type | types.FunctionType) and "<" not in obj.__qualname__
         if has_name and str(obj.__module__).partition(".")[0] not in _INSTALLED:
             return _named, (obj.__module__, obj.__qualname__, cloudpickle.dumps(obj))
+        if isinstance(obj, BaseException) and type(obj).__reduce__ is BaseException.__reduce__:
+            kind, args, *state = cast("tuple[Any, ...]", obj.__reduce__())
+            return _error, (kind, args), *state
         return super().reducer_override(obj)
 
 
@@ -37,6 +40,14 @@ def _named(module: str, name: str, by_value: bytes) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     return pickle.loads(by_value) if found is None else found  # noqa: S301  # a part of such a pickle
+
+
+def _error(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
+    """Return an exception; one that has given its base other arguments than its own cannot be made by a call."""
+    try:
+        return kind(*args)
+    except TypeError:
+        return kind.__new__(kind, *args)
 
 
 def unpickled(content: bytes) -> Any:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
 
 from asyncsearch.actions import EndRun
 from asyncsearch.events import RunRequested
@@ -17,6 +19,8 @@ from asyncsearch.files.paths import plain_part
 from asyncsearch.journal.opening import StudyFile, read_records, read_study_file
 from asyncsearch.store import open_store
 from asyncsearch.study.kept.default_store import DefaultFolder
+from asyncsearch.study.kept.definition import Code
+from asyncsearch.study.study import Study
 
 
 class SearchFolder(NamedTuple):
@@ -34,13 +38,15 @@ class SearchFolders:
     """How many searches of a name have begun, in each store."""
 
     @classmethod
-    def next(cls, label: str, store: str | None, is_same: Callable[[StudyFile], bool]) -> SearchFolder:
+    def next(cls, label: str, store: str | None, function: Any, is_same: Callable[[StudyFile], bool]) -> SearchFolder:
         """Return the folder of the next search of a name.
 
         Args:
             label: the name.
             store: folder of all searches of the program: the n-th one of a name has its own there, and goes on if it
                 is there. None: in ``studies``, a new folder, unless the last one holds the same search, cut off.
+            function: what the program trains with. A folder that it has not named goes on with the same source alone:
+                two lambdas have one name, and what an edited function finds is not to be mixed with what it found.
             is_same: whether a study is the one that the program describes now.
         """
         if store is not None:
@@ -49,13 +55,27 @@ class SearchFolders:
             number = cls._begun[base, label]
             path = base if number == 1 else f"{base}-{number}"
             return SearchFolder(path, read_study_file(open_store(path)) is not None)
-        folders = DefaultFolder(label)
+        folders, source = DefaultFolder(label), Code.of(function).fingerprint
         for folder in reversed(folders.folders()):
             place = open_store(folder)
             file = read_study_file(place)
-            if file is not None and is_same(file) and not place.is_locked() and is_cut_off(str(folder)):
+            is_found = file is not None and file.fingerprint == source and is_same(file)
+            if is_found and not place.is_locked() and is_cut_off(str(folder)):
                 return SearchFolder(str(folder), goes_on=True)
         return SearchFolder(str(folders.claim(folders.choose())), goes_on=False)
+
+
+def of_program(study: Study, function: Any, name: str, store: str | None) -> None:
+    """Let a study speak of a program's own function, and not of what calls it on a worker.
+
+    Then an edit of it is said where the same line goes on with what the former one has found, and an error of it says
+    what to write in such a program.
+    """
+    runnable = study._described("run")
+    runnable.code = msgspec.structs.replace(Code.of(function), name=name)
+    runnable.advice = "Correct it and run the program again" + (
+        "" if store is None else f", with another store= than {store!r}, where failed trials count"
+    )
 
 
 def is_cut_off(path: str | Path) -> bool:

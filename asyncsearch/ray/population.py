@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncsearch.arguments import above_zero, not_negative
 from asyncsearch.errors import ResourceError, UsageError
 from asyncsearch.randomness import generator
-from asyncsearch.ray.scheduling import TuneScheduler, require_mode
+from asyncsearch.ray.scheduling import TuneScheduler, named_for, require_mode
 from asyncsearch.ray.space.configurations import resolved, seeded
 from asyncsearch.ray.space.spaces import ChoiceDomain, DrawnByFunction, TuneDomain
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -51,12 +52,13 @@ class PopulationBasedTraining(TuneScheduler):
         require_mode(self.mode, self.name)
         if not self.hyperparam_mutations and self.custom_explore_fn is None:
             raise UsageError(f"{self.name} changes nothing: name what, hyperparam_mutations={{'lr': [1e-3, 1e-2]}}.")
-        if not self.perturbation_interval > 0:
-            raise ResourceError(f"{self.name}(perturbation_interval={self.perturbation_interval!r}) must be above 0.")
-        if not 0 <= self.quantile_fraction <= 0.5:
-            raise ResourceError(f"{self.name}(quantile_fraction={self.quantile_fraction!r}) must be from 0 to 0.5.")
-        if not 0 <= self.resample_probability <= 1:
-            raise ResourceError(f"{self.name}(resample_probability={self.resample_probability!r}) is no probability.")
+        with named_for(self.name):
+            above_zero("perturbation_interval", self.perturbation_interval)
+            not_negative("burn_in_period", self.burn_in_period)
+            if not_negative("quantile_fraction", self.quantile_fraction) > 0.5:
+                raise ResourceError(f"quantile_fraction={self.quantile_fraction!r} must be from 0 to 0.5.")
+            if not_negative("resample_probability", self.resample_probability) > 1:
+                raise ResourceError(f"resample_probability={self.resample_probability!r} must be from 0 to 1.")
         if self.synch:
             raise UsageError(f"{self.name}(synch=True) waits for all trials, and here none waits: leave it out.")
         for name, one in self.hyperparam_mutations.items():

@@ -89,9 +89,8 @@ class LearnedState(SearcherState):
         return self._inner.learns
 
     def propose(self, number: int) -> Params | None:
-        params = self._param_space.draw(number, self._seed)
-        if params is None or number < len(self._param_space.presets):
-            return params
+        if self._param_space.is_beyond(number) or number < len(self._param_space.presets):
+            return self._param_space.draw(number, self._seed)
         proposed = self._inner.propose(number)
         if proposed is None:
             return None

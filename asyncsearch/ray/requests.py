@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from asyncsearch.arguments import count_of, integer_of, positive, seconds_of
 from asyncsearch.errors import UsageError
 from asyncsearch.ray.scheduling import require_mode
 
@@ -22,10 +22,10 @@ class CheckpointConfig:
     checkpoint_at_end: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.num_to_keep is not None and self.num_to_keep < 1:
-            raise UsageError(
-                f"CheckpointConfig(num_to_keep={self.num_to_keep!r}) must be a whole number from 1, or None."
-            )
+        if self.num_to_keep is not None:
+            positive("num_to_keep", self.num_to_keep, 1)
+        if self.checkpoint_frequency is not None:
+            count_of("checkpoint_frequency", self.checkpoint_frequency)
         require_mode(self.checkpoint_score_order, "CheckpointConfig")
 
 
@@ -35,6 +35,9 @@ class FailureConfig:
 
     max_failures: int = 0
     fail_fast: bool | str = False
+
+    def __post_init__(self) -> None:
+        integer_of("max_failures", self.max_failures)
 
 
 @dataclass
@@ -126,12 +129,16 @@ class SearchRequest:
     def __post_init__(self) -> None:
         tune, run = self.tune, self.run
         require_mode(tune.mode, "TuneConfig")
-        if tune.num_samples == 0 or tune.num_samples < -1:
+        if integer_of("num_samples", tune.num_samples) < -1 or tune.num_samples == 0:
             raise UsageError(
                 f"num_samples={tune.num_samples!r} must be a whole number from 1, or -1: until time_budget_s."
             )
         if tune.num_samples == -1 and tune.time_budget_s is None:
             raise UsageError("num_samples=-1 has no end: give time_budget_s= beside it, or a number.")
+        if tune.time_budget_s is not None:
+            seconds_of("time_budget_s", tune.time_budget_s)
+        if tune.max_concurrent_trials is not None:  # 0 is no limit, as in Ray
+            count_of("max_concurrent_trials", tune.max_concurrent_trials)
         if run.storage_filesystem is not None:
             raise UsageError(
                 "storage_filesystem= is not known here: write its URL in storage_path=, as hdfs:///results or s3://bucket."
@@ -149,9 +156,7 @@ class SearchRequest:
     def time_budget_s(self) -> float | None:
         """Seconds after which the search ends."""
         budget = self.tune.time_budget_s
-        if isinstance(budget, datetime.timedelta):
-            return budget.total_seconds()
-        return None if budget is None else float(budget)
+        return None if budget is None else seconds_of("time_budget_s", budget)
 
     @property
     def checkpoints(self) -> CheckpointConfig:

@@ -13,6 +13,7 @@ import msgspec
 from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import read_records, read_study_file
 from asyncsearch.launch.machine import cores
+from asyncsearch.programs.same_line import of_program
 from asyncsearch.ray.answering import ProgramAnswerer
 from asyncsearch.ray.callbacks.driver import called_callbacks
 from asyncsearch.ray.folders import base_folder, is_cut_off, run_folders
@@ -55,6 +56,8 @@ class ProgramSearch:
             self.algorithm = self.algorithm.searcher
         self.metric, self.mode = self._metric_and_mode()
         space = self.algorithm.space_of(request.param_space)
+        if space is not None and not isinstance(space, Mapping):
+            raise UsageError(f"param_space={space!r} is no dictionary: write param_space={{'lr': tune.uniform(0, 1)}}.")
         if isinstance(self.scheduler, PopulationBasedTraining):
             space = self.scheduler.filled(space or {})
         samples = None if request.tune.num_samples == -1 else request.tune.num_samples
@@ -143,6 +146,12 @@ class ProgramSearch:
             names = ", ".join(name_of(place) for place, _ in grid)
             self.notes.append(
                 f"The grid of {names} is tried num_samples={self.param_space.num_samples} times: {count} trials in all."
+            )
+        most = self.request.checkpoints.num_to_keep
+        if most is not None and isinstance(self.scheduler, PopulationBasedTraining):
+            self.notes.append(
+                f"num_to_keep={most} is not obeyed in a population: a trial may go on from any checkpoint of another "
+                "one, so that all are kept until you remove the folder of the search."
             )
         if self.metric is None:
             self.notes.append(
@@ -285,6 +294,7 @@ def study_of(plan: ProgramSearch, folder: str, name: str, *, resume: bool) -> se
         devices_per_trial=gpus_of(plan.resources),
         checkpoints=Checkpoints(dir_bytes=_MOST_BYTES),
     )
+    of_program(study, plan.trainable, plan.label, None)
     # What many failures mean is the program's to say: it reads them in its results.
     study.config = msgspec.structs.replace(study.config, ends_on_failures=False)
     runnable = study._described("run")

@@ -10,12 +10,15 @@ begin at 0 and come twice, so that a trial's resource is 1 + 1000 times its valu
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from asyncsearch.arguments import above_zero, not_negative, positive
 from asyncsearch.errors import ResourceError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.randomness import generator
@@ -216,18 +219,18 @@ class AsyncHyperBandScheduler(TuneScheduler):
     def __post_init__(self) -> None:
         require_mode(self.mode, self.name)
         for argument in ("max_t", "grace_period"):
-            if not getattr(self, argument) > 0:
-                raise ResourceError(f"{self.name}({argument}={getattr(self, argument)!r}) must be above 0.")
+            with named_for(self.name):
+                above_zero(argument, getattr(self, argument))
         if self.grace_period > self.max_t:
             raise ResourceError(
                 f"{self.name}(grace_period={self.grace_period}, max_t={self.max_t}): grace_period must not "
                 "be above max_t,"
                 " where each trial ends."
             )
-        if not self.reduction_factor > 1:
-            raise ResourceError(f"{self.name}(reduction_factor={self.reduction_factor!r}) must be above 1, e.g. 4.")
-        if self.brackets < 1:
-            raise ResourceError(f"{self.name}(brackets={self.brackets!r}) must be a whole number from 1.")
+        with named_for(self.name):
+            positive("brackets", self.brackets, 1)
+            if not above_zero("reduction_factor", self.reduction_factor) > 1:
+                raise ResourceError(f"reduction_factor={self.reduction_factor!r} must be above 1, e.g. 4.")
 
     @property
     def needed_reports(self) -> float:
@@ -291,6 +294,9 @@ class MedianStoppingRule(TuneScheduler):
 
     def __post_init__(self) -> None:
         require_mode(self.mode, self.name)
+        with named_for(self.name):
+            not_negative("grace_period", self.grace_period)
+            positive("min_samples_required", self.min_samples_required, 3)
         if not self.hard_stop or self.min_time_slice:
             raise UsageError(
                 "MedianStoppingRule(hard_stop=False, min_time_slice=...) pauses trials, and here they are "
@@ -306,6 +312,15 @@ class MedianStoppingRule(TuneScheduler):
         start = resource_at(self.time_attr, self.grace_period)
         unit = 1 if self.time_attr == ITERATION else PARTS
         return MedianStopping(min_resource=start, min_trials=self.min_samples_required, interval=unit)
+
+
+@contextlib.contextmanager
+def named_for(who: str) -> Iterator[None]:
+    """Say in an error whose argument breaks its rule: a program has several objects with arguments of one name."""
+    try:
+        yield
+    except UsageError as error:
+        raise ResourceError(f"{who}: {error}") from None
 
 
 def require_mode(mode: object, who: str) -> None:

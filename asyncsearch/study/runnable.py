@@ -73,6 +73,8 @@ class RunnableStudy(KeptStudy, kw_only=True):
     """Whether it might have asked for ``pack=``, and did not."""
     default: DefaultFolder | None = None
     """Gives the store for good, when it is taken; None if it was named, or is taken already."""
+    advice: str = CORRECT
+    """What follows from an error of the user's code; programs of other libraries have no ``resume=``."""
 
     def run(
         self,
@@ -156,7 +158,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
                 )
                 result, end = self._search(search, display, interrupts)
         if end.error_kind:
-            raise getattr(errors, end.error_kind, AsyncSearchError)(_with_traceback(store, end, launcher))
+            raise getattr(errors, end.error_kind, AsyncSearchError)(_with_traceback(store, end, launcher, self.advice))
         return result
 
     def take_store(self, display: Display) -> Store:
@@ -267,7 +269,7 @@ def too_few(given: str, total: int, there: int, argument: str) -> str:
     )
 
 
-def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:
+def _with_traceback(store: Store, end: EndRun, launcher: Launcher, advice: str) -> str:
     """Return the reason of a run's end, with the traceback of the last trial if it is that trials failed."""
     if end.error_kind == "StoreError":
         return printable(
@@ -278,8 +280,8 @@ def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:
         return printable(end.reason.removeprefix(f"{errors.__name__}.{end.error_kind}: "))
     detail = last_failure(read_records(store)).strip()
     if launcher.has_shown(detail):
-        return printable(f"{end.reason}. {CORRECT}; the traceback is above: {detail.splitlines()[-1]}")
-    return printable(f"{end.reason}. {CORRECT}. The traceback of the last one:\n\n{detail}")
+        return printable(f"{end.reason}. {advice}; the traceback is above: {detail.splitlines()[-1]}")
+    return printable(f"{end.reason}. {advice}. The traceback of the last one:\n\n{detail}")
 
 
 def require_bounded(searcher: Searcher, num_trials: int | None, proposals: int | None, method: str) -> None:

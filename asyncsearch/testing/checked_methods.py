@@ -126,11 +126,14 @@ class _CheckedListener(StudyListener):
 class CheckedScheduler(_CheckedListener, SchedulerState):
     """A scheduler whose every answer is asked for twice, and once of a copy."""
 
+    watched = _fact("watched")
+
     def __init__(self, make: Callable[[], SchedulerState]) -> None:
         super().__init__(make)
         self.promotes_in_groups = make().promotes_in_groups
         self.begins_all_first = make().begins_all_first
         self.compares_saved = make().compares_saved
+        self.watches = make().watches
 
     def first_target(self, trial: TrialId) -> int | None:
         target: int | None = self._double.ask("first_target", trial)
@@ -176,7 +179,7 @@ class CheckedScheduler(_CheckedListener, SchedulerState):
 
     def _notify(self, name: str, *arguments: Any) -> None:
         super()._notify(name, *arguments)
-        if name not in ("run_requested", "no_more_trials", "reported"):
+        if name not in ("run_requested", "no_more_trials", "reported", "watched"):
             self.position(arguments[0])
 
 

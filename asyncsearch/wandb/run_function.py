@@ -62,7 +62,7 @@ class SweepFunction:
     """A function without arguments as a function of asyncsearch's trial."""
 
     def __init__(self, function: Callable[[], Any], metric: str, environment: Mapping[str, str]) -> None:
-        self._function, self._metric, self._environment = function, metric, dict(environment)
+        self.function, self._metric, self._environment = function, metric, dict(environment)
         self.__name__ = getattr(function, "__name__", type(function).__name__)
         self.__qualname__ = getattr(function, "__qualname__", self.__name__)
 
@@ -70,14 +70,16 @@ class SweepFunction:
         wandb: Any = module()
         reports = RunReports(trial, self._metric)
         with variables({MODE: "disabled", **self._environment}):  # the same in each trial: wandb reads them once
+            log = wandb.log
             listen(wandb, reports.take, trial.name, trial.params)
             try:
-                self._function()
+                self.function()
             finally:
                 run = getattr(wandb.init, "run", None)
                 summary = {} if run is None or reports.has_metric else dict(run.summary)
                 wandb.init = wandb.init.__wrapped__
                 wandb.finish()
+                wandb.log = log  # else a later trial without ``wandb.init()`` would log for this one
         reports.end(summary)
 
 

@@ -12,7 +12,7 @@ from asyncsearch.arguments import positive
 from asyncsearch.checked_calls import answering
 from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import StudyFile
-from asyncsearch.programs.same_line import SearchFolders
+from asyncsearch.programs.same_line import SearchFolders, of_program
 from asyncsearch.report.live.display import open_display
 from asyncsearch.searchers import GridSearch
 from asyncsearch.study.study import Study, run_shown
@@ -64,9 +64,9 @@ def agent(
 
     goes_on = bool(described.folder)
     if not goes_on:
-        described.folder, goes_on = SearchFolders.next(described.name, settings.store, is_same)
+        described.folder, goes_on = SearchFolders.next(described.name, settings.store, function or trainable, is_same)
         if goes_on:
-            display.warn([f"The sweep in {described.folder} goes on."])
+            display.warn([f"The sweep in {described.folder} goes on: another name would begin anew."])
     if described.description:
         display.warn([f"{described.name}: {described.description}"])
     if described.metric == STEP:
@@ -85,6 +85,7 @@ def agent(
         share=False,
         backend=settings.backend,
     )
+    of_program(study, getattr(trainable, "function", trainable), trainable.__qualname__, settings.store)
     return run_shown(study, total, settings.parallelism, None, display)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,8 @@ def _read(given: Any) -> Mapping[str, Any]:
     if callable(given):
         given = given()
     if isinstance(given, str | Path):
+        if not Path(given).is_file():
+            raise UsageError(f"sweep={str(given)!r}: there is no such file; give its path, or the dictionary itself.")
         try:
             import yaml
         except ImportError as error:
@@ -123,7 +126,9 @@ def parse(given: Mapping[str, Any]) -> Sweep:
     """
     unknown = [key for key in given if key not in _KEYS]
     if unknown:
-        raise UsageError(f"A sweep has no entry {unknown[0]!r} here: leave it out; there is {', '.join(_KEYS)}.")
+        near = difflib.get_close_matches(str(unknown[0]), _KEYS, 1)
+        what = f"write {near[0]!r}" if near else f"leave it out; there is {', '.join(_KEYS)}"
+        raise UsageError(f"A sweep has no entry {unknown[0]!r} here: {what}.")
     space = space_of(given.get("parameters"))
     is_judged = given.get("method") == "bayes" or given.get("early_terminate") is not None
     metric, mode = _metric(given.get("metric"), is_needed=is_judged)

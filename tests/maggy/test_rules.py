@@ -15,14 +15,16 @@ from typing import Any
 import pytest
 
 from asyncsearch import Study
-from asyncsearch.errors import UsageError
+from asyncsearch.errors import NoTrialsError, TrialsFailedError, UsageError
 from asyncsearch.ids import TrialId
-from asyncsearch.maggy import Searchspace, experiment
+from asyncsearch.maggy import Searchspace, experiment, workers
 from asyncsearch.maggy.config import HyperparameterOptConfig, TorchDistributedConfig
 from asyncsearch.maggy.earlystop import AbstractEarlyStop, BroadcastStopping
 from asyncsearch.maggy.reporter import ALL_SENT, Reporter, result_of
 from asyncsearch.maggy.result import result_of_trials
+from asyncsearch.programs.same_line import SearchFolders
 from asyncsearch.runner.standalone import StandaloneTrial
+from asyncsearch.testing.checked_methods import CheckedScheduler
 from asyncsearch.trial import Trial, TrialState
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +64,57 @@ def test_a_trial_is_stopped_where_the_median_rule_says_so(direction: str) -> Non
             assert copy.snapshot() == state.snapshot()
             state = copy
     assert stops > 20
+
+
+def test_a_checked_state_passes_what_it_watches_on() -> None:
+    checked = CheckedScheduler(lambda: BroadcastStopping(es_min=0).begin())
+    assert checked.watches == "broadcast"
+    for number in range(2):
+        checked.created(TrialId(number), {})
+        for resource in (1, 2):
+            checked.watched(TrialId(number), resource, -float(number))
+        if not number:
+            checked.completed(TrialId(number), 2, 0.0)
+    assert "worse than" in str(checked.judge(TrialId(1), 2))
+
+
+def _interrupted(x: float) -> float:
+    raise KeyboardInterrupt
+
+
+def test_a_cut_off_search_goes_on_with_the_same_source_alone() -> None:
+    workers(1, backend="inline", display="none")
+    call: dict[str, Any] = {"searchspace": Searchspace(x=("DOUBLE", [0, 1])), "optimizer": "randomsearch"}
+    cut = lambda x: x if Path("again").exists() else _interrupted(x)  # noqa: E731  # two functions of one name
+    with pytest.raises(KeyboardInterrupt):
+        experiment.lagom(cut, **call)
+    experiment.lagom(lambda x: 2 * x, **call)
+    assert len(list(Path("studies").glob("*/study.json"))) == 2, "what an other function has found is not mixed in"
+    Path("again").touch()
+    experiment.lagom(cut, **call)
+    assert len(list(Path("studies").glob("*/study.json"))) == 2
+
+
+def test_an_edited_function_is_said_where_a_store_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    call: dict[str, Any] = {"searchspace": Searchspace(x=("DOUBLE", [0, 1])), "optimizer": "randomsearch"}
+    experiment.lagom(lambda x: x, num_trials=1, **call)
+    monkeyed = SearchFolders._begun.copy()
+    SearchFolders._begun.clear()  # as in another process
+    with caplog.at_level("WARNING"):
+        experiment.lagom(lambda x: 2 * x, num_trials=2, **call)
+    SearchFolders._begun.update(monkeyed)
+    assert "has changed since the study was created" in caplog.text
+
+
+def test_an_error_of_a_function_says_what_a_program_can_write() -> None:
+    space = Searchspace(x=("DOUBLE", [0, 1]))
+    with pytest.raises(TrialsFailedError, match="run the program again, with another store= than") as failed:
+        experiment.lagom(lambda x: 1 / 0, searchspace=space, optimizer="randomsearch", num_trials=2)
+    assert "resume=True" not in str(failed.value)
+    with pytest.raises(NoTrialsError, match="No trial of 'nan' has a finite result"):
+        experiment.lagom(lambda x: float("nan"), searchspace=space, optimizer="randomsearch", name="nan")
+    with pytest.raises(UsageError, match="search space is empty: write searchspace="):
+        experiment.lagom(lambda x: x, optimizer="randomsearch")
 
 
 def _trial(number: int, state: TrialState, value: float | None, broadcast: float | None, ended_s: float) -> Trial:

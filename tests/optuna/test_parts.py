@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,10 @@ from asyncsearch.optuna.facts import StudyFacts, trials_of
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.refusals import require_supported, require_version
 from asyncsearch.optuna.returned import end_by_error, end_by_value, error_of
+from asyncsearch.optuna.units import ReportedUnits
 from asyncsearch.programs.changes import Watch, here
-from asyncsearch.programs.raised import ObjectiveError
+from asyncsearch.programs.pickles import pickled, unpickled
+from asyncsearch.programs.raised import ObjectiveError, raised_by
 
 
 @pytest.mark.parametrize(
@@ -110,6 +113,27 @@ def test_an_exception_that_cannot_be_sent_is_still_caught_by_its_class() -> None
     assert isinstance(found, LookupError)
     assert isinstance(found, ObjectiveError)
     assert not isinstance(error_of(end, (ValueError,)), ValueError)
+
+
+class CodedError(Exception):
+    """Gives its base other arguments than its own, as many do."""
+
+    def __init__(self, code: int, words: str) -> None:
+        super().__init__(words)
+        self.code = code
+
+
+def test_an_exception_with_arguments_of_its_own_is_sent_as_itself() -> None:
+    sent = raised_by(CodedError(3, "three"))
+    found = unpickled(pickled(sent)).exception()
+    assert type(found) is CodedError
+    assert (found.code, str(found)) == (3, "three")
+
+
+def test_a_checkpoint_says_that_it_needs_the_number_of_reports() -> None:
+    context = SimpleNamespace(max_resource=None, resource=0)
+    with pytest.raises(UsageError, match=r"scheduler=MedianStopping\(max_resource=9\)"):
+        ReportedUnits(context, [], must_pause=False).begin(0, {"weights": np.zeros(1)})
 
 
 counter = 0

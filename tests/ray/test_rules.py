@@ -15,6 +15,8 @@ import asyncsearch.ray as ours
 from asyncsearch.errors import AsyncSearchError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.ray.population import ComparedTrial, PopulationBasedTraining, TrialPopulation
+from asyncsearch.ray.requests import SearchRequest
+from asyncsearch.ray.running import ProgramSearch
 from asyncsearch.ray.scheduling import AsyncHyperBandScheduler, resource_at, rungs_of
 from asyncsearch.ray.space.spaces import loguniform
 
@@ -137,6 +139,43 @@ def test_a_metric_that_is_missing_fails_at_the_first_report(tune: Any) -> None:
     assert "reported acc, and the metric of the search is 'loss'" in str(results.errors[0])
 
 
+def test_a_trial_without_a_report_fails_and_the_search_goes_on(tune: Any) -> None:
+    results = run(
+        tune,
+        lambda config: {"loss": config["x"]} if config["x"] else None,
+        {"x": tune.grid_search([0, 1])},
+        metric="loss",
+        mode="min",
+    )
+    assert "ended without a report" in str(results.errors[0])
+    assert results.get_best_result().config == {"x": 1}
+
+
+def test_what_is_not_finite_is_itself_in_the_results_and_no_best(tune: Any) -> None:
+    values = [float("nan"), float("-inf"), 1.0]
+    space = {"at": tune.grid_search([0, 1, 2])}
+    results = run(tune, lambda config: {"loss": values[config["at"]]}, space, metric="loss", mode="max")
+    assert repr([result.metrics["loss"] for result in results]) == "[nan, -inf, 1.0]"
+    assert results.get_best_result().config == {"at": 2}
+
+
+def test_a_function_that_counts_is_called_once_for_each_trial(tune: Any) -> None:
+    numbers = iter(range(9))
+    space = {"number": tune.sample_from(lambda _: next(numbers))}
+    results = run(tune, lambda config: {"loss": config["number"]}, space, metric="loss", mode="min", num_samples=3)
+    assert [result.config["number"] for result in results] == [0, 1, 2]
+
+
+def test_a_population_says_that_it_keeps_all_checkpoints(tune: Any) -> None:
+    request = SearchRequest(
+        tune=tune.TuneConfig(
+            scheduler=PopulationBasedTraining(metric="a", mode="max", hyperparam_mutations={"x": [1]})
+        ),
+        run=tune.RunConfig(checkpoint_config=tune.CheckpointConfig(num_to_keep=2)),
+    )
+    assert any("num_to_keep=2 is not obeyed" in note for note in ProgramSearch(print, request).notes)
+
+
 def test_a_failed_trial_is_in_the_results_and_the_search_goes_on(tune: Any) -> None:
     def fails(config: Any) -> None:
         if config["x"] == 1:
@@ -178,13 +217,31 @@ def test_a_tuner_reads_and_goes_on_with_a_folder(tune: Any, tmp_path: Path) -> N
         (lambda tune: tune.run("PPO"), "no trainable 'PPO'"),
         (lambda tune: tune.TuneConfig(mode="best") and run(tune, print, {}, mode="best"), "mode='best'"),
         (lambda tune: run(tune, print, {}, num_samples=-1), "has no end"),
+        (lambda tune: run(tune, print, {}, num_samples="3"), "must be an integer"),
+        (lambda tune: run(tune, print, [1]), "is no dictionary"),
+        (lambda tune: run(tune, lambda: 1, {}), "cannot be called with a configuration"),
+        (lambda tune: AsyncHyperBandScheduler(max_t="9"), "ASHAScheduler: max_t='9' must be"),  # type: ignore[arg-type]
         (lambda tune: run(tune, print, {}, metric="loss"), "needs a direction"),
         (lambda tune: run(tune, print, {}, scheduler="asha2"), "not known here"),
         (lambda tune: tune.Tuner(print, run_config=tune.RunConfig(callbacks=[object()])).fit(), "no tune.Callback"),
         (lambda tune: tune.Tuner(print, run_config=tune.RunConfig(stop=3)).fit(), "stop=3"),
         (lambda tune: tune.with_parameters(lambda config: 0, data=1), "takes config"),
     ],
-    ids=["argument", "name", "mode", "endless", "direction", "scheduler", "callback", "stop", "parameters"],
+    ids=[
+        "argument",
+        "name",
+        "mode",
+        "endless",
+        "count",
+        "space",
+        "function",
+        "max_t",
+        "direction",
+        "scheduler",
+        "callback",
+        "stop",
+        "parameters",
+    ],
 )
 def test_what_is_not_known_is_refused_before_a_worker_starts(tune: Any, write: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):

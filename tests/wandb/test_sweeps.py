@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import asyncsearch.wandb as wandb
-from asyncsearch.errors import UsageError
+from asyncsearch.errors import TrialsFailedError, UsageError
 from asyncsearch.schedulers.asha import ASHA
 from asyncsearch.trial import TrialState
 from asyncsearch.wandb.run_function import params_text
@@ -52,6 +52,19 @@ def test_a_sweep_with_a_function_stops_runs_and_counts_on() -> None:
     assert max(trial.resource for trial in study.trials) == 6
     assert any("rank" in trial.reason for trial in study.trials if trial.state is TrialState.STOPPED)
     assert len(wandb.agent(f"me/tests/{sweep}", train, count=2).trials) == 8
+
+
+def test_a_log_without_init_is_no_log_of_an_earlier_trial() -> None:
+    described = {"method": "random", "name": "init", "metric": METRIC, "parameters": {"x": {"min": 0.0, "max": 1.0}}}
+
+    def train() -> None:
+        wandb.init()
+        wandb.log({"val.loss": wandb.config.x})
+
+    wandb.agent(wandb.sweep(described), function=train, count=1)
+    with pytest.raises(TrialsFailedError, match=r"call .?wandb\.init\(\)") as failed:
+        wandb.agent(wandb.sweep(described), function=lambda: wandb.log({"val.loss": 1.0}), count=1)
+    assert "resume=True" not in str(failed.value)
 
 
 PROGRAM = """

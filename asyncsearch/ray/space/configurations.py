@@ -8,10 +8,11 @@ on the driver and on workers alike.
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -43,6 +44,12 @@ class ParamSpace:
     """``points_to_evaluate``: values that come first, by their names in the space."""
     is_grid_constant: bool = False
     """Whether all points of a grid have the same values of the domains beside it."""
+    _last: list[Any] = field(default_factory=list, compare=False, repr=False)
+    """What was drawn last, and for what: the first configuration is proposed twice, once to be checked before the
+    search begins, and a function of ``sample_from`` that counts must not be called twice for it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ParamSpace, (self.space, self.num_samples, self.presets, self.is_grid_constant)
 
     def length(self) -> int | None:
         """Return the number of configurations. None if it has no end."""
@@ -50,6 +57,11 @@ class ParamSpace:
             return None
         first = sum(self._grid_size(preset) for preset in self._used_presets)
         return first + max(0, self.num_samples - len(self._used_presets)) * self._grid_size({})
+
+    def is_beyond(self, number: int) -> bool:
+        """Return whether there is no configuration of this number."""
+        length = self.length()
+        return length is not None and number >= length
 
     @property
     def _used_presets(self) -> tuple[Mapping[str, Any], ...]:
@@ -72,8 +84,13 @@ class ParamSpace:
         Raises:
             SpaceError: a function of ``sample_from`` failed, or returned what the journal cannot hold.
         """
-        length = self.length()
-        if length is not None and number >= length:
+        if not self._last or self._last[:2] != [number, seed] or not _are_same(self._last[2], given):
+            self._last[:] = [number, seed, dict(given), self._draw(number, seed, given)]
+        params: Params | None = copy.deepcopy(self._last[3])
+        return params
+
+    def _draw(self, number: int, seed: int, given: Mapping[str, Any]) -> Params | None:
+        if self.is_beyond(number):
             return None
         sample = 0
         for preset in self._used_presets:
@@ -163,6 +180,10 @@ def _like(given: dict[Any, Any], made: dict[Any, Any]) -> Any:
 def is_same(one: Any, other: Any) -> bool:
     """Return whether two values are the same object, or equal plain values."""
     return one is other or (is_plain(one) and type(one) is type(other) and bool(one == other))
+
+
+def _are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(is_same(one[name], other[name]) for name in one)
 
 
 class ConfigView(dict[Any, Any]):

@@ -63,6 +63,8 @@ class RayObjective:
             os.chdir(folder)
             sys.argv = arguments
             _restore(environment)
+        if not session.iteration:
+            session.require_reports()
         return None if session.iteration else {"training_iteration": 0}
 
     def _run(self, config: Any, session: TrialSession) -> None:

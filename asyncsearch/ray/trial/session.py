@@ -163,10 +163,26 @@ class TrialSession:
             " these names in metric=."
         )
 
+    def require_reports(self) -> None:
+        """Refuse the end of a trial that has reported nothing, where trials are compared.
+
+        Raises:
+            MetricMissingError: they are; the trial fails, and the search goes on.
+        """
+        metric = self.settings.metric
+        if metric and metric != ITERATION:
+            raise MetricMissingError(
+                f"The trial ended without a report, and the metric of the search is {metric!r}: call "
+                f"tune.report({{{metric!r}: ...}}), or return that dictionary."
+            )
+
     def _number(self, name: str, value: Any) -> float | None:
         """Return a value as a number. None, and said once, if it is none."""
         if isinstance(value, bool | int | float):
-            return float(value) if abs(value) < 2**1023 else math.inf
+            try:
+                return float(value)  # NaN and infinities are themselves
+            except OverflowError:
+                return math.copysign(math.inf, value)
         try:
             if getattr(value, "size", None) == 1 or getattr(value, "numel", lambda: 0)() == 1 or hasattr(value, "item"):
                 return float(value.item())

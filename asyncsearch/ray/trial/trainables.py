@@ -294,6 +294,25 @@ def require_trainable(trainable: Any) -> None:
         )
     if inspect.iscoroutinefunction(trainable):
         raise UsageError(f"{trainable.__name__} is asynchronous, and nobody would await it: write a plain function.")
+    _require_config(trainable)
+
+
+def _require_config(trainable: Callable[..., Any]) -> None:
+    """Refuse a function that cannot be called as ``_called`` calls it: each trial would fail."""
+    try:
+        names = inspect.signature(trainable).parameters
+        taken = inspect.signature(trainable, follow_wrapped=False)  # without what ``with_parameters`` gives
+    except (TypeError, ValueError):
+        return
+    given: tuple[Any, ...] = ({}, session_reporter) if "reporter" in names else ({},)
+    try:
+        taken.bind(*given, **({"checkpoint_dir": None} if "checkpoint_dir" in names else {}))
+    except TypeError as error:
+        name = getattr(trainable, "__name__", type(trainable).__name__)
+        raise UsageError(
+            f"{name}{taken} cannot be called with a configuration alone ({error}): write def train(config), and give "
+            f"it other objects by tune.with_parameters(train, name=value)."
+        ) from None
 
 
 def free_arguments(trainable: Callable[..., Any]) -> Iterator[str]:
