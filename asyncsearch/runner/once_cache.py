@@ -35,10 +35,16 @@ class OnceCache:
         self._computed: Counter[str] = Counter()
         """How often each function was computed that depends on objects that count as themselves."""
         self._locks: dict[str, threading.RLock] = {}
+        self.computing: set[str] = set()
+        """``head`` of each call that a thread computes now."""
 
-    def computing(self, identity: CallIdentity) -> threading.RLock:
-        """Return the lock under which a call is looked up and computed: trials in threads ask for it at once."""
-        return self._locks.setdefault(f"{identity.head} {identity.digest}", threading.RLock())
+    def lock(self, identity: CallIdentity) -> threading.RLock:
+        """Return the lock under which a call is looked up and computed: trials in threads ask for it at once.
+
+        It is that of the function with these arguments. While one thread computes the call, what it reads may change,
+        so that the identity which another thread finds meanwhile is neither the one before nor the one after.
+        """
+        return self._locks.setdefault(identity.head, threading.RLock())
 
     def get(self, identity: CallIdentity) -> _Value | None:
         """Return the value of an equal call."""
@@ -91,14 +97,21 @@ def once(function: Callable[..., T], *args: Any) -> T:
             "trial.once(load_data) or trial.once(load_data, argument)."
         )
     before = identity_of(function, args, _cache.numbers)
-    with _cache.computing(before):
+    is_late = before.head in _cache.computing
+    with _cache.lock(before):
+        if is_late:
+            before = identity_of(function, args, _cache.numbers)
         if (found := _cache.get(before)) is not None:
             value: T = found.value
             return value
-        value = function(*args)
-        # It may have changed what it reads: a list of its calls, an attribute in which it keeps the result.
-        name = getattr(function, "__qualname__", repr(function))
-        _cache.put((before, identity_of(function, args, _cache.numbers)), value, name)
+        _cache.computing.add(before.head)
+        try:
+            value = function(*args)
+            # It may have changed what it reads: a list of its calls, an attribute in which it keeps the result.
+            name = getattr(function, "__qualname__", repr(function))
+            _cache.put((before, identity_of(function, args, _cache.numbers)), value, name)
+        finally:
+            _cache.computing.discard(before.head)
     return value
 
 

@@ -20,6 +20,7 @@ from asyncsearch import StandaloneTrial, Trainer
 from asyncsearch.errors import UsageError
 from asyncsearch.runner import once_cache
 from asyncsearch.runner.once_cache import MOST_KEPT, OnceCache, once
+from asyncsearch.runner.once_identity import CallIdentity
 
 calls: list[object] = []
 GUARD = threading.Lock()
@@ -278,6 +279,32 @@ def test_a_list_to_which_it_adds_itself_does_not_count_as_a_change() -> None:
     for _ in range(3):
         once(functools.partial(load, "digits"))
     assert calls == ["digits"]
+
+
+def test_threads_share_a_value_whose_computation_changes_what_it_reads() -> None:
+    is_computing, asked, found = threading.Event(), threading.Event(), []
+
+    def read() -> object:
+        calls.append("read")
+        is_computing.set()
+        asked.wait(60)
+        return object()
+
+    class Cache(OnceCache):
+        def lock(self, identity: CallIdentity) -> threading.RLock:
+            if is_computing.is_set():
+                asked.set()
+            return super().lock(identity)
+
+    once_cache._cache = Cache()
+    threads = [threading.Thread(target=lambda: found.append(once(read)), daemon=True) for _ in range(2)]
+    threads[0].start()
+    assert is_computing.wait(60)
+    threads[1].start()
+    for thread in threads:
+        thread.join(60)
+    assert calls == ["read"]
+    assert found[0] is found[1]
 
 
 def test_locks_do_not_tell_calls_apart() -> None:

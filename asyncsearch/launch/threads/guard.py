@@ -23,6 +23,8 @@ class ThreadGuard(SigtermGuard):
         self._lock = threading.Lock()
         self._depth = 0
         """How many shields the thread is in; only that thread sets it."""
+        self._is_deferred = False
+        """Whether an interrupt came in a shield, and has not been raised."""
 
     def arm(self) -> None:
         """Begin a training in the calling thread."""
@@ -59,11 +61,19 @@ class ThreadGuard(SigtermGuard):
             self._depth = before
         self.raise_if_received()
 
+    def raise_if_received(self) -> None:
+        """Raise ``TrialStopped`` once for the interrupts that shields deferred: what cleans up after it may print."""
+        if self._is_deferred and self._is_armed and not self._depth:
+            self._is_deferred = False
+            raise TrialStopped("the training is interrupted")
+
     def interrupt(self) -> None:
         """Interrupt the training, now or at the end of its shield; any other thread may call this."""
         with self._lock:
             self.is_received = True
-            if self._is_armed and not self._depth:
+            if self._is_armed and self._depth:
+                self._is_deferred = True
+            elif self._is_armed:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(TrialStopped))
 
 

@@ -76,6 +76,8 @@ class ThreadStream:
 
     def write(self, text: str) -> int:
         """Write a text to the sink of the calling thread, or to the former stream."""
+        if not isinstance(text, str):  # it would fail where it is read: in the worker, which then is lost
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         sink = _mine.sinks.get(threading.get_ident())
         if sink is None:
             return int(self.former.write(text) or 0)

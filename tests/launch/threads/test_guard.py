@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import pytest
 
@@ -68,6 +68,50 @@ def test_an_interrupt_ends_a_loop_and_none_comes_after_the_training() -> None:
     guard_is_quiet.set()
     thread.join()
     assert found == ["over", "unhurt"]
+
+
+@pytest.mark.parametrize("is_shielded", [True, False], ids=["shield", "code"])
+def test_an_interrupt_comes_once_so_that_what_cleans_up_may_print(is_shielded: bool) -> None:
+    guard, begun, found = ThreadGuard(), threading.Event(), []
+
+    def work() -> None:
+        guard.arm()
+        try:
+            with guard.shield() if is_shielded else nullcontext():
+                begun.set()
+                while not guard.is_received:
+                    with guard.shield():
+                        pass
+                found.append("end of the loop")
+            while True:
+                pass
+        except TrialStopped:
+            for _ in range(2):
+                with guard.shield():
+                    found.append("printed")
+        finally:
+            guard.disarm()
+
+    thread = in_thread(work)
+    assert begun.wait(60)
+    guard.interrupt()
+    thread.join()
+    assert found[-2:] == ["printed", "printed"]
+    assert is_shielded <= (found[0] == "end of the loop")
+
+
+def test_only_text_is_written_as_to_a_real_stream() -> None:
+    found: list[str] = []
+    open_outputs()
+    try:
+        with (
+            captured(lambda is_stderr, text: found.append(text)),
+            pytest.raises(TypeError, match="must be str, not int"),
+        ):
+            sys.stdout.write(3)  # type: ignore[arg-type]
+    finally:
+        close_outputs()
+    assert not found
 
 
 def test_each_thread_prints_to_its_own_and_all_others_as_before(capsys: pytest.CaptureFixture[str]) -> None:
