@@ -177,7 +177,15 @@ class AskingSession:
             case TrialState.STOPPED | TrialState.FAILED:
                 return NextStep.STOP
 
+    def _require_open(self) -> None:
+        if self.is_closed:  # the store is another process's, and a record written now would leave a gap
+            raise UsageError(
+                f"{self._config.study!r} was closed since this trial was asked for: write study.tell(7, 0.93), with "
+                "the number of the trial, which opens it again."
+            )
+
     def _attempt(self, number: TrialId) -> Attempt:
+        self._require_open()
         attempt = self.state.open_attempt_of(number) if number in self.asked else None
         if attempt is None:
             known = ", ".join(map(trial_name, self.asked)) or "none"
@@ -220,11 +228,7 @@ class AskingSession:
 
         After a failure the journal may lack what was decided: the session is closed, and the next one reads it anew.
         """
-        if self.is_closed:  # the store is another process's, and a record written now would leave a gap
-            raise UsageError(
-                f"{self._config.study!r} was closed since this trial was asked for: write study.tell(7, 0.93), with "
-                "the number of the trial, which opens it again."
-            )
+        self._require_open()
         try:
             return self._decided(events)
         except BaseException:
