@@ -314,6 +314,9 @@ class RandomCluster(VirtualCluster):
         present = snapshot.encode(self.state, 0)
         assert snapshot.encode(self.restored(), 0) == present
         assert snapshot.encode(self.replayed(), 0) == present
+        for other in (self.restored(), self.replayed()):  # what both snapshots may lack
+            is_whole = (other.stop_facts, other.best_saved) == (self.state.stop_facts, self.state.best_saved)
+            assert is_whole, "what stop rules and kept checkpoints need is lost"
 
     def require_same_decisions(self) -> None:
         """Require that a state restored now decides like the present one from now on."""

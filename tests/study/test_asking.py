@@ -15,8 +15,9 @@ import pytest
 from asyncsearch import ASHA, FIFO, Reached, Study, choice, uniform
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.invariants import check
-from asyncsearch.errors import StoreLockedError, UsageError
+from asyncsearch.errors import StoreError, StoreLockedError, UsageError
 from asyncsearch.journal.opening import replay
+from asyncsearch.journal.writer import Journal
 from asyncsearch.study.asking.asked_trial import AskedTrial, NextStep
 from asyncsearch.study.asking.asking_study import evaluated_elsewhere
 from asyncsearch.study.read_study import ELSEWHERE
@@ -161,6 +162,52 @@ def test_only_one_process_has_it_open_and_nothing_trains_it(tmp_path: Path) -> N
     trained = Study(abs, space={"x": choice(1)}, metric="y", mode="max", store=tmp_path / "own")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"has a trainable, and study.run\(\) trains"):
         trained.ask()
+
+
+def test_a_closed_trial_writes_nothing_and_is_told_of_by_its_number(tmp_path: Path) -> None:
+    study = study_in(tmp_path)
+    trial = study.ask()
+    assert trial is not None
+    study.close()
+    for call in (lambda: trial.tell(0.5), lambda: trial.fail("late"), lambda: trial.note("a", "b")):
+        with pytest.raises(UsageError, match=r"was closed since this trial was asked for: write study.tell\("):
+            call()
+    assert study.tell(0, 0.25) is NextStep.PAUSE
+    study.close()
+    with study_in(tmp_path, resume=True) as again:
+        assert (again.trials[0].value, again.asked) == (0.25, [])
+
+
+def test_a_result_that_was_not_written_can_be_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with study_in(tmp_path) as study:
+        study.ask()
+
+        def is_full(_journal: Journal, _lines: bytes) -> None:
+            raise StoreError("no space left")
+
+        with monkeypatch.context() as full:
+            full.setattr(Journal, "append", is_full)
+            with pytest.raises(StoreError, match="no space left"):
+                study.tell(0, 0.5)
+        assert study.tell(0, 0.25) is NextStep.PAUSE
+    with study_in(tmp_path, resume=True) as again:
+        assert [trial.value for trial in again.trials] == [0.25]
+
+
+@pytest.mark.parametrize("argument", ["stop_when", "stop_trial_when"])
+def test_what_a_rule_raises_is_told_to_who_asks_next(argument: str, tmp_path: Path) -> None:
+    def wrong(_progress: Any) -> bool:
+        raise KeyError("los")
+
+    rules: dict[str, Any] = {argument: wrong}
+    with study_in(tmp_path, **rules) as study:
+        trial = study.ask()
+        assert trial is not None
+        trial.tell(0.5)
+        for _ in range(2):
+            with pytest.raises(UsageError, match=rf"{argument}=.*wrong raised KeyError: 'los'"):
+                study.ask()
+        assert study.trials[0].value == 0.5
 
 
 @pytest.mark.parametrize(

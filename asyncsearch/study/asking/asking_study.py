@@ -92,7 +92,7 @@ class Asking:
         self.close()
 
     def _opened(self, num_trials: int | None) -> AskingSession:
-        if self._session is None:
+        if self._session is None or self._session.is_closed:
             own = self._runnable
             if own is None:
                 raise UsageError(f"{self.name!r} was opened to read its results: write Study.resume(...).ask().")

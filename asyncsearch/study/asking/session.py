@@ -9,21 +9,23 @@ its slot until its work ends, across processes: who opens the study again finds 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from asyncsearch import errors
 from asyncsearch._version import __version__
-from asyncsearch.actions import AnyAction, Assign, LaunchWorker
+from asyncsearch.actions import AnyAction, Assign, LaunchWorker, StopRun
 from asyncsearch.arguments import positive
 from asyncsearch.engine.affected import is_stale
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.handling import handle
-from asyncsearch.errors import UsageError
+from asyncsearch.errors import AsyncSearchError, UsageError
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
@@ -63,6 +65,9 @@ class AskingSession:
         self._ending = ExitStack()
         self._calls = threading.RLock()
         self._now = 0.0
+        self._error: tuple[str, str] = "", ""
+        """The kind and the words of the error that has ended the run; empty while none has."""
+        self.is_closed = False
         self._slots = 0
         """How many trials may be evaluated at once, as the engine was told."""
         self.asked: dict[TrialId, AskedTrial] = {}
@@ -89,6 +94,7 @@ class AskingSession:
     def close(self) -> None:
         """Let another process open the study; what is being evaluated goes on there."""
         with self._calls:
+            self.is_closed = True
             self._ending.close()
 
     def ask(self) -> AskedTrial | None:
@@ -96,7 +102,11 @@ class AskingSession:
         with self._calls:
             if len(self.asked) >= MOST_ASKED:
                 raise UsageError(f"{MOST_ASKED:,} trials are being evaluated: tell a result of one of them first.")
-            return self._next()
+            given = self._next()
+            kind, words = self._error
+            if given is None and kind:  # what a rule of the user's raised is no end of the search
+                raise getattr(errors, kind, AsyncSearchError)(words)
+            return given
 
     def tell(self, number: TrialId, value: Any, resource: int | None) -> NextStep:
         """Tell a result of a trial; see ``AskedTrial.tell``."""
@@ -167,7 +177,15 @@ class AskingSession:
             case TrialState.STOPPED | TrialState.FAILED:
                 return NextStep.STOP
 
+    def _require_open(self) -> None:
+        if self.is_closed:  # the store is another process's, and a record written now would leave a gap
+            raise UsageError(
+                f"{self._config.study!r} was closed since this trial was asked for: write study.tell(7, 0.93), with "
+                "the number of the trial, which opens it again."
+            )
+
     def _attempt(self, number: TrialId) -> Attempt:
+        self._require_open()
         attempt = self.state.open_attempt_of(number) if number in self.asked else None
         if attempt is None:
             known = ", ".join(map(trial_name, self.asked)) or "none"
@@ -206,7 +224,19 @@ class AskingSession:
             raise UsageError(str(error)) from None
 
     def _handle(self, *events: AnyEvent) -> list[AnyAction]:
-        """Decide on events, and return the actions once all are durable."""
+        """Decide on events, and return the actions once all are durable.
+
+        After a failure the journal may lack what was decided: the session is closed, and the next one reads it anew.
+        """
+        self._require_open()
+        try:
+            return self._decided(events)
+        except BaseException:
+            with contextlib.suppress(Exception):  # the failure itself says more
+                self.close()
+            raise
+
+    def _decided(self, events: Sequence[AnyEvent]) -> list[AnyAction]:
         actions: list[AnyAction] = []
         lines = []
         for event in events:
@@ -216,6 +246,9 @@ class AskingSession:
             decided = handle(self.state, event, self._now)
             lines.append(self._journal.encode(event, decided, self._now))
             actions += decided
+        for action in actions:
+            if isinstance(action, StopRun) and action.error_kind:
+                self._error = action.error_kind, action.reason
         if lines:
             self._journal.append(b"".join(lines))
         return actions
