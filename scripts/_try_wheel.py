@@ -30,6 +30,7 @@ USES = {
     "s3": "import s3fs",
     "azure": "from asyncsearch.store.far.azure import AzureBlobs",
     "sobol": "from asyncsearch import SobolSearch; SobolSearch().begin(study.space, 0)",
+    "hyperopt": "from asyncsearch.hyperopt import fmin, hp, rand; assert callable(fmin)",
     "optuna": "from asyncsearch import OptunaSearch; OptunaSearch('tpe').begin(study.space, 0)",
     "report": "assert len(study.trials_dataframe()) == len(study.trials)",
     "plots": "import altair, vl_convert",

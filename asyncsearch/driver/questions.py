@@ -30,6 +30,8 @@ from asyncsearch.runner.notes import note_in
 from asyncsearch.runner.protocol import parts_of
 from asyncsearch.runner.seal import Seal, launch_key
 
+_UNANSWERED = "it asks the driver, and nobody there answers"
+
 
 class Response(NamedTuple):
     """What an answerer says to a question."""
@@ -103,20 +105,23 @@ class Questions:
         attempt = self._state.attempt(lease, question.lane)
         if attempt is None or attempt.end is not None or (lease.worker, lease.epoch) != worker:
             return ""
-        if not question.has_more and (note := note_in(question.content)) is not None:
-            fact = Consulted(lease, {"note": note[0], "text": note[1]}, question.lane)
-            self._post(Settled(worker, fact, None))
-            return ""
-        if self._thread is None:
-            return "it asks the driver, and nobody there answers"
+        if self._thread is None and question.has_more:  # a note, which needs no answerer, is in one part
+            return _UNANSWERED
         parts = self._parts.setdefault((lease, question.lane), [])
         parts.append(question.content)
-        if not question.has_more:
-            del self._parts[lease, question.lane]
-            try:
-                content = self._seal(worker).opened(question.number, b"".join(parts))
-            except UnauthenticatedError as error:
-                return str(error)
+        if question.has_more:
+            return ""
+        del self._parts[lease, question.lane]
+        try:
+            content = self._seal(worker).opened(question.number, b"".join(parts))
+        except UnauthenticatedError as error:
+            return str(error)
+        if (note := note_in(content)) is not None:
+            fact = Consulted(lease, {"note": note[0], "text": note[1]}, question.lane)
+            self._post(Settled(worker, fact, None))
+        elif self._thread is None:
+            return _UNANSWERED
+        else:
             self._thread.submit(self._answer, worker, question, attempt.trial, content)
         return ""
 

@@ -179,10 +179,9 @@ REFUSED = [
     ("Space({'lr': 'loguniform(1e-4, 1)'})", "write loguniform(1e-4, 1) without quotes"),
     ("Space({'lr': {'type': 'uniform', 'min': 0, 'max': 1}})", "write uniform(0, 1)"),
     ("Space({'lr': {'distribution': 'log_uniform_values', 'min': 1e-4, 'max': 1}})", "write loguniform(0.0001, 1)"),
-    ("choice('a', 'b', p=[0.5, 0.5])", "write choice('a', 'b')"),
+    ("choice('a', 'b', p=[0.5, 0.5])", "write choice('a', 'b', weights=[0.5, 0.5])"),
     ("uniform(min=0, max=1)", "write low=0"),
     ("loguniform(1e-4, max=1)", "write high=1"),
-    ("randint(1, 5, step=2)", "write choice(*range(1, 5, 2))"),
     ("uniform(0, 1).when('sgd')", "Write uniform(0, 0.99).when(optimizer='sgd')"),
     # A study and its results
     ("study().preview(8, 2)", "write study.preview(num_trials=64)"),

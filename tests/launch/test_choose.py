@@ -32,7 +32,7 @@ def test_backend_of_ones_own_is_taken_as_it_is() -> None:
 
 def test_unknown_name_lists_the_names() -> None:
     with pytest.raises(
-        UsageError, match="backend='yarn' is not known: choose one of 'auto', 'inline', 'processes', 'spark', 'threads'"
+        UsageError, match="choose one of 'auto', 'inline', 'processes', 'spark', 'spark-cluster', 'threads'"
     ):
         choose("yarn")
 

@@ -32,6 +32,9 @@ class FakeSpark:
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         return threading.Thread(target=target, name=name, daemon=True)
 
+    def tag_note(self, tag: str) -> bytes:
+        return tag.encode()
+
     def close(self) -> None:
         if self.is_owned:
             FakeSpark.is_active = False
@@ -54,7 +57,7 @@ class NoJobs:
 def spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeSpark, "is_active", False)
     monkeypatch.setattr(launcher, "join", lambda session: FakeSpark())
-    monkeypatch.setattr(launcher, "examine", lambda *how: Preflight(parallelism=2))
+    monkeypatch.setattr(launcher, "examine", lambda *_how, **_options: Preflight(parallelism=2))
     monkeypatch.setattr(launcher, "Supervisor", NoJobs)
 
 
