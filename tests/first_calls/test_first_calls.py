@@ -204,7 +204,7 @@ def train(trial):
     trial.report(loss={}["missing"])
 
 study = Study(train, space={"lr": uniform(0.0, 1.0)}, metric="loss", mode="min", backend="processes")
-study.run(num_trials=50, parallelism=2)
+study.run(num_trials=50, parallelism=1)
 """
 
 
