@@ -63,7 +63,7 @@ study = study_in(Path(sys.argv[1]))
 for _ in range(3):
     trial = study.ask()
 study.tell(1, 0.25)
-print([one.id for one in study.asked], flush=True)
+print([one.id for one in study.asked()], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -72,7 +72,7 @@ def test_what_was_asked_for_can_be_told_after_a_kill_by_the_same_line(tmp_path: 
     done = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "[0, 2]\n"), done.stderr
     with study_in(tmp_path, resume=True) as study:
-        asked: dict[int, AskedTrial] = {trial.id: trial for trial in study.asked}
+        asked: dict[int, AskedTrial] = {trial.id: trial for trial in study.asked()}
         assert sorted(asked) == [0, 2]
         assert asked[2].params == study.trials[2].params
         assert study.tell(2, 0.5, resource=1) is NextStep.PAUSE
@@ -92,7 +92,7 @@ def test_a_trial_that_is_not_worth_finishing_is_told_so(tmp_path: Path) -> None:
         assert steps[0] is NextStep.GO_ON
         assert steps[-1] is NextStep.STOP
         assert study.trials[3].state is TrialState.STOPPED
-        assert 3 not in [trial.id for trial in study.asked]
+        assert 3 not in [trial.id for trial in study.asked()]
 
 
 def test_a_stop_rule_ends_asking_once_all_have_been_told(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_whatever_is_asked_and_told_the_journal_leads_to_the_same_state(seed: in
     options: dict[str, Any] = {"scheduler": [ASHA(max_resource=9), FIFO(max_resource=3), FIFO()][seed % 3]}
     study = study_in(tmp_path, max_failures=1, **options)
     for _ in range(60):
-        asked = study.asked
+        asked = study.asked()
         if len(asked) < 4 and chance.random() < 0.5:
             trial = study.ask(num_trials=12)
             assert trial is None or trial.id not in [one.id for one in asked]
@@ -139,7 +139,7 @@ def test_whatever_is_asked_and_told_the_journal_leads_to_the_same_state(seed: in
             before = [one.id for one in asked]
             study.close()
             study = study_in(tmp_path, max_failures=1, resume=True, **options)
-            assert [one.id for one in study.asked] == before
+            assert [one.id for one in study.asked()] == before
         session = study._session
         assert session is not None
         check(session.state)
@@ -158,7 +158,7 @@ def test_only_one_process_has_it_open_and_nothing_trains_it(tmp_path: Path) -> N
         with pytest.raises(UsageError, match=r"are evaluated elsewhere: write trial = study.ask\(\)"):
             wrong.run(num_trials=3)
     with Study.resume(tmp_path / "st") as resumed:
-        assert [trial.id for trial in resumed.asked] == [0]
+        assert [trial.id for trial in resumed.asked()] == [0]
     trained = Study(abs, space={"x": choice(1)}, metric="y", mode="max", store=tmp_path / "own")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"has a trainable, and study.run\(\) trains"):
         trained.ask()
@@ -175,7 +175,7 @@ def test_a_closed_trial_writes_nothing_and_is_told_of_by_its_number(tmp_path: Pa
     assert study.tell(0, 0.25) is NextStep.PAUSE
     study.close()
     with study_in(tmp_path, resume=True) as again:
-        assert (again.trials[0].value, again.asked) == (0.25, [])
+        assert (again.trials[0].value, again.asked()) == (0.25, [])
 
 
 def test_a_result_that_was_not_written_can_be_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

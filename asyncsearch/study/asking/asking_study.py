@@ -71,9 +71,8 @@ class Asking:
         number = trial.id if isinstance(trial, Trial | AskedTrial) else TrialId(parse_trial(str(trial)))
         return self._opened(None).tell(number, value, resource)
 
-    @property
     def asked(self) -> list[AskedTrial]:
-        """The trials that were asked for and are being evaluated, by number."""
+        """Return the trials that were asked for and are being evaluated, by number."""
         session = self._opened(None)
         return [session.asked[number] for number in sorted(session.asked)]
 
