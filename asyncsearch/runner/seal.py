@@ -1,8 +1,9 @@
 """The seal of questions and answers, by which a trial and the one who answers it in the driver know each other.
 
 Other libraries' programs send objects as pickles in them, and a pickle runs code where it is opened. So both sides read
-only what was sealed (HMAC-SHA256) with the key of the launch, which comes with the worker's other credentials and is
-never written anywhere: who can read the study's store, or write into its stream, cannot make a seal.
+only what was sealed (HMAC-SHA256) with the key of the launch, which comes with the worker's other credentials: who can
+read the study's store, or write into its stream, cannot make a seal. A driver in the cluster gives these credentials by
+its store; it runs no program of another library, and opens notes alone, which are no pickles.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def launch_key(secret: bytes, worker: int, epoch: int) -> bytes:
 class Seal:
     """Seals what one side writes, and opens what the other side has sealed.
 
-    A seal counts for one number and one direction, so that no sealed content can stand for another.
+    A seal counts for one number and one direction of a launch. Numbers begin anew with each trial and lane.
     """
 
     def __init__(self, key: bytes, *, is_driver: bool = False) -> None:
