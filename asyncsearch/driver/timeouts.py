@@ -11,10 +11,10 @@ from collections.abc import Callable
 import msgspec
 
 from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, Worker
-from asyncsearch.engine.enough import due_s
 from asyncsearch.engine.liveness import Deadlines, Liveness
 from asyncsearch.engine.sizing.idle_slots import IdleTimes
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stop_decisions import due_s
 from asyncsearch.events import AnyEvent, RuleDue, StopRequested, TrainingEnded, TrialTimedOut, WorkerLost
 from asyncsearch.ids import Lease
 

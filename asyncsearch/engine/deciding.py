@@ -11,7 +11,6 @@ from typing import Any
 from asyncsearch.actions import DismissWorker, MoveTrial
 from asyncsearch.engine.affected import dependents_of, is_at_target, is_to_be_evaluated, trials_awaiting, trials_unsaved
 from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
-from asyncsearch.engine.enough import end_study_if_enough, end_trial_if_enough
 from asyncsearch.engine.filling import is_anything_left
 from asyncsearch.engine.moving import (
     fail_or_retry,
@@ -29,6 +28,7 @@ from asyncsearch.engine.sizing.idle_slots import release
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.sizing.share import count_launchable, cut_short, excess, give_back, launch, relaunch
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stop_decisions import end_study_by_rule, end_trial_by_rule
 from asyncsearch.engine.stopping import Emit, judge, judges, stop_all, stop_run, stop_training
 from asyncsearch.events import (
     KILLED,
@@ -70,7 +70,7 @@ def _respond_to_start(state: StudyState, _event: DriverStarted, emit: Emit) -> N
 
 
 def _respond_to_run(state: StudyState, _event: RunRequested, emit: Emit) -> None:
-    end_study_if_enough(state, state.times.seen_s, emit)
+    end_study_by_rule(state, state.times.seen_s, emit)
     if state.stopping:
         return
     if is_anything_left(state) or state.scheduler.closing_promotion() is not None:
@@ -86,7 +86,7 @@ def _respond_to_share(state: StudyState, event: ShareChanged, emit: Emit) -> Non
 
 def _respond_to_time(state: StudyState, _event: RuleDue, emit: Emit) -> None:
     for number in list(state.open_attempts) if state.config.stop_trial_when is not None else ():
-        end_trial_if_enough(state, state.trials[number], emit)
+        end_trial_by_rule(state, state.trials[number], emit)
 
 
 def _respond_to_news(state: StudyState, event: Learned, emit: Emit) -> None:

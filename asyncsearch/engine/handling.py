@@ -16,7 +16,6 @@ from asyncsearch.actions import AnyAction, DeleteCheckpoint
 from asyncsearch.engine.affected import is_stale
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.deciding import respond
-from asyncsearch.engine.enough import end_study_if_enough
 from asyncsearch.engine.filling import adjust, conclude, fill
 from asyncsearch.engine.learning import learn
 from asyncsearch.engine.sizing.gangs import is_scaled, resize
@@ -24,6 +23,7 @@ from asyncsearch.engine.sizing.idle_slots import recall
 from asyncsearch.engine.sizing.joining import join
 from asyncsearch.engine.sizing.share import excess
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stop_decisions import end_study_by_rule
 from asyncsearch.engine.stopping import Emit, stop_losers
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
 from asyncsearch.ids import TrialId
@@ -52,7 +52,7 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
 
     respond(state, event, learn(state, event, now), emit)
     if state.config.stop_when is not None:
-        end_study_if_enough(state, now, emit)
+        end_study_by_rule(state, now, emit)
     if state.touched:
         adjust(state, emit)
     fill(state, emit)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from asyncsearch.actions import AnyAction, MoveTrial, StopRun, StopTraining
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.enough import end_trial_if_enough
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stop_decisions import end_trial_by_rule
 from asyncsearch.events import Reported
 from asyncsearch.ids import TrialId
 from asyncsearch.trial import Trial, TrialState
@@ -25,7 +25,7 @@ def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
     if (reason := state.scheduler.judge(trial.id, trial.resource)) is not None:
         emit(MoveTrial(trial.id, TrialState.STOPPED, reason))
         return True
-    return state.config.stop_trial_when is not None and end_trial_if_enough(state, trial, emit)
+    return state.config.stop_trial_when is not None and end_trial_by_rule(state, trial, emit)
 
 
 def judges(state: StudyState) -> bool:

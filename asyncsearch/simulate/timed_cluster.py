@@ -20,8 +20,8 @@ from asyncsearch.actions import (
     SaveAt,
     StopTraining,
 )
-from asyncsearch.engine.enough import due_s
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stop_decisions import due_s
 from asyncsearch.engine.stopping import judged_after
 from asyncsearch.errors import UsageError
 from asyncsearch.events import (

@@ -24,8 +24,8 @@ from asyncsearch.driver.questions import Answerer
 from asyncsearch.driver.shared_workers import WorkerShare
 from asyncsearch.driver.threads import Wakeup
 from asyncsearch.driver.timeouts import DriverSettings
-from asyncsearch.engine.enough import BY_RULE
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stop_decisions import BY_RULE
 from asyncsearch.errors import StoreError
 from asyncsearch.events import AnyEvent, DriverStarted, RunRequested, StopRequested
 from asyncsearch.ids import WorkerId

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.engine.enough import study_answer
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stop_decisions import study_answer
 
 
 def described(config: EngineConfig) -> dict[str, str]:

@@ -10,8 +10,8 @@ import pytest
 
 from asyncsearch.actions import Assign, CreateTrial, CutWork, EndRun, LaunchWorker, MoveTrial, StopRun, StopTraining
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.engine.enough import BY_RULE, due_s
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stop_decisions import BY_RULE, due_s
 from asyncsearch.events import CheckpointCommitted, Outcome, RuleDue, RunRequested, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO

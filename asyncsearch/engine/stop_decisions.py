@@ -85,7 +85,7 @@ def trial_answer(state: StudyState, trial: Trial) -> RuleAnswer:
     return ask(rule, "stop_trial_when", trial_progress(state, trial, state.times.seen_s))
 
 
-def end_study_if_enough(state: StudyState, now: float, emit: Callable[[AnyAction], None]) -> None:
+def end_study_by_rule(state: StudyState, now: float, emit: Callable[[AnyAction], None]) -> None:
     """End the run in progress if ``stop_when`` holds; trainings that can be saved end after their unit."""
     if state.config.stop_when is None or state.run is None or state.stopping:
         return
@@ -101,7 +101,7 @@ def end_study_if_enough(state: StudyState, now: float, emit: Callable[[AnyAction
             emit(StopTraining(attempt.lease, state.stopping, attempt.lane))
 
 
-def end_trial_if_enough(state: StudyState, trial: Trial, emit: Callable[[AnyAction], None]) -> bool:
+def end_trial_by_rule(state: StudyState, trial: Trial, emit: Callable[[AnyAction], None]) -> bool:
     """Stop a trial for which ``stop_trial_when`` holds; return whether it is stopped now.
 
     One that trains alone and can be saved is stopped once its checkpoint is durable, by ``stopped_by_rule``.
