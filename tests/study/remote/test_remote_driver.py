@@ -138,6 +138,15 @@ def test_a_store_that_the_cluster_does_not_see_is_refused(tmp_path: Path) -> Non
         study.run(display="none")
 
 
+def test_callbacks_which_a_driver_elsewhere_cannot_call_are_refused(tmp_path: Path) -> None:
+    cluster = ProcessCluster(2)
+    study = make_study(make_trainable(Gate(tmp_path)), tmp_path / "study", backend=cluster)
+    with pytest.raises(ClusterError, match=r"callbacks=.* need a driver that executors reach\. Set spark\.asyncsearch"):
+        study.run(display="none", callbacks=lambda *_: None)
+    assert cluster.tasks.begun == []
+    assert not (tmp_path / "study").exists()
+
+
 _CLIENT = """
 import sys
 from pathlib import Path
