@@ -1,14 +1,42 @@
-"""The driver's thread with its asyncio loop, and a wake-up call between threads that a Ctrl-C cannot break."""
+"""The driver's thread with its asyncio loop, and waits of the main thread that a Ctrl-C neither breaks nor misses.
+
+Python runs a signal's handler between two steps of the main thread. A signal that another thread of the process
+receives, or that comes just before a wait, does not end the wait. So the main thread never waits long at a stretch.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import queue
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_LOOK_S = 1.0
+"""How long a handler may be kept waiting."""
+
+
+def next_of(inbox: queue.SimpleQueue[T], timeout_s: float | None = None) -> T:
+    """Return what was put into a queue next; the handlers of signals run meanwhile.
+
+    Raises:
+        queue.Empty: nothing came within ``timeout_s``; None means no limit.
+    """
+    until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        left_s = until_s - time.monotonic()
+        try:
+            return inbox.get(timeout=max(0.0, min(left_s, _LOOK_S)))
+        except queue.Empty:
+            if left_s <= _LOOK_S:
+                raise
 
 
 class Wakeup:
@@ -39,8 +67,11 @@ class Wakeup:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it is set, and return whether it is."""
-        if not self._is_set:
-            self._selector.select(timeout_s)
+        until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while not self._is_set:
+            left_s = until_s - time.monotonic()
+            if self._selector.select(max(0.0, min(left_s, _LOOK_S))) or left_s <= _LOOK_S:
+                break
         return self._is_set
 
     def clear(self) -> None:

@@ -19,6 +19,7 @@ import cloudpickle
 import hyperopt
 
 from asyncsearch.driver.interrupts import interruption, interrupts_to
+from asyncsearch.driver.threads import next_of
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.hyperopt import facts
 from asyncsearch.hyperopt.drawn_points import Document, Points, answer_of, finished_only
@@ -120,7 +121,7 @@ class PointEvaluation:
     def _take(self) -> None:
         """Take a message, or see that the time is over."""
         try:
-            message = self._evaluators.inbox.get(timeout=self._left_s())
+            message = next_of(self._evaluators.inbox, self._left_s())
         except queue.Empty:
             self._stop(TIMEOUT)
             return

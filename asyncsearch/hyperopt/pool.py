@@ -21,6 +21,7 @@ import msgspec
 from asyncsearch.actions import AnyAction, MoveTrial
 from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.driver.questions import Response
+from asyncsearch.driver.threads import next_of
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.events import AnyEvent
 from asyncsearch.hyperopt.messages import EvaluatorLost, EvaluatorsEnded, Message, PointQuestion, ShowRequest
@@ -123,7 +124,7 @@ class WorkerPool:
         if self._thread is None:
             return
         while not self.is_broken:
-            match self.inbox.get():
+            match next_of(self.inbox):
                 case PointQuestion() as asked:
                     asked.reply(None, state="over")
                 case _:

@@ -8,6 +8,7 @@ from typing import Any
 
 import hyperopt
 
+from asyncsearch.driver.threads import next_of
 from asyncsearch.hyperopt.messages import EvaluatorsEnded, Message, PointQuestion
 from asyncsearch.hyperopt.objective import PointEnd
 from asyncsearch.hyperopt.worker_trials import in_thread
@@ -36,7 +37,7 @@ class ThreadEvaluators:
             return  # a thread cannot be ended; it is a daemon, and is answered no more
         left = len(self._threads)
         while left:
-            match self.inbox.get():
+            match next_of(self.inbox):
                 case PointQuestion() as asked:
                     asked.reply(None, state="over")
                 case EvaluatorsEnded():

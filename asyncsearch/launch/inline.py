@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.driver.threads import next_of
 from asyncsearch.errors import InternalError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Launcher, OnWorkerEnded, Post, Preflight
@@ -124,7 +125,7 @@ class InlineLauncher(Launcher):
         if self._worker is not None and self._worker.end is not None:
             self._finish(self._worker.end)
         elif self._worker is None or not self._worker.train_next():
-            self._handle(self._later.popleft() if self._later else self._inbox.get(), post)
+            self._handle(self._later.popleft() if self._later else next_of(self._inbox), post)
 
     def _look_up(self) -> None:
         """Pass on the messages that arrived for the worker during a training."""

@@ -278,7 +278,9 @@ def test_ctrl_c_cancels_what_runs_and_the_trials_go_on() -> None:
     def objective(x: float) -> float:
         if not pressed.is_set() and len(trials.trials) == 3:
             pressed.set()
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.pthread_kill(
+                threading.get_ident(), signal.SIGINT
+            )  # of which the main thread, waiting, hears nothing
             threading.Event().wait(600)
         return x
 
