@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from asyncsearch.actions import AddLane, Assign, lanes_given
+from asyncsearch.actions import AddLane, Assign, ExtendWork, lanes_given
+from asyncsearch.driver.node_writers import NodeWriters
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, NodeKey
@@ -29,10 +30,16 @@ class CheckpointDeletions:
     """
 
     def __init__(
-        self, state: StudyState, store: Store, loop: asyncio.AbstractEventLoop, send: Callable[[WorkerAction], None]
+        self,
+        state: StudyState,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        send: Callable[[WorkerAction], None],
+        writers: NodeWriters,
     ) -> None:
         """Begin without deletions; ``send`` sends an action to a worker."""
-        self._state, self._store, self._loop, self._send = state, store, loop, send
+        self._state, self._store, self._loop, self._send, self._writers = state, store, loop, send, writers
+        writers.take_over(state)
         # Not the thread of snapshots and logs: work may wait for a deletion, and must not wait for those.
         self._thread = ThreadPoolExecutor(1, "asyncsearch-deletions")
         self._deleting: defaultdict[NodeKey, int] = defaultdict(int)
@@ -44,6 +51,7 @@ class CheckpointDeletions:
 
     def note(self, event: AnyEvent) -> None:
         """Note who has committed a checkpoint: where that is known, the store is not asked what to delete."""
+        self._writers.note(event)
         if isinstance(event, CheckpointCommitted):
             attempt = self._attempt_of(event)
             known = self._attempts.setdefault(event.checkpoint, attempt)
@@ -74,6 +82,8 @@ class CheckpointDeletions:
         """Send work, or a lane, to a worker as soon as no deletion endangers its checkpoints."""
         if isinstance(action, AddLane) and self.delay(action):
             return  # the work that it joins waits
+        for given in lanes_given(action):
+            self._writers.begin(given.attempt, (stage.node for stage in given.lane.stages))
         if self._is_endangered(action):
             self._waiting[lanes_given(action)[0].attempt] = [action]
         else:
@@ -81,7 +91,10 @@ class CheckpointDeletions:
 
     def delay(self, action: LaneAction) -> bool:
         """Keep an action until the worker has its lane; return False if the worker has it already."""
-        waiting = self._waiting.get(action.lease.number + action.lane, self._waiting.get(action.lease.number))
+        number = action.lease.number + action.lane
+        if isinstance(action, ExtendWork):
+            self._writers.begin(number, (stage.node for stage in action.stages))
+        waiting = self._waiting.get(number, self._waiting.get(action.lease.number))
         if waiting is not None:
             waiting.append(action)
         return waiting is not None
@@ -102,6 +115,7 @@ class CheckpointDeletions:
             else:
                 self._store.delete_of(attempt, checkpoint)
         except Exception as error:
+            self._writers.doubt(checkpoint.node)
             _log.warning("Checkpoint %s could not be deleted: %s. The next run sweeps it.", checkpoint, error)
         self._loop.call_soon_threadsafe(self._deleted, checkpoint.node)
 

@@ -27,6 +27,7 @@ from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.event_handling import EventHandling
 from asyncsearch.driver.incoming import EventInbox, Incoming, Received, TrueSizes
 from asyncsearch.driver.logs import LogSink
+from asyncsearch.driver.node_writers import NodeWriters
 from asyncsearch.driver.promises import Promises
 from asyncsearch.driver.questions import Answerer, Questions, Settled
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
@@ -69,6 +70,7 @@ class Driver:
         pack_times: Sequence[PackTimes] = (),
         follow: Follow | None = None,
         answerer: Answerer | None = None,
+        writers: NodeWriters | None = None,
         secret: bytes = b"",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -83,6 +85,7 @@ class Driver:
             changed: called in the driver's thread after each change that a display may show.
             follow: called in the driver's thread with each record of this driver.
             answerer: answers the questions of trials, in a thread of its own. None: they have none to ask.
+            writers: notes what trainings may leave in the store, for the end of the run.
             secret: of which the keys are made that seal these questions.
             clock: seconds since 1970.
         """
@@ -154,7 +157,7 @@ class Driver:
                 fail=self._fail,
                 waits=lambda error: self._timeouts.note_outage(FOLDER, error),
             )
-        self._deletions = CheckpointDeletions(state, store, self.loop, self._dispatcher.send)
+        self._deletions = CheckpointDeletions(state, store, self.loop, self._dispatcher.send, writers or NodeWriters())
         self._dispatcher.admission = self._sharing or self._deletions
         self._incoming = Incoming(state, self._dispatcher, self._timeouts, self.logs)
         self._events = EventHandling(

@@ -324,8 +324,13 @@ class Store(abc.ABC):
         commit would fail.
         """
 
-    def sweep_except(self, needed: Container[CheckpointRef]) -> None:
-        """Do what ``sweep`` does, and delete the checkpoints that are not needed; one that cannot be deleted stays."""
+    def sweep_except(self, needed: Container[CheckpointRef], *, settled: Container[NodeKey] = ()) -> None:
+        """Do what ``sweep`` does, and delete the checkpoints that are not needed; one that cannot be deleted stays.
+
+        Args:
+            needed: the checkpoints that stay.
+            settled: nodes with needed checkpoints and nothing else, into which a store need not look.
+        """
         self.sweep()
         for checkpoint in self.checkpoints():
             if checkpoint not in needed:

@@ -20,6 +20,7 @@ from asyncsearch.actions import AnyAction
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.driver.callbacks import Callbacks, TrialCallable
 from asyncsearch.driver.loop import Driver
+from asyncsearch.driver.node_writers import NodeWriters
 from asyncsearch.driver.questions import Answerer
 from asyncsearch.driver.shared_workers import WorkerShare
 from asyncsearch.driver.threads import Wakeup
@@ -94,6 +95,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Answers the questions of trials; None if they have none to ask."""
     share: WorkerShare | None = None
     """Its part of the workers that it shares with other studies; None if all are its own."""
+    writers: NodeWriters = msgspec.field(default_factory=NodeWriters)
+    """What trainings of this run may leave in the store."""
 
 
 class RunParts:
@@ -141,6 +144,7 @@ class RunParts:
             pack_times=search.pack_times,
             follow=self._follow,
             answerer=search.answerer,
+            writers=search.writers,
             secret=self._secret,
         )
         try:

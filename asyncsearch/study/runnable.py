@@ -196,7 +196,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
 
     def _search(self, search: Search, display: Display, interrupts: Interrupts | None) -> tuple[ReadState, EndRun]:
         try:
-            with swept(search.store, search.state, self.definition.keep_dirs):
+            with swept(search.store, search.state, self.definition.keep_dirs, search.writers):
                 end = run_search(search, display, interrupts)
             if search.shared is not None:
                 self.keep_quota(display)

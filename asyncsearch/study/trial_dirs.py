@@ -6,15 +6,16 @@ one of each trial stays as long as the study.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
+from asyncsearch.driver.node_writers import NodeWriters
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import NoTrialsError, StoreError
-from asyncsearch.ids import CheckpointRef, TrialId
+from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.journal.head import Head, decode_head, encode_head
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.reading import training_ends
@@ -121,7 +122,7 @@ def tidy(store: Store, state: StudyState, keep: int | None) -> None:
 
 
 @contextmanager
-def swept(store: Store, state: StudyState, keep_dirs: int | None) -> Iterator[None]:
+def swept(store: Store, state: StudyState, keep_dirs: int | None, writers: NodeWriters) -> Iterator[None]:
     """Remove at the end of a run what nobody needs, and note that, so that the next run need not look for it.
 
     After any error but Ctrl-C nothing is removed: by then the store may belong to another driver.
@@ -130,16 +131,16 @@ def swept(store: Store, state: StudyState, keep_dirs: int | None) -> Iterator[No
     try:
         yield
     except KeyboardInterrupt:
-        _sweep_after(store, state, keep_dirs, losses)
+        _sweep_after(store, state, keep_dirs, writers, losses)
         raise
-    _sweep_after(store, state, keep_dirs, losses)
+    _sweep_after(store, state, keep_dirs, writers, losses)
 
 
-def _sweep_after(store: Store, state: StudyState, keep_dirs: int | None, losses: int) -> None:
+def _sweep_after(store: Store, state: StudyState, keep_dirs: int | None, writers: NodeWriters, losses: int) -> None:
     if _losses(state) > losses:
         sweep_machine()
     with suppress(StoreError):  # the search is over, and the next run sweeps again
-        sweep(store, state, keep_dirs)
+        sweep(store, state, keep_dirs, writers.settled(state))
         head = read_head(store)
         if head is not None:
             store.write(HEAD_FILE, encode_head(msgspec.structs.replace(head, swept=True)))
@@ -165,9 +166,17 @@ def read_head(store: Store) -> Head | None:
     return None if data is None else decode_head(data)
 
 
-def sweep(store: Store, state: StudyState, keep_dirs: int | None) -> None:
-    """Remove what writers that were killed have left. No worker may run: it would lose what it writes."""
-    store.sweep_except(state.references)  # an attempt may have ended between a commit and the record of it
+def sweep(store: Store, state: StudyState, keep_dirs: int | None, settled: Set[NodeKey] = frozenset()) -> None:
+    """Remove what writers that were killed have left. No worker may run: it would lose what it writes.
+
+    Args:
+        store: of the study, locked.
+        state: of the study.
+        keep_dirs: as in ``Checkpoints.keep_dirs``.
+        settled: nodes in which they have left nothing.
+    """
+    # An attempt may have ended between a commit and the record of it.
+    store.sweep_except(state.references, settled=settled)
     tidy(store, state, keep_dirs)
 
 

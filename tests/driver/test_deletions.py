@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from asyncsearch.driver.deletions import CheckpointDeletions
+from asyncsearch.driver.node_writers import NodeWriters
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
@@ -47,7 +48,7 @@ def deletions(
     )
     loop = cast("Any", SimpleNamespace(call_soon_threadsafe=lambda *_: None))
     return CheckpointDeletions(
-        cast(StudyState, state), cast(Store, store), cast(asyncio.AbstractEventLoop, loop), print
+        cast(StudyState, state), cast(Store, store), cast(asyncio.AbstractEventLoop, loop), print, NodeWriters()
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from asyncsearch.actions import AddLane, Assign, StopTraining, lanes_given
 from asyncsearch.driver.deletions import CheckpointDeletions
+from asyncsearch.driver.node_writers import NodeWriters
 from asyncsearch.events import CheckpointCommitted, Outcome, Reported, TrainingEnded, WorkerLost
 from asyncsearch.ids import CheckpointRef, Lease
 from asyncsearch.rpc.messages import LogLine, LogLines, Refused, WorkerMessage
@@ -139,7 +140,7 @@ class Deletions:
         self.sent: list[Any] = []
         store: Any = SimpleNamespace(delete=lambda checkpoint: self.gate.wait(PATIENCE_S))
         loop: Any = SimpleNamespace(call_soon_threadsafe=lambda then, node: self.called.put(lambda: then(node)))
-        self.tested = CheckpointDeletions(self.player.state, store, loop, self.sent.append)
+        self.tested = CheckpointDeletions(self.player.state, store, loop, self.sent.append, NodeWriters())
 
     def delete(self, action: AddLane | Assign) -> None:
         """Begin to delete in a node in which an action trains."""

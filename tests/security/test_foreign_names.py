@@ -17,6 +17,7 @@ from asyncsearch.actions import Assign
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.gangs import Gangs
 from asyncsearch.driver.incoming import Incoming, Received
+from asyncsearch.driver.node_writers import NodeWriters
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import ProtocolError
@@ -60,7 +61,7 @@ class Door:
                 self.player.tell(Reported(lease, unit, {"loss": 1.0}, attempt.lane))
         door: Any = self
         self.deleted = Deleted()
-        self.admission = CheckpointDeletions(state, cast(Any, self.deleted), door, door.refuse)
+        self.admission = CheckpointDeletions(state, cast(Any, self.deleted), door, door.refuse, NodeWriters())
         self.incoming = Incoming(state, door, door, door)
 
     def call_soon_threadsafe(self, *_: Any) -> None: ...

@@ -9,10 +9,12 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
-from asyncsearch import ASHA, FIFO, Study, uniform
+from asyncsearch import ASHA, FIFO, Checkpoints, Study, uniform
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import LocalStore, Store, disk
 from asyncsearch.store.far.store import FsspecStore
@@ -20,6 +22,7 @@ from asyncsearch.store.hdfs.addresses import Address
 from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.store.locks.lease_lock import LeaseLock
 from asyncsearch.store.webhdfs import WebHdfsStore
+from asyncsearch.study import trial_dirs
 from asyncsearch.testing.store_checkpoints import load
 from asyncsearch.trainable import TrialContext
 from tests.store.counted_files import Beginnings, HttpNode, NameNode, Objects
@@ -256,6 +259,25 @@ def a_trial_after_a_crash(store: Store, calls: Counter[str]) -> Counter[str]:
     return Counter({name: (counts[1][name] - counts[0][name]) // 10 for name in counts[1]})
 
 
+def a_trial_at_the_end(store: Store, calls: Counter[str]) -> Counter[str]:
+    counts: list[Counter[str]] = []
+    sweep = trial_dirs.sweep
+    with mock.patch.object(
+        trial_dirs, "sweep", lambda *about: counts.append(of(calls, functools.partial(sweep, *about)))
+    ):
+        for trials in (4, 14):
+            one = store.child(f"end-{trials}")
+            options: dict[str, Any] = {
+                "scheduler": FIFO(max_resource=2),
+                "checkpoints": Checkpoints(keep_checkpoints=20),
+            }
+            Study(saving, space=SPACE, metric="loss", mode="min", backend="inline", store=one, **options).run(
+                trials, display="none"
+            )
+            assert len(one.checkpoints()) == trials
+    return Counter({name: round((counts[-1][name] - counts[1][name]) / 10) for name in counts[-1]})
+
+
 def an_append_after_a_clean_end(store: Store, calls: Counter[str]) -> Counter[str]:
     counts, appends = [], []
     for trials in (4, 14):
@@ -295,7 +317,8 @@ ROWS: dict[str, Callable[[Store, Counter[str]], Counter[str]]] = {
     "a checkpoint that is deleted": a_deletion,
     "a flush of the logs of all trials": a_flush_of_logs,
     "15 s in which nothing happens": a_look_at_the_lock,
-    "a trial with a checkpoint, at the end of a run and after a crash": a_trial_after_a_crash,
+    "a trial with a checkpoint, at the end of a run": a_trial_at_the_end,
+    "a trial with a checkpoint, after a crash": a_trial_after_a_crash,
     "an earlier append, by `resume` after a clean end until the first launch": an_append_after_a_clean_end,
 }
 COLUMNS = {"local": 1, "hdfs": 2, "http": 3, "objects": 4}

@@ -200,14 +200,15 @@ class FarCheckpoints(FarFolder):
                 if version not in rivals or version != rivals[-1]:
                     self._sweep_away(f"checkpoints/{node}/{version}")
 
-    def sweep_except(self, needed: Container[CheckpointRef]) -> None:
+    def sweep_except(self, needed: Container[CheckpointRef], *, settled: Container[NodeKey] = ()) -> None:
         """Do what ``sweep`` does, and delete the checkpoints that are not needed: by one call for each node."""
         if self._has_own_rules:
-            super().sweep_except(needed)
+            super().sweep_except(needed, settled=settled)
             return
         for name in filter(layout.is_temporary, self._remote.list("tmp")):
             self._sweep_away(f"tmp/{name}")
-        nodes = filter(layout.is_node, self._remote.list("checkpoints"))
+        names = filter(layout.is_node, self._remote.list("checkpoints"))
+        nodes = [name for name in names if NodeKey(name) not in settled]
         with ThreadPoolExecutor(_SWEEPS, "asyncsearch-sweep") as pool:
             list(pool.map(lambda node: self._sweep_node(node, needed), nodes))
 
