@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.checked_calls import answering
-from asyncsearch.errors import UsageError
-from asyncsearch.programs.workers import THREADS, Workers, checked_workers
-
-_now = Workers()
+from asyncsearch.programs.workers import Workers, choose_workers, chosen_workers
 
 
 @answering("maggy.workers", "maggy.workers(8, backend='spark')")
@@ -36,12 +33,9 @@ def workers(
     Raises:
         UsageError: a value breaks its rule.
     """
-    global _now  # noqa: PLW0603  # a program of Maggy has no object that could carry it
-    if backend == THREADS:
-        raise UsageError("backend='threads': write backend='inline', which runs trials in this process one by one.")
-    _now = checked_workers(parallelism, backend=backend, store=store, display=display, logs=logs, retries_lost=False)
+    choose_workers("maggy", parallelism, backend=backend, store=store, display=display, logs=logs)
 
 
 def present() -> Workers:
     """Return what was said last."""
-    return _now
+    return chosen_workers("maggy")

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.checked_calls import answering
-from asyncsearch.programs.workers import Workers, checked_workers
-
-_now = Workers()
+from asyncsearch.programs.workers import Workers, choose_workers, chosen_workers
 
 
 @answering("optuna.workers", "optuna.workers(8, backend='spark')")
@@ -36,12 +34,18 @@ def workers(
     Raises:
         UsageError: a value breaks its rule.
     """
-    global _now  # noqa: PLW0603  # a program of Optuna has no object that could carry it
-    _now = checked_workers(
-        parallelism, backend=backend, store=store, display=display, logs=logs, retries_lost=retries_lost
+    choose_workers(
+        "optuna",
+        parallelism,
+        backend=backend,
+        store=store,
+        display=display,
+        logs=logs,
+        retries_lost=retries_lost,
+        takes_threads=True,
     )
 
 
 def present() -> Workers:
     """Return what was said last."""
-    return _now
+    return chosen_workers("optuna")

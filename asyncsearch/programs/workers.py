@@ -26,10 +26,27 @@ class Workers:
     retries_lost: bool = False
 
 
-def checked_workers(
-    parallelism: int | None, *, backend: Any, store: str | Path | None, display: str, logs: bool, retries_lost: bool
-) -> Workers:
-    """Return workers by arguments that a program has written.
+_chosen: dict[str, Workers] = {}
+"""By library: what its programs have written last. None of them has an object that could carry it."""
+
+
+def choose_workers(
+    library: str,
+    parallelism: int | None,
+    *,
+    backend: Any,
+    store: str | Path | None,
+    display: str,
+    logs: bool,
+    retries_lost: bool = False,
+    takes_threads: bool = False,
+) -> None:
+    """Choose the workers of a library's searches by arguments that a program has written.
+
+    Args:
+        library: whose searches.
+        takes_threads: whether they may run in threads of this process.
+        parallelism, backend, store, display, logs, retries_lost: as in ``Workers``.
 
     Raises:
         UsageError: a value breaks its rule.
@@ -40,7 +57,9 @@ def checked_workers(
         raise UsageError(f"display={display!r}: write 'auto', 'notebook', 'plain' or 'none'.")
     if store is not None and not isinstance(store, str | Path):
         raise UsageError(f"store={store!r} must be a folder or a URL, e.g. 'studies/digits'.")
-    return Workers(
+    if backend == THREADS and not takes_threads:
+        raise UsageError("backend='threads': write backend='inline', which runs trials in this process one by one.")
+    _chosen[library] = Workers(
         parallelism=None if parallelism is None else workers_of("parallelism", parallelism),
         backend=backend if backend == THREADS else require_backend(backend),
         store=None if store is None else text_of("store", str(store)),
@@ -48,3 +67,8 @@ def checked_workers(
         logs=yes_or_no("logs", logs),
         retries_lost=yes_or_no("retries_lost", retries_lost),
     )
+
+
+def chosen_workers(library: str, default: Workers | None = None) -> Workers:
+    """Return the workers that were chosen last, or the default."""
+    return _chosen.get(library) or default or Workers()

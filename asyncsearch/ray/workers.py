@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.arguments import text_of, workers_of, yes_or_no
 from asyncsearch.checked_calls import answering
-from asyncsearch.errors import UsageError
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkerChoice:
-    """The workers of all searches of this process from now on."""
-
-    parallelism: int | None = None
-    backend: Any = "auto"
-    store: str | None = None
-    display: str = "auto"
-    logs: bool = False
-
-
-_now = WorkerChoice()
+from asyncsearch.programs.workers import Workers, choose_workers, chosen_workers
 
 
 @answering("asyncsearch.ray.workers", "asyncsearch.ray.workers(8, backend='spark')")
@@ -48,20 +32,9 @@ def workers(
     Raises:
         UsageError: a value breaks its rule.
     """
-    global _now  # noqa: PLW0603  # a program of Ray has no object that could carry it
-    from asyncsearch.launch import require_backend
-
-    if display not in ("auto", "notebook", "plain", "none"):
-        raise UsageError(f"display={display!r}: write 'auto', 'notebook', 'plain' or 'none'.")
-    _now = WorkerChoice(
-        parallelism=None if parallelism is None else workers_of("parallelism", parallelism),
-        backend=require_backend(backend),
-        store=None if store is None else text_of("store", str(store)),
-        display=display,
-        logs=yes_or_no("logs", logs),
-    )
+    choose_workers("ray", parallelism, backend=backend, store=store, display=display, logs=logs)
 
 
-def present() -> WorkerChoice:
+def present() -> Workers:
     """Return what was said last."""
-    return _now
+    return chosen_workers("ray")
