@@ -148,7 +148,8 @@ class TrainingEnded(LeaseEvent, frozen=True, tag="training_ended"):
     checkpoint_resource: int | None = None
     """Resource of the checkpoint that was saved locally and will be committed. None if there is none."""
     error: str = ""
-    """The error, with the traceback or the last lines of output, when ``outcome`` is FAILED."""
+    """The error, with the traceback or the last lines of output, when ``outcome`` is FAILED; when it is RETURNED, the
+    reason why the trial's code has stopped it. Empty if it has not."""
     error_kind: str = ""
     """Name of the exception, or one of ``exit``, ``signal``, ``killed``, ``out_of_memory``, ``timeout``,
     ``unheeded_stop``, ``cannot_pause``, ``bad_report``, ``no_report``, ``checkpoint``."""

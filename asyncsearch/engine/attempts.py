@@ -236,6 +236,8 @@ def verdict_on_end(
 
     Its checkpoint is durable, unless nobody would load it (``is_spared``).
     """
+    if end.error:
+        return Verdict(TrialState.STOPPED, end.error)
     is_pause = end.outcome is Outcome.REACHED and not is_end(trial.target, max_resource)
     missing = missing_metric(trial, reporting, is_pause=is_pause)
     if missing is not None:

@@ -298,7 +298,7 @@ class Objective:
                 line.tell("changed", names)
         finally:
             _lines.remove(line)
-        return self._end(line, ended)
+        return self._end(trial, line, ended)
 
     def _run(self, trial: WorkerTrial) -> ObjectiveEnd:
         try:
@@ -308,12 +308,15 @@ class Objective:
             text = "".join(traceback.format_exception(type(error), error, frames))
             return end_by_error(error, text)
 
-    def _end(self, line: DriverLine, ended: ObjectiveEnd) -> Any:
+    def _end(self, context: TrialContext, line: DriverLine, ended: ObjectiveEnd) -> Any:
         """Tell the study, and end asyncsearch's trial in the same way."""
         state = line.ask("tell", *(ended if travels(ended.error) else ended._replace(error=None)))
         if state == TrialState.FAIL.name:
             raise ended.error or NoValueError(f"the objective returned {ended.shown}, which is no value of this study")
-        if state == TrialState.PRUNED.name or ended.numbers is None:
+        if state == TrialState.PRUNED.name:
+            words = str(ended.error or "")
+            context.stop(f"pruned: {words}" if words else "pruned")
+        if ended.numbers is None:
             trial = line.trial
             assert trial is not None
             last = trial._cached_frozen_trial.intermediate_values

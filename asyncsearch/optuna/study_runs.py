@@ -75,8 +75,13 @@ class EarlierRun(NamedTuple):
     @property
     def ended(self) -> int:
         """How many trials have ended; those that were lost have failed and do not count."""
-        pruned = sum(state in (State.STOPPED, State.PAUSED) for state in self.states.values())
-        return sum("ended" in fact for fact in self.all_facts) + pruned
+        found = {
+            self.trials_by_lease[event.lease.number]
+            for event in self.facts
+            for fact in facts_in(event)
+            if "ended" in fact
+        }
+        return len(found | {trial for trial, state in self.states.items() if state in (State.STOPPED, State.PAUSED)})
 
 
 def _became(state: State | None) -> TrialState:

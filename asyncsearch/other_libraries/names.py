@@ -241,7 +241,10 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = _table(
             "number trial_id id": "write trial.name",
             "max_epochs num_epochs budget": "write trial.max_resource",
             "logdir log_dir folder path artifacts tensorboard_dir": "write trial.dir",
-            "should_prune prune stop": "leave it out, trial.report(...) ends a trial that is not worth finishing",
+            "should_prune prune": (
+                "leave it out, trial.report(...) ends a trial that is not worth finishing, and trial.stop(reason) one "
+                "by a rule of yours"
+            ),
             "checkpoint save_checkpoint get_checkpoint load_checkpoint save load restore": (
                 'write `for epoch in trial.epochs(state={"net": net, "opt": opt}):`, which saves and restores'
             ),

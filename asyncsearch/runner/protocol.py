@@ -340,6 +340,7 @@ class Ended(_Message, frozen=True, tag="ended"):
     resource: int
     """Units of training done."""
     error: str = ""
+    """As in ``TrainingEnded``."""
     error_kind: str = ""
     lane: int = 0
     unreported: dict[str, float] = {}

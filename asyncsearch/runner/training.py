@@ -22,6 +22,7 @@ from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, GangSeat, Train
 from asyncsearch.runner.state_copies import StateWriter
 from asyncsearch.trainable import ReportError, TrainFunction, TrialStopped
+from asyncsearch.trainable.context import StoppedItself
 
 
 def run_training(
@@ -107,6 +108,8 @@ def _ended_by(error: BaseException | None, context: SearchContext, interrupts: S
     if context.should_stop:
         return Ended(Outcome.STOPPED, context.resource)
     assert error is not None
+    if isinstance(error, StoppedItself):
+        return Ended(Outcome.RETURNED, context.resource, str(error))
     if context.world_size > 1 and rank_connections.is_lost_rank(error):
         return Ended(Outcome.FAILED, context.resource, f"{_text_of(error, context)}\nanother rank was lost", KILLED)
     if isinstance(error, TrialStopped) and interrupts.is_received:

@@ -30,12 +30,19 @@ Evaluate = Callable[[], Mapping[str, Any]]
 """Returns the current metrics and changes nothing."""
 
 
+_REASON_CHARS = 500
+
+
 class TrialInterrupted(BaseException):
     """Unwinds the user's function from within; ``except Exception`` does not swallow it."""
 
 
 class TrialStopped(TrialInterrupted):
     """The trial is not worth finishing."""
+
+
+class StoppedItself(TrialStopped):
+    """The trial's own code has stopped it, by ``trial.stop(reason)``."""
 
 
 class TrialPaused(TrialInterrupted):
@@ -123,6 +130,17 @@ class TrialContext(abc.ABC):
         Raises:
             UsageError: the key is no name, or the text has more than 2,000 characters.
         """
+
+    def stop(self, reason: str = "its code stopped it") -> NoReturn:
+        """Stop the trial here, by its own rule: ``trial.stop("the loss is not finite")``.
+
+        It counts as stopped early, with the reason and its last report, and is not promoted. A function that returns
+        has trained to its end instead. The call unwinds the function; in a gang each worker makes it.
+
+        Raises:
+            TrialStopped: always.
+        """
+        raise StoppedItself(" ".join(str(reason).split())[:_REASON_CHARS] or "its code stopped it")
 
     @property
     @abc.abstractmethod

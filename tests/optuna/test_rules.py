@@ -45,6 +45,27 @@ class ScaleError(ValueError):
         self.scale = scale
 
 
+def test_a_pruned_trial_is_one_that_was_stopped_early(tmp_path: Path) -> None:
+    def objective(trial: Any) -> float:
+        for step in range(3):
+            trial.report(float(trial.number + step), step)
+            if trial.number and step == 1:
+                raise optuna.TrialPruned(f"at {step}" if trial.number == 1 else "")
+        return 7.0
+
+    ours.workers(1, backend="inline", store=str(tmp_path / "kept"), display="none")
+    study = ours.create_study()
+    study.optimize(objective, n_trials=3)
+    kept = Study.open(next((tmp_path / "kept").rglob("study.json")).parent)
+    assert [(trial.state.name, trial.value) for trial in kept.trials] == [
+        ("COMPLETED", 7.0),
+        ("STOPPED", 2.0),
+        ("STOPPED", 3.0),
+    ]
+    assert [trial.reason for trial in kept.trials[1:]] == ["pruned: at 1", "pruned"]
+    assert [(trial.state.name, trial.value) for trial in study.trials][1:] == [("PRUNED", 2.0), ("PRUNED", 3.0)]
+
+
 def test_two_workers_keep_the_rules_of_one_study(caplog: pytest.LogCaptureFixture) -> None:
     """No point of a grid twice, callbacks one at a time, every trial at its end, attributes as they were set."""
     found: list[int] = []
