@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -249,15 +250,24 @@ def test_a_result_that_cannot_be_sent_fails_its_point_by_name() -> None:
         )
 
 
+@pytest.fixture
+def over() -> Iterator[threading.Event]:
+    """The end of the test, for which objectives that were cancelled in threads wait."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
 @pytest.mark.parametrize("backend", ["threads", pytest.param("processes", marks=takes_long)])
-def test_spark_trials_go_on_after_errors_and_cancel_at_their_timeout(backend: str) -> None:
+def test_spark_trials_go_on_after_errors_and_cancel_at_their_timeout(backend: str, over: threading.Event) -> None:
     ours.workers(2, backend=backend)
+    wait = over.wait if backend == "threads" else lambda seconds: threading.Event().wait(seconds)
 
     def objective(point: dict[str, Any]) -> float:
         if point["n"] == 1:
             raise DepthError(1)
         if point["n"] >= 4:
-            threading.Event().wait(600)
+            wait(600)
         return float(point["n"])
 
     trials = ours.SparkTrials(parallelism=2, timeout=1)
@@ -271,7 +281,7 @@ def test_spark_trials_go_on_after_errors_and_cancel_at_their_timeout(backend: st
     assert trials.fmin_cancelled_reason == "fmin run timeout"
 
 
-def test_ctrl_c_cancels_what_runs_and_the_trials_go_on() -> None:
+def test_ctrl_c_cancels_what_runs_and_the_trials_go_on(over: threading.Event) -> None:
     ours.workers(1, backend="threads")
     pressed = threading.Event()
 
@@ -281,7 +291,7 @@ def test_ctrl_c_cancels_what_runs_and_the_trials_go_on() -> None:
             signal.pthread_kill(
                 threading.get_ident(), signal.SIGINT
             )  # of which the main thread, waiting, hears nothing
-            threading.Event().wait(600)
+            over.wait(600)
         return x
 
     trials = ours.Trials()

@@ -42,14 +42,20 @@ _there_before: set[int] = set()
 """Children that other tests of this process left to its end: the JVM of a Spark session."""
 
 
+_threads_before: set[threading.Thread] = set()
+"""Threads that other tests left: an objective of Hyperopt that was cancelled in a thread cannot be ended."""
+
+
 @pytest.fixture(autouse=True)
-def children() -> None:
+def those_before() -> None:
     _there_before.clear()
     _there_before.update(child.pid for child in psutil.Process().children(recursive=True))
+    _threads_before.clear()
+    _threads_before.update(threading.enumerate())
 
 
 def require_nothing_left(*studies: Study) -> None:
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith("asyncsearch-")]
+    threads = [one for one in {*threading.enumerate()} - _threads_before if one.name.startswith("asyncsearch-")]
     for thread in threads:
         thread.join(PATIENCE_S / 3)
     assert [thread.name for thread in threads if thread.is_alive()] == []
