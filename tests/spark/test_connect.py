@@ -34,7 +34,7 @@ from tests.scripts.tools import imported
 from tests.shares import takes_long
 from tests.spark.cluster import require_no_job
 from tests.spark.connect_server import connect_session, server_context
-from tests.spark.long_jobs import long_job, press_ctrl_c_when
+from tests.spark.long_jobs import long_job, press_ctrl_c_when, search_with_a_verdict
 from tests.spark.test_local_session import require_whole
 from tests.spark.test_session_of_driver import require_promoted
 from tests.spark.test_spark_launcher import endless
@@ -245,6 +245,12 @@ def test_a_trial_in_a_thread_is_stopped_with_its_query_of_connect(session: Any, 
     require_no_query()
     assert sorted(unwound) == ["trial-0", "trial-1"]
     assert [(trial.value, trial.state.name) for trial in study.trials] == [(1.0, "WAITING")] * 2
+
+
+@takes_long  # on a classic session: test_session_of_driver.py
+def test_a_verdict_interrupts_the_query_of_its_trial(session: Any, tmp_path: Path) -> None:
+    search_with_a_verdict(session, tmp_path)
+    require_no_query()
 
 
 @takes_long  # on a classic session: test_session_of_driver.py

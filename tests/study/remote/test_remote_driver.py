@@ -16,10 +16,13 @@ from asyncsearch import Study
 from asyncsearch.errors import ClusterError, StudyExistsError
 from asyncsearch.events import DriverStarted, WorkerLost
 from asyncsearch.journal.opening import read_records
+from asyncsearch.launch.base_launcher import Preflight
 from asyncsearch.launch.remote.meeting import FOLDER
+from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.remote import client
-from asyncsearch.study.remote.board import BOARD
+from asyncsearch.study.remote.board import BOARD, read_board
+from asyncsearch.study.remote.following import goes_on
 from tests.faults.accounts import losses, require_accounted, wait_until
 from tests.shares import takes_long
 from tests.study.remote.process_cluster import ProcessCluster, ProcessTasks
@@ -147,6 +150,16 @@ def test_callbacks_which_a_driver_elsewhere_cannot_call_are_refused(tmp_path: Pa
     assert not (tmp_path / "study").exists()
 
 
+class FullCluster(ProcessCluster):
+    """Its tasks hold all slots as long as a driver runs."""
+
+    store: Store
+
+    def check(self, parallelism: int | None) -> Preflight:
+        assert not goes_on(read_board(self.store)), "a look at the executors would wait for a slot"
+        return super().check(parallelism)
+
+
 _CLIENT = """
 import sys
 from pathlib import Path
@@ -166,7 +179,8 @@ def test_another_client_follows_the_driver_of_one_that_died(tmp_path: Path, capf
     gate.pids()
     client.kill()
     client.wait()
-    cluster = ProcessCluster(2)
+    cluster = FullCluster(2)
+    cluster.store = open_store(tmp_path / "study")
     with pytest.raises(StudyExistsError, match="holds a study whose driver runs in the cluster"):
         make_study(make_trainable(gate), tmp_path / "study", backend=cluster).run(display="none")
     study = make_study(make_trainable(gate), tmp_path / "study", backend=cluster, resume=True)
