@@ -56,8 +56,8 @@ CORRECT = "Correct it and run the script again, with resume=True and a larger nu
 
 _ALONE = (
     "That is for one study, by study.run: studies that run together, callbacks=, and programs of other libraries need "
-    "a driver that executors reach. Set spark.asyncsearch.driver.host and spark.asyncsearch.driver.port, or run the "
-    "program inside the cluster."
+    "a driver that executors reach. Leave out backend='spark-cluster'; where they do not reach this process, set "
+    "spark.asyncsearch.driver.host and spark.asyncsearch.driver.port, or run the program inside the cluster."
 )
 
 

@@ -24,7 +24,7 @@ import msgspec
 from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.machine import cores
 from asyncsearch.launch.spark.base_session import AnySpark
-from asyncsearch.launch.spark.job_ends import is_closed_session
+from asyncsearch.launch.spark.job_ends import is_closed_session, query_failure
 from asyncsearch.launch.spark.placement import DRIVER, Executor
 
 _log = logging.getLogger(__name__)
@@ -327,9 +327,8 @@ def _settings_of(session: Any) -> dict[str, str]:
     try:
         return {str(key): str(value) for key, value in session.conf.getAll.items()}
     except Exception as error:
-        line = str(error).strip().partition("\n")[0]
         raise UnsupportedSparkError(
-            f"The server of this Spark Connect session does not answer: {line}. Make a new session: "
+            f"The settings of this Spark Connect session cannot be read: {query_failure(error)}. Make a new session: "
             'SparkSession.builder.remote("sc://...").getOrCreate().'
         ) from error
 

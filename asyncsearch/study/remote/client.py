@@ -136,6 +136,8 @@ class RemoteRun:
             self._follower.stop_if_asked(attempt, lambda: self._tasks.cancel(tag))
             self._follower.wait(LOOK_S)
             self._follower.look(attempt)
+            if self._follower.interrupts.count and not self._is_up(attempt, tag):
+                self._tasks.cancel(tag)  # it waits for a slot, and hears of nothing
             if self._is_up(attempt, tag):
                 # Not before: their tasks would wait in the slot that the driver needs.
                 self._workers.begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from asyncsearch.launch.base_launcher import Preflight
 from asyncsearch.launch.remote.meeting import FOLDER
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.study.remote import client
+from asyncsearch.study.remote import client, following
 from asyncsearch.study.remote.board import BOARD, read_board
 from asyncsearch.study.remote.following import goes_on
 from tests.faults.accounts import losses, require_accounted, wait_until
@@ -90,6 +91,30 @@ def test_ctrl_c_ends_a_driver_in_the_cluster_in_order(tmp_path: Path) -> None:
     require_nothing_left(study, cluster)
 
 
+class FullTasks(ProcessTasks):
+    """They have no slot, so that Ctrl-C is pressed while the driver waits for one."""
+
+    def drive(self, content: bytes, tag: str) -> str:
+        signal.raise_signal(signal.SIGINT)
+        self.is_heard = self.cancelled.wait(60)
+        raise RuntimeError("it was cancelled")
+
+    def cancel(self, tag: str) -> None:
+        self.cancelled.set()
+
+    cancelled, is_heard = threading.Event(), False
+
+
+def test_ctrl_c_ends_a_driver_that_waits_for_a_slot_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "_STOPPED_WITHIN_S", math.inf)
+    cluster = ProcessCluster(2)
+    cluster.tasks = tasks = FullTasks(0)
+    study = make_study(make_trainable(Gate(tmp_path)), tmp_path / "study", backend=cluster)
+    with pytest.raises(KeyboardInterrupt):
+        study.run(display="none")
+    assert tasks.is_heard
+
+
 @takes_long
 def test_a_driver_that_counts_as_lost_and_goes_on_is_followed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -144,7 +169,7 @@ def test_a_store_that_the_cluster_does_not_see_is_refused(tmp_path: Path) -> Non
 def test_callbacks_which_a_driver_elsewhere_cannot_call_are_refused(tmp_path: Path) -> None:
     cluster = ProcessCluster(2)
     study = make_study(make_trainable(Gate(tmp_path)), tmp_path / "study", backend=cluster)
-    with pytest.raises(ClusterError, match=r"callbacks=.* need a driver that executors reach\. Set spark\.asyncsearch"):
+    with pytest.raises(ClusterError, match=r"callbacks=.* need a driver that executors reach\. Leave out backend="):
         study.run(display="none", callbacks=lambda *_: None)
     assert cluster.tasks.begun == []
     assert not (tmp_path / "study").exists()
