@@ -50,7 +50,10 @@ CRASHED = (
             "[SPARK-24819]: Barrier execution mode does not allow run a barrier stage",
             "the cluster no longer has a task slot",
         ),
-        ("[NO_ACTIVE_SESSION] No active Spark session found.", "the Spark Connect session was closed, by its server or"),
+        (
+            "[NO_ACTIVE_SESSION] No active Spark session found.",
+            "the Spark Connect session was closed, by its server or",
+        ),
         ("something new\nand more", "its Spark job failed: RuntimeError: something new"),
     ],
 )
