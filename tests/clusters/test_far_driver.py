@@ -58,7 +58,7 @@ def driver_of(store: str) -> int:
     [pid] = [
         found.pid
         for found in psutil.net_connections("tcp")
-        if found.laddr.port == place.port and found.status == psutil.CONN_LISTEN
+        if found.status == psutil.CONN_LISTEN and found.laddr and found.laddr.port == place.port
     ]
     assert pid is not None
     return pid

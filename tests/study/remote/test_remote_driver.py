@@ -22,8 +22,9 @@ from asyncsearch.launch.remote.meeting import FOLDER
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.remote import client, following
-from asyncsearch.study.remote.board import BOARD, read_board
+from asyncsearch.study.remote.board import BOARD, BoardDisplay, read_board
 from asyncsearch.study.remote.following import goes_on
+from asyncsearch.study.remote.kept_tasks import DISMISSED
 from tests.faults.accounts import losses, require_accounted, wait_until
 from tests.shares import takes_long
 from tests.study.remote.process_cluster import ProcessCluster, ProcessTasks
@@ -175,6 +176,10 @@ def test_callbacks_which_a_driver_elsewhere_cannot_call_are_refused(tmp_path: Pa
     assert not (tmp_path / "study").exists()
 
 
+class LookedAtError(Exception):
+    """The executors are looked at."""
+
+
 class FullCluster(ProcessCluster):
     """Its tasks hold all slots as long as a driver runs."""
 
@@ -182,7 +187,34 @@ class FullCluster(ProcessCluster):
 
     def check(self, parallelism: int | None) -> Preflight:
         assert not goes_on(read_board(self.store)), "a look at the executors would wait for a slot"
+        if isinstance(self.tasks, IdleTasks):
+            raise LookedAtError
         return super().check(parallelism)
+
+
+class IdleTasks(ProcessTasks):
+    """Their workers meet nobody."""
+
+    def work(self, store: Store, tag: str) -> str:
+        return DISMISSED
+
+
+def test_a_driver_is_followed_before_the_executors_are_looked_at(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cluster, store = FullCluster(2), open_store(tmp_path / "study")
+    cluster.store, cluster.tasks = store, IdleTasks(0)
+    store.prepare()
+    study = make_study(make_trainable(Gate(tmp_path)), tmp_path / "study", backend=cluster, resume=True)
+    with store.lock():
+        board = BoardDisplay(store, "of another client", logs=False, is_shown=True, stop=lambda: None)
+        running = Running(study, display="plain")
+        while "this run follows it" not in capfd.readouterr().out:
+            board.warn(["It goes on."])
+            time.sleep(0.1)  # what is printed cannot be waited for; nothing depends on how long this is
+        board.end()
+    with pytest.raises(LookedAtError):
+        running.wait()
 
 
 _CLIENT = """
