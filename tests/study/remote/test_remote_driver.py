@@ -208,8 +208,11 @@ def test_a_driver_is_followed_before_the_executors_are_looked_at(
     study = make_study(make_trainable(Gate(tmp_path)), tmp_path / "study", backend=cluster, resume=True)
     with store.lock():
         board = BoardDisplay(store, "of another client", logs=False, is_shown=True, stop=lambda: None)
+        while read_board(store) is None:
+            time.sleep(0.1)  # a file cannot be waited for; nothing depends on how long this is
         running = Running(study, display="plain")
         while "this run follows it" not in capfd.readouterr().out:
+            assert running.error is None
             board.warn(["It goes on."])
             time.sleep(0.1)  # what is printed cannot be waited for; nothing depends on how long this is
         board.end()
