@@ -7,8 +7,8 @@ launch, which takes the same cores. The baseline is a bare Spark job of two task
 plain socket from the driver. ``first_trial_s`` is the time from the call of ``run`` to the first ``Assign``; its
 baseline is the same on local processes. ``start_s`` lies between the two: runners import and load the trainable.
 
-With ``--connect`` the session is one of Spark Connect, of a server in this process's Java. Its baselines are the
-figures of a classic session, which is measured before.
+With ``--connect`` the session is one of Spark Connect, of a server in this process's Java, and the figures are
+``connect_handoff_ms`` and so on. Their baselines are those of a classic session, which is measured before.
 
     python scripts/bench_handoff.py [--trials 1000] [--connect]
 """
@@ -170,9 +170,9 @@ def compare(trials: int) -> None:
     show(
         f"{trials} trials that do nothing, on {WORKERS} workers by Spark Connect; baselines: on a classic session",
         [
-            Figure("handoff_ms", by_connect.trial_ms, "ms", classic.trial_ms),
-            Figure("first_trial_s", by_connect.first_s, "s", classic.first_s),
-            Figure("start_s", by_connect.start_s, "s", classic.start_s),
+            Figure("connect_handoff_ms", by_connect.trial_ms, "ms", classic.trial_ms),
+            Figure("connect_first_trial_s", by_connect.first_s, "s", classic.first_s),
+            Figure("connect_start_s", by_connect.start_s, "s", classic.start_s),
         ],
     )
 

@@ -242,8 +242,13 @@ class Launcher(abc.ABC):
         Called after ``check``.
         """
 
+    @property
+    def drives_remotely(self) -> bool:
+        """Whether the driver of a run may be a task of its cluster, as far as can be told before ``check``."""
+        return False
+
     def remote_tasks(self) -> RemoteTasks:
-        """Return what runs the driver as a task. Called if ``check`` has found ``is_remote``."""
+        """Return what runs the driver as a task. Called if ``check`` has found ``is_remote``, or before ``check``."""
         raise NotImplementedError(f"{type(self).__name__} runs no driver")
 
     def wake(self) -> None:

@@ -37,3 +37,13 @@ class TrialJobs:
 
     def cancel(self, names: JobNames) -> None:
         """Cancel the jobs of a training that run now; any thread may call this, and it may take long."""
+
+    def note(self) -> bytes:
+        """Return what another process needs to end the jobs of all trainings of this one, if this one dies.
+
+        It holds no secrets; empty if those end with this process.
+        """
+        return b""
+
+    def end_noted(self, note: bytes) -> None:
+        """End the jobs of a process that is dead, by its note, where that can be done from here."""

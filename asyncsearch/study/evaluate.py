@@ -36,7 +36,7 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.manifest import packed_with_beside, shards_beside
 from asyncsearch.study.kept.warm_start import WarmStart
-from asyncsearch.study.remote.client import run_remotely
+from asyncsearch.study.remote.client import REMOTELY
 from asyncsearch.study.runnable import RunnableStudy
 from asyncsearch.trial import Metrics, Params, Trial
 
@@ -276,7 +276,7 @@ def train_single(study: RunnableStudy, known: KnownPath, end: int | None, home: 
     try:
         gang = study.definition.gang
         workers = 1 if gang is None else gang.size
-        return single.run(1, workers, None, display, remotely=run_remotely).state.trials[0]
+        return single.run(1, workers, None, display, remotely=REMOTELY).state.trials[0]
     except TrialsFailedError as error:
         raise TrialsFailedError(f"It could not be trained to {known.resource}: {error}") from None
 

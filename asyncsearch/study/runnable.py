@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from asyncsearch import errors
 from asyncsearch.actions import EndRun
@@ -55,14 +56,18 @@ CORRECT = "Correct it and run the script again, with resume=True and a larger nu
 
 _ALONE = (
     "That is for one study, by study.run: studies that run together, callbacks=, and programs of other libraries need "
-    "a driver that executors reach. Set spark.asyncsearch.driver.host and spark.asyncsearch.driver.port, or run the "
-    "program inside the cluster."
+    "a driver that executors reach. Leave out backend='spark-cluster'; where they do not reach this process, set "
+    "spark.asyncsearch.driver.host and spark.asyncsearch.driver.port, or run the program inside the cluster."
 )
-Remotely = Callable[
-    ["RunnableStudy", Launcher, Preflight, int | None, float | None, Display],
-    None,
-]
-"""Searches by a driver in the cluster: (study, launcher, findings, number of trials, timeout in seconds, display)."""
+
+
+class Remotely(NamedTuple):
+    """What a run does whose driver may be in the cluster."""
+
+    follow: Callable[[RunnableStudy, Launcher, int | None, Display], None]
+    """Follows a driver that is there already: (study, launcher, parallelism, display)."""
+    run: Callable[[RunnableStudy, Launcher, Preflight, int | None, float | None, Display], None]
+    """Searches by one: (study, launcher, findings, number of trials, timeout in seconds, display)."""
 
 
 class RunnableStudy(KeptStudy, kw_only=True):
@@ -95,7 +100,7 @@ class RunnableStudy(KeptStudy, kw_only=True):
         Args:
             place: its place on a cluster that it shares with other studies, in place of ``parallelism``.
             answerer: answers the questions of its trials, where another library's program asks them.
-            remotely: searches where the driver must run in the cluster; None if this run's cannot.
+            remotely: what to do where the driver must run in the cluster; None if this run's cannot.
             callbacks: called on the driver with ``study``, as its user has it, and each trial that has ended.
         """
         what = self.definition
@@ -111,12 +116,15 @@ class RunnableStudy(KeptStudy, kw_only=True):
         require_threads(backend, what)
         bundle = self._bundle(display)
         require_sendable(bundle, self.store.shown, in_threads=is_in_threads(backend))
+        may_be_remote = place is None and answerer is None and not callbacks
         with chosen(backend, study=what.config.study) as launcher, ExitStack() as ending:
+            if may_be_remote and remotely is not None:
+                remotely.follow(self, launcher, parallelism, display)
             found = find_workers(launcher, what, num_trials, parallelism, place, is_shown=display.is_shown)
             if found.preflight.is_remote:
-                if remotely is None or place is not None or answerer is not None or callbacks:
+                if remotely is None or not may_be_remote:
                     raise ClusterError(f"{' '.join(found.preflight.warnings[:1])} {_ALONE}")
-                remotely(self, launcher, found.preflight, num_trials, timeout_s, display)
+                remotely.run(self, launcher, found.preflight, num_trials, timeout_s, display)
                 state = self.fresh_state()
                 replay(self.store, state)
                 return ReadState(state, self.store.journal_size())

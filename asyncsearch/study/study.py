@@ -63,7 +63,7 @@ from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.study.kept.definition import Code, StudyDefinition, read_plan
 from asyncsearch.study.kept.warm_start import begin_searcher, kept, warm_start_of
 from asyncsearch.study.preview_run import preview_run
-from asyncsearch.study.remote.client import run_remotely
+from asyncsearch.study.remote.client import REMOTELY
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.script_runs import note_run
@@ -600,7 +600,7 @@ def run_shown(
         study._seen = None
         runnable = study._with_trainable(own, display)
         study._seen = runnable.run(
-            num_trials, parallelism, timeout_s, display, study=study, remotely=run_remotely, **options
+            num_trials, parallelism, timeout_s, display, study=study, remotely=REMOTELY, **options
         )
     return study
 

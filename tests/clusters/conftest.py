@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from asyncsearch import Study
 from tests.clusters.tools import SEARCH, SMALL, TWO_EXECUTORS, Machine, Submitted, require_whole
+from tests.spark.cluster import StandaloneCluster
+from tests.spark.connect_server import ConnectServer
 from tests.system.tools import make_study
 from tests.system.trained import Gate, make_trainable
 
@@ -24,18 +27,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """The scripts of the clusters; nothing can be submitted yet."""
     made = Machine(tmp_path_factory.mktemp("clusters"))
-    made.pack()
     yield made
     for name in ("spark_cluster.sh", "yarn.sh", "hdfs.sh"):
         made.script(name, "stop")
 
 
 @pytest.fixture(scope="session")
-def hdfs(machine: Machine) -> str:
+def machine(scripts: Machine) -> Machine:
+    """The same with a packed environment, which takes some half a minute."""
+    scripts.pack()
+    return scripts
+
+
+@pytest.fixture(scope="session")
+def hdfs(scripts: Machine) -> str:
     """Return the URL of an HDFS."""
-    return machine.script("hdfs.sh", "start", 1)
+    return scripts.script("hdfs.sh", "start", 1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """A Connect server in front of a standalone cluster of three slots: two workers, and a driver beside them."""
+    folder = tmp_path_factory.mktemp("connect")
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(StandaloneCluster(folder, workers=3))
+        server = ConnectServer(folder / "connect.log", cluster.url)
+        stack.callback(server.daemon.kill)
+        yield server
 
 
 @pytest.fixture(scope="module")

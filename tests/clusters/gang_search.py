@@ -68,7 +68,7 @@ class Train:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def make_study(folder: Path, store: str, workers_per_trial: int, backend: str) -> Study:
+def make_study(folder: Path, store: str, workers_per_trial: int, backend: Any) -> Study:
     return Study(
         Train(folder),
         space={"number": choice(0, 1, 2, 3)},
@@ -89,7 +89,10 @@ def main() -> None:
 
     SparkSession.builder.appName("gangs").getOrCreate()
     folder, store = Path(sys.argv[1]), sys.argv[2]
-    study = make_study(folder, store, 2, "spark").run(parallelism=2)
+    write_results(folder, make_study(folder, store, 2, "spark").run(parallelism=2))
+
+
+def write_results(folder: Path, study: Study) -> None:
     lines = [f"{trial.resource} {trial.value!r} {trial.failures}" for trial in study.trials]
     (folder / "results").write_text("\n".join(lines))
 

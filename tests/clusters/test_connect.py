@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from asyncsearch.events import DriverStarted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from tests.faults.accounts import losses, require_accounted
-from tests.spark.cluster import StandaloneCluster
 from tests.spark.connect_server import ConnectServer
 from tests.spark.test_executor_loss import executor_of
 from tests.system.tools import Running, make_study
@@ -25,16 +22,6 @@ from tests.system.trained import Gate, make_trainable
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 pytest.importorskip("grpc_status")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    folder = tmp_path_factory.mktemp("connect")
-    with contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(StandaloneCluster(folder, workers=3))
-        server = ConnectServer(folder / "connect.log", cluster.url)
-        stack.callback(server.daemon.kill)
-        yield server
 
 
 def drivers(study: Study) -> int:

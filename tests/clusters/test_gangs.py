@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import Study
-from tests.clusters.gang_search import KILLED, UNITS, make_study
+from asyncsearch.launch.spark.launcher import SparkLauncher
+from tests.clusters.gang_search import KILLED, UNITS, make_study, write_results
 from tests.clusters.tools import ELASTIC, SMALL, TWO_EXECUTORS, Machine, Submitted
+from tests.spark.connect_server import ConnectServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -26,6 +28,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Study:
 def require_what_one_worker_reaches(search: Submitted, folder: Path, alone: Study) -> None:
     with search:
         search.finish()
+    require_results(folder, alone)
+
+
+def require_results(folder: Path, alone: Study) -> None:
     assert all((folder / f"killed-{trial}").exists() for trial in KILLED)
     rows = [line.split() for line in (folder / "results").read_text().splitlines()]
     for (units, loss, failures), expected in zip(rows, alone.trials, strict=True):
@@ -51,3 +57,15 @@ def test_so_do_gangs_of_two_containers_of_yarn(
     store = f"{hdfs}/{tmp_path.name}"
     search = machine.submit("submit_yarn.sh", tmp_path, *options, SEARCH, tmp_path, store)
     require_what_one_worker_reaches(search, tmp_path, alone)
+
+
+def test_so_do_gangs_with_their_driver_in_the_cluster(
+    server: ConnectServer, hdfs: str, tmp_path: Path, alone: Study
+) -> None:
+    """Three barrier tasks: the driver, and the two workers of each trial."""
+    session = server.session()
+    launcher = SparkLauncher(session, remote_driver=True)
+    study = make_study(tmp_path, f"{hdfs}/{tmp_path.name}", 2, launcher)
+    write_results(tmp_path, study.run(parallelism=2, display="none"))
+    require_results(tmp_path, alone)
+    session.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -137,6 +138,9 @@ class Submitted:
             raise AssertionError(f"it did not end:\n{self.output()[-4000:]}") from None
         assert ended == code, self.output()[-6000:]
         return self.output()
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         children = psutil.Process(self._process.pid).children(recursive=True)

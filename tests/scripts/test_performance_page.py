@@ -24,10 +24,13 @@ def test_a_row_belongs_to_its_benchmark_whatever_options_it_ran_with(page: Any) 
     figure = {"name": "driver_s", "value": 1.0, "unit": "s", "baseline": 1.0, "ratio": 1.0}
     new, old = page.row("recovery", figure), "| `driver_s` | 1 s | `scripts/bench_recovery.py` | 2026-11-22 |"
     assert "`scripts/bench_recovery.py --executors --store hdfs`" in new
-    others = [page.row(name, figure) for name in ("pack", "pack_search")]
+    names = ("pack", "pack_search", "handoff", "handoff_connect")
+    others = [page.row(name, figure) for name in names]
     page.PAGE.write_text("\n".join([old, new, *others]))
     rows = page.rows_before()
-    assert (rows["recovery"], rows["pack"], rows["pack_search"]) == ([old, new], others[:1], others[1:])
+    assert [rows[name] for name in names] == [[line] for line in others]
+    assert rows["recovery"] == [old, new]
+    assert "`scripts/bench_handoff.py --connect`" in others[-1]
 
 
 def test_a_benchmark_that_was_run_before_is_read_from_what_it_printed(page: Any) -> None:

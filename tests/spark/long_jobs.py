@@ -1,4 +1,4 @@
-"""Spark jobs that last until they are cancelled, and what is done once they run."""
+"""Spark jobs that last until they are cancelled, what is done once they run, and a search that cancels one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from asyncsearch import MedianStopping, Study, TrialContext, WorkerOptions, choice
+from asyncsearch.trial import TrialState
 
 _PATIENCE_S = 300.0
 
@@ -41,3 +45,40 @@ def press_ctrl_c_when(condition: Callable[[], object]) -> list[str]:
 
     threading.Thread(target=watch, daemon=True).start()
     return failures
+
+
+def search_with_a_verdict(session: Any, store: Path) -> None:
+    """Search with two trials in threads: one of them is stopped while it waits for its job, the other one goes on."""
+    has_good, unwound = threading.Event(), threading.Event()
+
+    def train(trial: TrialContext) -> None:
+        if trial.params["x"]:
+            trial.report(value=1.0, resource=1)
+            has_good.set()
+            assert unwound.wait(_PATIENCE_S)
+            trial.report(value=float(session.range(5).count()), resource=2)
+            return
+        assert has_good.wait(_PATIENCE_S)
+        trial.report(value=0.0, resource=1)  # its verdict comes a moment later
+        try:
+            long_job(session)
+        finally:
+            unwound.set()
+
+    space, stop = {"x": choice(0, 1)}, MedianStopping(min_trials=1)
+    patient = WorkerOptions(stop_grace=_PATIENCE_S)  # nothing but the end of its job ends the wait of a thread
+    study = Study(
+        train,
+        space=space,
+        searcher="grid",
+        metric="value",
+        mode="max",
+        scheduler=stop,
+        backend="threads",
+        store=store,
+        workers=patient,
+    )
+    study.run(parallelism=2, display="none")
+    bad, good = sorted(study.trials, key=lambda trial: float(trial.params["x"]))
+    assert (bad.state, bad.trained, bad.failures) == (TrialState.STOPPED, 1, 0)
+    assert (good.state, good.value) == (TrialState.COMPLETED, 5.0)

@@ -25,16 +25,19 @@ from asyncsearch.launch import is_spark_active
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.spark.broadcast import MOST_SENT_BYTES, STORED
 from asyncsearch.launch.spark.connect import ConnectSpark
+from asyncsearch.launch.spark.job_ends import query_failure
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.preflight import HOST_KEY
+from asyncsearch.launch.spark.trial_jobs import ConnectJobs
+from asyncsearch.launch.trial_jobs import JobNames
 from asyncsearch.testing import LauncherTests
 from tests.faults.accounts import require_accounted
 from tests.launch.tools import Ends, Line, config_for
 from tests.scripts.tools import imported
 from tests.shares import takes_long
-from tests.spark.cluster import require_no_job
+from tests.spark.cluster import require_jobs, require_no_job
 from tests.spark.connect_server import connect_session, server_context
-from tests.spark.long_jobs import long_job, press_ctrl_c_when
+from tests.spark.long_jobs import long_job, press_ctrl_c_when, search_with_a_verdict
 from tests.spark.test_local_session import require_whole
 from tests.spark.test_session_of_driver import require_promoted
 from tests.spark.test_spark_launcher import endless
@@ -245,6 +248,32 @@ def test_a_trial_in_a_thread_is_stopped_with_its_query_of_connect(session: Any, 
     require_no_query()
     assert sorted(unwound) == ["trial-0", "trial-1"]
     assert [(trial.value, trial.state.name) for trial in study.trials] == [(1.0, "WAITING")] * 2
+
+
+@takes_long  # on a classic session: test_session_of_driver.py
+def test_a_verdict_interrupts_the_query_of_its_trial(session: Any, tmp_path: Path) -> None:
+    search_with_a_verdict(session, tmp_path)
+    require_no_query()
+
+
+@takes_long  # of workers: the test on the next client
+def test_the_next_driver_ends_the_queries_of_trials_in_threads(session: Any) -> None:
+    dead, ends = type(session)(connection=session.client._builder), Ends()
+
+    def train() -> None:
+        jobs = ConnectJobs(dead)
+        jobs.enter(JobNames("of this trial", "pool", "trial-0"))
+        try:
+            long_job(dead)
+        except Exception as error:
+            ends(WorkerId(0), 1, query_failure(error))
+
+    threading.Thread(target=train, daemon=True).start()
+    require_jobs(SimpleNamespace(sparkContext=server_context()), 1)
+    ConnectJobs(session).end_noted(ConnectJobs(dead).note())
+    assert ends.reason() == "its Spark job was cancelled"
+    dead.client.close()
+    require_no_query()
 
 
 @takes_long  # on a classic session: test_session_of_driver.py

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asyncsearch.launch.spark.job_ends import reason_of
+from asyncsearch.launch.spark.job_ends import query_failure, reason_of
 from asyncsearch.launch.spark.joining import not_started
 
 BARRIER = (
@@ -50,6 +50,10 @@ CRASHED = (
             "[SPARK-24819]: Barrier execution mode does not allow run a barrier stage",
             "the cluster no longer has a task slot",
         ),
+        (
+            "[NO_ACTIVE_SESSION] No active Spark session found.",
+            "the Spark Connect session was closed, by its server or",
+        ),
         ("something new\nand more", "its Spark job failed: RuntimeError: something new"),
     ],
 )
@@ -57,6 +61,11 @@ def test_reason_says_what_happened(text: str, words: str) -> None:
     reason = reason_of(RuntimeError(text))
     assert reason.startswith(words)
     assert "\n" not in reason
+
+
+def test_a_failed_query_is_told_in_one_line_without_its_full_stop() -> None:
+    assert query_failure(RuntimeError("[SOMETHING] It is new.\nand more")) == "RuntimeError: [SOMETHING] It is new"
+    assert query_failure(RuntimeError("StatusCode.UNAVAILABLE.")) == "the Spark Connect server does not answer"
 
 
 def test_advice_on_memory_is_given_once_and_names_the_setting() -> None:

@@ -24,7 +24,7 @@ from asyncsearch.trial import TrialState
 from tests.scripts.tools import SCRIPTS, imported
 from tests.shares import takes_long
 from tests.spark.cluster import require_no_job, spark_session
-from tests.spark.long_jobs import jobs_with_tasks, long_job, press_ctrl_c_when
+from tests.spark.long_jobs import jobs_with_tasks, long_job, press_ctrl_c_when, search_with_a_verdict
 
 pytestmark = pytest.mark.spark
 
@@ -80,6 +80,11 @@ def test_a_function_with_a_session_is_searched_and_its_jobs_named(session: Any, 
     assert named["spark.scheduler.pool"] <= {"asyncsearch-worker-0", "asyncsearch-worker-1"}
     assert len(named["spark.jobGroup.id"]) >= 4
     assert named["spark.jobGroup.id"] == named["spark.job.tags"]
+    require_no_job(session)
+
+
+def test_a_verdict_cancels_the_job_of_its_trial_and_no_other(session: Any, tmp_path: Path) -> None:
+    search_with_a_verdict(session, tmp_path)
     require_no_job(session)
 
 

@@ -9,7 +9,6 @@ Rule: Spark's client tries for minutes to reach a server that is gone, so only a
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 import logging
 import socket
@@ -19,12 +18,11 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, TypeVar
 
-import msgspec
-
 from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.machine import cores
+from asyncsearch.launch.spark import tag_notes
 from asyncsearch.launch.spark.base_session import AnySpark
-from asyncsearch.launch.spark.job_ends import is_closed_session
+from asyncsearch.launch.spark.job_ends import is_closed_session, query_failure
 from asyncsearch.launch.spark.placement import DRIVER, Executor
 
 _log = logging.getLogger(__name__)
@@ -40,18 +38,6 @@ _ANY_PORT = 9
 def is_connect(session: Any) -> bool:
     """Return whether a session is one of Spark Connect; pyspark is not imported for it."""
     return any(kind.__module__.startswith("pyspark.sql.connect") for kind in type(session).__mro__)
-
-
-class TagNote(msgspec.Struct, frozen=True):
-    """Which queries are those of a run, for who may join its session: the same user, at the same server."""
-
-    endpoint: str
-    user: str
-    session: str
-    tag: str
-
-
-_NOTE = msgspec.json.Decoder(TagNote)
 
 
 class ConnectSpark(AnySpark):
@@ -231,31 +217,13 @@ class ConnectSpark(AnySpark):
                 self._cancelling.discard(tag)
 
     def tag_note(self, tag: str) -> bytes:
-        client = self.session.client
-        note = TagNote(self._endpoint, str(client._user_id or ""), str(client._session_id), tag)
-        return msgspec.json.encode(note) if self._endpoint else b""
+        return tag_notes.tag_note(self.session, tag)
 
     def end_tag_of(self, note: bytes) -> None:
-        from pyspark.sql.connect.client import SparkConnectClient
-
-        client = self.session.client
-        with contextlib.suppress(Exception):  # it is another server by now, or the session is gone, and its queries too
-            found = _NOTE.decode(note)
-            if (found.endpoint, found.user) == (self._endpoint, str(client._user_id or "")):
-                builder = copy.copy(client._builder)
-                builder._params = {**builder._params, builder.PARAM_SESSION_ID: found.session}
-                other = SparkConnectClient(connection=builder, user_id=client._user_id)
-                try:
-                    other.interrupt_tag(found.tag)
-                finally:
-                    other.close()
-
-    @property
-    def _endpoint(self) -> str:
-        return str(getattr(getattr(self.session.client, "_builder", None), "endpoint", ""))
+        tag_notes.end_tag_of(self.session, note)
 
     def trouble(self) -> str:
-        endpoint = self._endpoint
+        endpoint = tag_notes.endpoint_of(self.session)
         host, _, port = endpoint.rpartition(":")
         looked_s, found = self._look
         if port.isdecimal() and time.monotonic() - looked_s > _LOOK_AGAIN_S:
@@ -327,9 +295,8 @@ def _settings_of(session: Any) -> dict[str, str]:
     try:
         return {str(key): str(value) for key, value in session.conf.getAll.items()}
     except Exception as error:
-        line = str(error).strip().partition("\n")[0]
         raise UnsupportedSparkError(
-            f"The server of this Spark Connect session does not answer: {line}. Make a new session: "
+            f"The settings of this Spark Connect session cannot be read: {query_failure(error)}. Make a new session: "
             'SparkSession.builder.remote("sc://...").getOrCreate().'
         ) from error
 

@@ -18,7 +18,10 @@ _TRACEBACK_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|W
 _OWN_ERROR = re.compile(r"^asyncsearch\.errors\.\w+: ")
 """Begin of an error of this package, whose message is a sentence for users."""
 _JVM_GONE = ("SparkContext was shut down", "Py4JNetworkError", "Answer from Java side is empty", "Connection refused")
-_SESSION_CLOSED = ("SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED", "on closed channel", "Channel closed")
+_SESSION_CLOSED = (
+    *("SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED", "NO_ACTIVE_SESSION"),
+    *("on closed channel", "Channel closed"),
+)
 _SERVER_GONE = ("StatusCode.UNAVAILABLE", "RETRIES_EXCEEDED")
 _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "cancelled part of cancelled", "cancelled as part of")
 _CRASHED = ("Python worker exited unexpectedly", "Python worker failed to connect back")
@@ -48,11 +51,21 @@ def reason_of(error: BaseException) -> str:
         last = last_line_of_traceback(text)
         if last:
             return f"its task failed: {_OWN_ERROR.sub('', last)}"
-    for signs, words in _KNOWN:
-        if any(sign in text for sign in signs):
-            return words
-    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    return f"its Spark job failed: {first}"
+    return _known(text) or f"its Spark job failed: {_first_line(text) or type(error).__name__}"
+
+
+def query_failure(error: BaseException) -> str:
+    """Return why the server of a session gave no answer, in one readable line without its full stop."""
+    text = full_text(error)
+    return _known(text) or _first_line(text).rstrip(".")
+
+
+def _known(text: str) -> str:
+    return next((words for signs, words in _KNOWN if any(sign in text for sign in signs)), "")
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def full_text(error: BaseException) -> str:

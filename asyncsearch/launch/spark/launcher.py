@@ -167,9 +167,17 @@ class SparkLauncher(Launcher):
         if self._spark is not None:
             self._spark.end_tag_of(note)
 
+    @property
+    def drives_remotely(self) -> bool:
+        if self._remote_driver is None:
+            spark = present(self._session)
+            return spark is not None and spark.has_detached_tasks
+        return self._remote_driver
+
     def remote_tasks(self) -> RemoteTasks:
         if self._spark is None:
-            raise InternalError("remote_tasks() comes after check()")
+            self._spark = join(self._session)
+        self._tag = self._tag or new_tag(self._study)
         self._spark.serves()
         return SparkTasks(self._spark, mode=self._mode_of(self._spark), study=self._study, tag=self._tag)
 

@@ -10,12 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncsearch.errors import UnsupportedSparkError
+from asyncsearch.launch.spark.base_session import new_tag
 from asyncsearch.launch.spark.connect import require_connect
 from asyncsearch.launch.spark.joining import active_connect
+from asyncsearch.launch.spark.tag_notes import end_tag_of, tag_note
 from asyncsearch.launch.trial_jobs import JobNames, TrialJobs
 
 _log = logging.getLogger(__name__)
 
+_OF_THIS_PROCESS = new_tag("threads")
+"""Tag of all queries of trainings in this process."""
 _FIFO = (
     "Spark serves the jobs of these trials in the order of their coming, so that a long one holds up those of all "
     "others: start the session with spark.scheduler.mode=FAIR."
@@ -80,7 +84,7 @@ class ClassicJobs(TrialJobs):
 
 
 class ConnectJobs(TrialJobs):
-    """The jobs of a session of Spark Connect: each training has a tag. Its server has no pools for clients."""
+    """The jobs of a session of Spark Connect: each training has a tag, and all of them have one. It has no pools."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -88,7 +92,7 @@ class ConnectJobs(TrialJobs):
         self.place = f"Spark Connect on {session.client.host}"
 
     def enter(self, names: JobNames) -> None:
-        for tag in (*self._tags, names.tag):
+        for tag in (*self._tags, names.tag, _OF_THIS_PROCESS):
             self._session.addTag(tag)
         # Spark ML asks for the session of its thread.
         with contextlib.suppress(AttributeError):  # an internal name of Spark has changed: there is the default one
@@ -99,3 +103,9 @@ class ConnectJobs(TrialJobs):
             self._session.interruptTag(names.tag)
         except Exception as error:  # its server is gone, or the session is closed
             _log.debug("The queries of %s could not be cancelled: %s", names.tag, error)
+
+    def note(self) -> bytes:
+        return tag_note(self._session, _OF_THIS_PROCESS)
+
+    def end_noted(self, note: bytes) -> None:
+        end_tag_of(self._session, note)

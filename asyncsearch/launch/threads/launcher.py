@@ -57,6 +57,12 @@ class ThreadLauncher(Launcher):
             "Leave out devices_per_trial=, or write backend='processes'."
         )
 
+    def tasks_note(self) -> bytes:
+        return find_jobs().note()
+
+    def end_tasks_of(self, note: bytes) -> None:
+        find_jobs().end_noted(note)
+
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         self._config_for, self._ended = config_for, ended
         self._is_stopped = False

@@ -11,7 +11,6 @@ and meets the driver by the store. So the client may be stopped, or die, and ano
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import secrets
 import threading
@@ -21,9 +20,8 @@ from contextlib import AbstractContextManager
 from typing import NoReturn
 
 from asyncsearch import errors
-from asyncsearch.driver.interrupts import GRACE_S, Interrupts, interruption, interrupts_to
-from asyncsearch.driver.threads import Wakeup
-from asyncsearch.errors import AsyncSearchError, ClusterError, StoreError, StudyExistsError
+from asyncsearch.driver.interrupts import interruption, interrupts_to
+from asyncsearch.errors import AsyncSearchError, ClusterError, StoreError
 from asyncsearch.journal.opening import read_study_file
 from asyncsearch.launch.base_launcher import Launcher, Preflight, RemoteTasks
 from asyncsearch.launch.remote.meeting import FOLDER
@@ -31,20 +29,14 @@ from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.left_tasks import ended_by_the_next
-from asyncsearch.study.remote.board import STOP, Board, BoardReader, read_board
+from asyncsearch.study.remote.board import read_board
 from asyncsearch.study.remote.driver_task import ENDING, NOT_THERE, Ending, Order, SentName, driver, send
+from asyncsearch.study.remote.following import LOOK_S, Follower, follow_other, goes_on
 from asyncsearch.study.remote.kept_tasks import KeptWorkers
-from asyncsearch.study.runnable import RunnableStudy
+from asyncsearch.study.runnable import Remotely, RunnableStudy
 
-_log = logging.getLogger(__name__)
-
-_LOOK_S = 0.5
 _UNREACHED_FOR_S = 20.0
 """How long the cluster may not be reached from here; meanwhile its tasks go on."""
-_DEAD_AFTER_S = 15.0
-"""Silence of another client's driver after which it counts as dead; it writes every 3 s, if its store lets it."""
-_STOPPED_WITHIN_S = GRACE_S + 5.0
-"""Time that a driver has to end a search after Ctrl-C. Then its task is cancelled."""
 _MOST_LOSSES = 4
 """Drivers that may be lost one after the other without any record of the journal."""
 _LOCKED_FOR_S = 100.0
@@ -73,64 +65,23 @@ class RemoteRun:
         self._study, self._store, self._sent, self._tasks, self._found = study, store, sent, tasks, found
         self._num_trials, self._display, self._thread = num_trials, display, thread
         self._until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        self._reader = BoardReader(store, display)
         self._workers = KeptWorkers(tasks, store, found.parallelism, thread)
-        self._interrupts = Interrupts()
-        self._news = Wakeup()
-        """Set when a driver's task has ended, or Ctrl-C was pressed."""
-        self._stop_asked_s: float | None = None
+        self._follower = Follower(study, store, display, self._workers)
         self._is_waiting_shown = False
-        self._was_remote = False
+        self._was_remote = goes_on(read_board(store))
         """Whether a driver in the cluster was left behind by another client."""
 
     def run(self, noting: Callable[[], AbstractContextManager[None]]) -> None:
         """Run to the end, whoever drives; ``noting`` lasts as long as the drivers of this client."""
-        self._interrupts.wakeups = (self._news,)
         try:
-            with interrupts_to(self._interrupts.add):
-                self._attach()
-                if not self._interrupts.notified:
-                    with noting():
-                        self._drive()
+            with interrupts_to(self._follower.interrupts.add), noting():
+                self._drive()
         finally:
-            self._workers.stop()
-            self._news.close()
-            self._display.close()
-        if self._interrupts.count:
+            self._follower.close()
+        if self._follower.interrupts.count:
             raise interruption()
         with contextlib.suppress(StoreError):  # the next run writes over it
             self._store.remove_tree(FOLDER)
-
-    def _attach(self) -> bool:
-        """Follow a driver that is not this client's to its end, and return whether there was one.
-
-        It is of another client, which it may outlive; or it counts as lost and goes on, out of the cluster's sight.
-        """
-        found = read_board(self._store)
-        self._was_remote = self._was_remote or _goes_on(found)
-        if found is None or not _goes_on(found) or not self._store.is_locked():
-            return False
-        alive_s, first, is_followed = time.monotonic(), found.beat, False
-        while _goes_on(found) and time.monotonic() - alive_s < _DEAD_AFTER_S:
-            self._stop_if_asked(found.attempt, lambda: None)
-            self._news.wait(_LOOK_S)
-            self._news.clear()
-            if not is_followed:
-                found = read_board(self._store) or found
-                if found.beat == first:
-                    continue
-                is_followed = True
-                if not self._study.resume:
-                    raise StudyExistsError(
-                        f"{self._store.shown} holds a study whose driver runs in the cluster. Go on with it by "
-                        f"Study.resume({self._store.shown!r}) or Study(..., resume=True), or choose another store=."
-                    )
-                self._display.warn(["A driver of this search runs in the cluster already: this run follows it."])
-                self._workers.begin()
-            if self._look(found.attempt):
-                alive_s, found = time.monotonic(), self._reader.last or found
-        self._workers.pause()
-        return is_followed
 
     def _drive(self) -> None:
         """Run drivers until one has ended by itself."""
@@ -145,15 +96,14 @@ class RemoteRun:
             if isinstance(ending, Ending) and ending.kind == "StoreLockedError" and (losses or self._was_remote):
                 # By a driver that was lost, and that is being ended or whose lease runs out.
                 locked_until_s = min(locked_until_s, time.monotonic() + _LOCKED_FOR_S)
-                if time.monotonic() < locked_until_s and not self._interrupts.count:
-                    self._news.wait(_LOCKED_AGAIN_S)
-                    self._news.clear()
-                    if self._attach():
+                if time.monotonic() < locked_until_s and not self._follower.interrupts.count:
+                    self._follower.wait(_LOCKED_AGAIN_S)
+                    if self._follower.follow_other():
                         locked_until_s = math.inf
                     continue
-            if self._interrupts.count or isinstance(ending, Ending):
+            if self._follower.interrupts.count or isinstance(ending, Ending):
                 self._study.resume = self._study.resume or read_study_file(self._store) is not None
-                if not self._interrupts.count and isinstance(ending, Ending):
+                if not self._follower.interrupts.count and isinstance(ending, Ending):
                     self._raise_if_failed(ending)
                 return
             self._study.resume = self._study.resume or read_study_file(self._store) is not None
@@ -170,7 +120,7 @@ class RemoteRun:
     def _follow(self, content: bytes, attempt: str) -> Ending | str:
         """Run a driver, show what it says, and return how it has ended, or why it is lost."""
         ended: list[Ending | str] = []
-        self._stop_asked_s = None
+        self._follower.begin_driver()
         troubled_s: float | None = None
         tag, began_s = f"{_DRIVER}-{attempt}", time.monotonic()
 
@@ -179,14 +129,15 @@ class RemoteRun:
                 ended.append(ENDING.decode(self._tasks.drive(content, tag)))
             except BaseException as error:
                 ended.append(self._tasks.why_lost(error))
-            self._news.set()
+            self._follower.news.set()
 
         self._thread(run, f"asyncsearch-{_DRIVER}").start()
         while not ended:
-            self._stop_if_asked(attempt, lambda: self._tasks.cancel(tag))
-            self._news.wait(_LOOK_S)
-            self._news.clear()
-            self._look(attempt)
+            self._follower.stop_if_asked(attempt, lambda: self._tasks.cancel(tag))
+            self._follower.wait(LOOK_S)
+            self._follower.look(attempt)
+            if self._follower.interrupts.count and not self._is_up(attempt, tag):
+                self._tasks.cancel(tag)  # it waits for a slot, and hears of nothing
             if self._is_up(attempt, tag):
                 # Not before: their tasks would wait in the slot that the driver needs.
                 self._workers.begin()
@@ -196,13 +147,13 @@ class RemoteRun:
             if troubled_s is not None and time.monotonic() - troubled_s > _UNREACHED_FOR_S:
                 ended.append(trouble)
         self._workers.pause()
-        self._look(attempt)
+        self._follower.look(attempt)
         return ended[0]
 
     def _is_up(self, attempt: str, tag: str) -> bool:
         """Return whether a driver has its slot."""
-        is_there = self._reader.last is not None and self._reader.last.attempt == attempt
-        return is_there or self._tasks.is_running(tag)
+        last = self._follower.reader.last
+        return (last is not None and last.attempt == attempt) or self._tasks.is_running(tag)
 
     def _say_who_waits(self, is_up: bool, since_s: float) -> None:
         """Say once that tasks have no slot, which nobody else can see."""
@@ -220,27 +171,6 @@ class RemoteRun:
         self._is_waiting_shown = True
         self._display.warn([words])
 
-    def _look(self, attempt: str) -> bool:
-        try:
-            return self._reader.look(attempt)
-        except StoreError as error:  # the driver decides how long it is waited for
-            _log.info("The board cannot be read: %s", error)
-            return False
-
-    def _stop_if_asked(self, attempt: str, cancel: Callable[[], None]) -> None:
-        """After Ctrl-C ask the driver to end the search; cancel it at the second press, or if it takes long."""
-        now = time.monotonic()
-        while self._interrupts.notified < self._interrupts.count:
-            self._interrupts.notified += 1
-            if self._interrupts.notified == 1:
-                self._stop_asked_s = now
-                with contextlib.suppress(StoreError):
-                    self._store.write(STOP, attempt.encode())
-            else:
-                self._stop_asked_s = -math.inf
-        if self._stop_asked_s is not None and now - self._stop_asked_s > _STOPPED_WITHIN_S:
-            cancel()
-
     def _raise_if_failed(self, ending: Ending) -> None:
         if ending.kind == NOT_THERE:
             self._refuse(ending.words)
@@ -253,10 +183,6 @@ class RemoteRun:
             "what it is here. Name one that both reach: Study(..., store='hdfs:///studies/digits'), "
             "'s3://...', or a folder of a disk that all machines mount."
         )
-
-
-def _goes_on(board: Board | None) -> bool:
-    return board is not None and not board.is_over
 
 
 def run_remotely(
@@ -287,3 +213,7 @@ def run_remotely(
     tasks = launcher.remote_tasks()
     run = RemoteRun(study, store, sent, tasks, found, num_trials, timeout_s, display, launcher.thread)
     run.run(lambda: ended_by_the_next(launcher, store))
+
+
+REMOTELY = Remotely(follow_other, run_remotely)
+"""Lets the driver of a study's run be in the cluster."""

@@ -128,6 +128,10 @@ class ProcessCluster(Launcher):
     def check(self, parallelism: int | None) -> Preflight:
         return Preflight(parallelism=parallelism or self._workers, is_remote=True, place="processes as a cluster")
 
+    @property
+    def drives_remotely(self) -> bool:
+        return True
+
     def remote_tasks(self) -> ProcessTasks:
         return self.tasks
 

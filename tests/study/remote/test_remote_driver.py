@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -16,10 +17,14 @@ from asyncsearch import Study
 from asyncsearch.errors import ClusterError, StudyExistsError
 from asyncsearch.events import DriverStarted, WorkerLost
 from asyncsearch.journal.opening import read_records
+from asyncsearch.launch.base_launcher import Preflight
 from asyncsearch.launch.remote.meeting import FOLDER
+from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.study.remote import client
-from asyncsearch.study.remote.board import BOARD
+from asyncsearch.study.remote import client, following
+from asyncsearch.study.remote.board import BOARD, BoardDisplay, read_board
+from asyncsearch.study.remote.following import goes_on
+from asyncsearch.study.remote.kept_tasks import DISMISSED
 from tests.faults.accounts import losses, require_accounted, wait_until
 from tests.shares import takes_long
 from tests.study.remote.process_cluster import ProcessCluster, ProcessTasks
@@ -87,6 +92,30 @@ def test_ctrl_c_ends_a_driver_in_the_cluster_in_order(tmp_path: Path) -> None:
     require_nothing_left(study, cluster)
 
 
+class FullTasks(ProcessTasks):
+    """They have no slot, so that Ctrl-C is pressed while the driver waits for one."""
+
+    def drive(self, content: bytes, tag: str) -> str:
+        signal.raise_signal(signal.SIGINT)
+        self.is_heard = self.cancelled.wait(60)
+        raise RuntimeError("it was cancelled")
+
+    def cancel(self, tag: str) -> None:
+        self.cancelled.set()
+
+    cancelled, is_heard = threading.Event(), False
+
+
+def test_ctrl_c_ends_a_driver_that_waits_for_a_slot_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "_STOPPED_WITHIN_S", math.inf)
+    cluster = ProcessCluster(2)
+    cluster.tasks = tasks = FullTasks(0)
+    study = make_study(make_trainable(Gate(tmp_path)), tmp_path / "study", backend=cluster)
+    with pytest.raises(KeyboardInterrupt):
+        study.run(display="none")
+    assert tasks.is_heard
+
+
 @takes_long
 def test_a_driver_that_counts_as_lost_and_goes_on_is_followed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -141,10 +170,54 @@ def test_a_store_that_the_cluster_does_not_see_is_refused(tmp_path: Path) -> Non
 def test_callbacks_which_a_driver_elsewhere_cannot_call_are_refused(tmp_path: Path) -> None:
     cluster = ProcessCluster(2)
     study = make_study(make_trainable(Gate(tmp_path)), tmp_path / "study", backend=cluster)
-    with pytest.raises(ClusterError, match=r"callbacks=.* need a driver that executors reach\. Set spark\.asyncsearch"):
+    with pytest.raises(ClusterError, match=r"callbacks=.* need a driver that executors reach\. Leave out backend="):
         study.run(display="none", callbacks=lambda *_: None)
     assert cluster.tasks.begun == []
     assert not (tmp_path / "study").exists()
+
+
+class LookedAtError(Exception):
+    """The executors are looked at."""
+
+
+class FullCluster(ProcessCluster):
+    """Its tasks hold all slots as long as a driver runs."""
+
+    store: Store
+
+    def check(self, parallelism: int | None) -> Preflight:
+        assert not goes_on(read_board(self.store)), "a look at the executors would wait for a slot"
+        if isinstance(self.tasks, IdleTasks):
+            raise LookedAtError
+        return super().check(parallelism)
+
+
+class IdleTasks(ProcessTasks):
+    """Their workers meet nobody."""
+
+    def work(self, store: Store, tag: str) -> str:
+        return DISMISSED
+
+
+def test_a_driver_is_followed_before_the_executors_are_looked_at(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cluster, store = FullCluster(2), open_store(tmp_path / "study")
+    cluster.store, cluster.tasks = store, IdleTasks(0)
+    store.prepare()
+    study = make_study(make_trainable(Gate(tmp_path)), tmp_path / "study", backend=cluster, resume=True)
+    with store.lock():
+        board = BoardDisplay(store, "of another client", logs=False, is_shown=True, stop=lambda: None)
+        while read_board(store) is None:
+            time.sleep(0.1)  # a file cannot be waited for; nothing depends on how long this is
+        running = Running(study, display="plain")
+        while "this run follows it" not in capfd.readouterr().out:
+            assert running.error is None
+            board.warn(["It goes on."])
+            time.sleep(0.1)  # what is printed cannot be waited for; nothing depends on how long this is
+        board.end()
+    with pytest.raises(LookedAtError):
+        running.wait()
 
 
 _CLIENT = """
@@ -166,7 +239,8 @@ def test_another_client_follows_the_driver_of_one_that_died(tmp_path: Path, capf
     gate.pids()
     client.kill()
     client.wait()
-    cluster = ProcessCluster(2)
+    cluster = FullCluster(2)
+    cluster.store = open_store(tmp_path / "study")
     with pytest.raises(StudyExistsError, match="holds a study whose driver runs in the cluster"):
         make_study(make_trainable(gate), tmp_path / "study", backend=cluster).run(display="none")
     study = make_study(make_trainable(gate), tmp_path / "study", backend=cluster, resume=True)
