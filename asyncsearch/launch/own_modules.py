@@ -239,14 +239,16 @@ def is_installed(module: ModuleType) -> bool:
     if getattr(module, "__name__", "").partition(".")[0] in _ON_EVERY_WORKER:
         return True
     file = getattr(module, "__file__", None)
-    places = [file] if file is not None else folders_of(module)
-    return not places or not all(map(is_own_source, places))
+    if file is not None:
+        return not is_own_source(file)
+    folders = folders_of(module)
+    return not folders or not all(map(is_own_source, folders))
 
 
 def is_own_source(place: object) -> bool:
     """Whether a Python file, or the folder of a package, belongs to the user and not to an environment."""
     # Asked of each module that is loaded, thousands beside torch: without pathlib, and the usual answer first.
-    if not isinstance(place, str) or (os.path.isabs(place) and _is_of_environment(place)):
+    if not isinstance(place, str) or (place.startswith(os.sep) and _is_of_environment(place)):
         return False
     if not (place.endswith(".py") or os.path.isdir(place)):
         return False
