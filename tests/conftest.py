@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from asyncsearch.launch import processes
+from tests.forked_workers import ForkedWorkers
 from tests.shares import IS_ALL
 
 WHOLE_MACHINE = ("spark", "notebook", "cluster")
@@ -39,6 +42,10 @@ NOT_FAST = frozenset(
     )
 )
 """Folders and files whose tests start processes, train networks or work on disks; the others are pure or simulated."""
+
+FORKING = frozenset({"fair", "first_calls", "hyperopt", "maggy", "optuna", "ray", "schedulers", "study", "wandb"})
+"""Folders whose tests are about searches, and not about processes and their ends: workers are forked in them
+(``tests/forked_workers.py``), and no program is started for each."""
 
 # Two LLVMs abort a process with TensorFlow when torch loads its compiler, and a process of tests has both frameworks.
 sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
@@ -86,6 +93,58 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--fast"):
         config.hook.pytest_deselected(items=[item for item in items if item in slow])
         items[:] = [item for item in items if item not in slow]
+
+
+def _forking(*modules: str) -> Iterator[ForkedWorkers]:
+    workers = ForkedWorkers("asyncsearch.launch.child_process", *modules)
+    yield workers
+    workers.close()
+
+
+@pytest.fixture(scope="session")
+def _plain_forks() -> Iterator[ForkedWorkers]:
+    yield from _forking()
+
+
+@pytest.fixture(scope="session")
+def _torch_forks() -> Iterator[ForkedWorkers]:
+    yield from _forking("torch", "torch._dynamo", "torch.distributed.fsdp", "asyncsearch.trainers.torch.trainer")
+
+
+@pytest.fixture(scope="session")
+def _keras_forks() -> Iterator[ForkedWorkers]:
+    yield from _forking("keras", "asyncsearch.trainers.keras.trainer")
+
+
+def _starting_by(workers: ForkedWorkers) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.platform == "linux":
+            patch.setattr(processes, "_start", workers.start)
+        yield
+
+
+@pytest.fixture(scope="module")
+def torch_workers(_torch_forks: ForkedWorkers) -> Iterator[None]:
+    """Let workers in processes of their own begin with torch imported."""
+    yield from _starting_by(_torch_forks)
+
+
+@pytest.fixture(scope="module")
+def keras_workers(_keras_forks: ForkedWorkers) -> Iterator[None]:
+    """Let workers in processes of their own begin with Keras imported."""
+    yield from _starting_by(_keras_forks)
+
+
+@pytest.fixture(scope="module")
+def forked_workers(_plain_forks: ForkedWorkers) -> Iterator[None]:
+    """Let workers in processes of their own begin without a start of Python."""
+    yield from _starting_by(_plain_forks)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forked_in_some_folders(request: pytest.FixtureRequest) -> None:
+    if request.path.parent.name in FORKING:
+        request.getfixturevalue("forked_workers")
 
 
 def pytest_sessionfinish() -> None:

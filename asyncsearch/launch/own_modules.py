@@ -27,6 +27,7 @@ from typing import Any
 import cloudpickle
 
 from asyncsearch.files.plain import read_text
+from asyncsearch.launch.imported_submodules import found_by_name
 from asyncsearch.runner.process.sent_code import ModulePlace, ModuleSource
 
 SKIPPED = frozenset({"__builtins__", "__loader__", "__spec__", "__cached__", "__path__"})
@@ -58,6 +59,8 @@ class OwnModules:
         """Full name -> source of those that are executed. None if it has none, so that a worker imports it."""
         self.reasons: dict[str, str] = {}
         """Full name -> the value because of which a module is executed."""
+        self._imports: dict[int, tuple[types.CodeType, set[str]]] = {}
+        """Answers of ``imported_by``: the same functions are pickled several times. The codes keep their numbers."""
 
     def loaded(self) -> list[str]:
         """Return the full names of all of them."""
@@ -114,6 +117,11 @@ class OwnModules:
 
     def imported_by(self, code: types.CodeType) -> set[str]:
         """Return the own modules that a code may import, by a statement or by a name in a text."""
+        if id(code) not in self._imports:
+            self._imports[id(code)] = code, self._importable_by(code)
+        return self._imports[id(code)][1]
+
+    def _importable_by(self, code: types.CodeType) -> set[str]:
         packages = list(_upwards(self._packages.get(code.co_filename, "")))
         texts = {text for text in code.co_consts if isinstance(text, str)}
         found = set()
@@ -231,22 +239,30 @@ def is_installed(module: ModuleType) -> bool:
     if getattr(module, "__name__", "").partition(".")[0] in _ON_EVERY_WORKER:
         return True
     file = getattr(module, "__file__", None)
-    places = [file] if file is not None else folders_of(module)
-    return not places or not all(map(is_own_source, places))
+    if file is not None:
+        return not is_own_source(file)
+    folders = folders_of(module)
+    return not folders or not all(map(is_own_source, folders))
 
 
 def is_own_source(place: object) -> bool:
     """Whether a Python file, or the folder of a package, belongs to the user and not to an environment."""
-    if not isinstance(place, str) or not (place.endswith(".py") or os.path.isdir(place)):
+    # Asked of each module that is loaded, thousands beside torch: without pathlib, and the usual answer first.
+    if not isinstance(place, str) or (place.startswith(os.sep) and _is_of_environment(place)):
+        return False
+    if not (place.endswith(".py") or os.path.isdir(place)):
         return False
     try:
         path = os.path.abspath(place)
     except OSError:  # the working directory is gone
         path = place
-    # Asked of each module that is loaded, thousands beside torch: without pathlib, and the usual answer first.
-    if path.startswith(_installed_paths()) or not _INSTALLED_FOLDERS.isdisjoint(path.split(os.sep)):
-        return False
-    return not any(_has_compiled(folder, package) for folder, package in _splits(path))
+    return not _is_of_environment(path) and not any(_has_compiled(folder, package) for folder, package in _splits(path))
+
+
+@functools.cache
+def _is_of_environment(path: str) -> bool:
+    path = os.path.abspath(path)
+    return path.startswith(_installed_paths()) or not _INSTALLED_FOLDERS.isdisjoint(path.split(os.sep))
 
 
 def _splits(path: str) -> Iterator[tuple[str, str]]:
@@ -295,7 +311,7 @@ def sent_as_registered() -> Iterator[None]:
 @contextmanager
 def sent_by_value() -> Iterator[OwnModules]:
     """Make cloudpickle send modules that are not installed by value, and yield them."""
-    with _LOCK:
+    with _LOCK, found_by_name():
         before = cloudpickle.list_registry_pickle_by_value()
         loaded = loaded_modules()
         mine = {name: module for name, module in loaded.items() if name in before or not is_installed(module)}

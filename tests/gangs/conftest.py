@@ -10,6 +10,13 @@ from asyncsearch import ASHA, Study
 from tests.gangs.searches import NUMBERS, digits, grid, linear
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forked(request: pytest.FixtureRequest) -> None:
+    """Fork the ranks with their framework imported, where no test looks for processes by their variables."""
+    if request.path.name != "test_lost_ranks.py":
+        request.getfixturevalue("keras_workers" if request.path.name == "test_keras.py" else "torch_workers")
+
+
 @pytest.fixture(scope="session")
 def line_alone(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """The function ``linear`` of ``NUMBERS`` numbers, each trained to the end."""

@@ -29,6 +29,8 @@ from tests.runner.test_packed_training import NoInterrupts
 from tests.shares import names, takes_long
 from tests.spark.cluster import spark_session
 
+pytestmark = pytest.mark.usefixtures("torch_workers")
+
 
 @pytest.mark.parametrize("start", [0, 2])
 def test_a_member_that_joins_midway_reports_what_it_reports_alone(tmp_path: Path, start: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from asyncsearch import FIFO, PackOutcome, Study, choice
@@ -16,6 +17,7 @@ from tests.packing.joined_searches import require_results
 from tests.packing.test_torch_units import Blobs
 
 nn: Any = torch.nn
+pytestmark = pytest.mark.usefixtures("torch_workers")
 
 
 def telling(folder: Path) -> type[Any]:

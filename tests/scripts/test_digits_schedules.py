@@ -18,7 +18,7 @@ from asyncsearch.space import Space
 from asyncsearch.trainable import as_function
 from tests.scripts.test_digits import run
 from tests.scripts.tools import imported
-from tests.shares import takes_long
+from tests.shares import first, takes_long
 
 pytest.importorskip("sklearn")
 
@@ -73,17 +73,17 @@ def test_each_epoch_trains_with_its_own_rate_and_batch_size(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["multistep", "warmup", "cyclic"])
-@pytest.mark.parametrize("cut", [3, 8])
+@pytest.mark.parametrize("cut", first([3, 8]))
 def test_a_paused_schedule_trains_on_bit_by_bit(kind: str, cut: int, tmp_path: Path) -> None:
     script = imported("digits_schedules")
     train, params = as_function(script.DigitReader), of(kind)
     whole = StandaloneTrial(params, max_resource=10, seed=5, folder=tmp_path / "whole")
-    first = StandaloneTrial(params, max_resource=cut, seed=5, folder=tmp_path / "parts")
+    begun = StandaloneTrial(params, max_resource=cut, seed=5, folder=tmp_path / "parts")
     train(whole)
-    train(first)
+    train(begun)
     second = StandaloneTrial(params, max_resource=10, seed=5, folder=tmp_path / "parts")
     train(second)
-    assert whole.reports == first.reports + second.reports
+    assert whole.reports == begun.reports + second.reports
     one, other = (script.joblib.load(tmp_path / name / "10" / "checkpoint") for name in ("whole", "parts"))
     for layer, same in zip(one.coefs_ + one.intercepts_, other.coefs_ + other.intercepts_, strict=True):
         assert np.array_equal(layer, same)
@@ -101,9 +101,8 @@ def test_the_script_says_what_was_asked_for_trained_and_saved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = str(Path(imported("digits_schedules").__file__ or ""))
-    command = [sys.executable, script, "--backend", "processes", "--parallelism", "1", "--store", "study", "--trials"]
-    run(*command, "3", cwd=tmp_path)
-    out = run(*command, "6", cwd=tmp_path)
+    command = [sys.executable, script, "--backend", "processes", "--parallelism", "1", "--store", "study"]
+    out = run(*command, "--trials", "6", cwd=tmp_path)
     assert "6 trials asked for 144 passes over the digits, " in out
     trained = int(re.findall(r"digits, (\d+) were trained: \d+% saved, each pass serves 1\.\d\d trials", out)[0])
     assert trained < 144

@@ -17,6 +17,8 @@ from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 from tests.system.trained import Checkpointed
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 FOLDER = "ASYNCSEARCH_TEST_FOLDER"
 EVERY = 4
 """Units from report to report."""

@@ -16,7 +16,7 @@ from tests.shares import takes_long
 from tests.system.in_place import TRIALS, Dies, Options, require_alike
 from tests.trainers.digits_torch import TorchDigits
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("torch_workers")]
 
 
 def function(dies: Dies) -> tuple[Trainable, Options]:

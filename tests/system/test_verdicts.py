@@ -18,6 +18,8 @@ from asyncsearch.trial import TrialState
 from tests.shares import seeds, takes_long
 from tests.system.verdict_searches import decided, require_algorithm_2, require_sums, search
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 STOPPING, MEDIAN = ASHA(max_resource=9, variant="stopping"), MedianStopping(max_resource=9, min_trials=2)
 
 

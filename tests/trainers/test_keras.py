@@ -126,7 +126,7 @@ def test_two_and_two_units_are_four(trainer_class: type[Any], units: list[Values
     assert is_resumed_bit_by_bit(trainer_class, units, tmp_path)
 
 
-@pytest.mark.parametrize("cut", [1, 2])
+@pytest.mark.parametrize("cut", [pytest.param(1, marks=takes_long), 2])
 def test_values_that_change_inside_a_unit_are_the_same_after_a_cut(cut: int, tmp_path: Path) -> None:
     def inside(time: float) -> Values:
         return {"lr": 0.1 * (1 + time % 2)}

@@ -15,6 +15,8 @@ from tests.trainers.digits import EPOCHS, TRIALS, UNIQUE, few_schedules, schedul
 from tests.trainers.digits_torch import TorchDigits  # needs torch
 from tests.trainers.merged import require_told_apart, searched, seen
 
+pytestmark = pytest.mark.usefixtures("torch_workers")
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(

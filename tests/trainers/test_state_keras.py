@@ -46,6 +46,7 @@ def test_a_plain_fit_resumes_bit_by_bit_from_a_network_that_is_not_built() -> No
 
 @pytest.mark.slow
 @takes_long
+@pytest.mark.usefixtures("keras_workers")
 def test_a_search_pauses_and_resumes_a_plain_fit_on_processes(tmp_path: Path) -> None:
     scheduler = ASHA(max_resource=4, reduction_factor=2)
     space = {"lr": loguniform(1e-3, 0.3)}

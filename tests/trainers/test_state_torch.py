@@ -70,6 +70,7 @@ def test_check_names_an_optimizer_that_the_state_leaves_out() -> None:
     assert "optimizer" in str(result)
 
 
+@pytest.mark.usefixtures("torch_workers")
 def test_a_search_pauses_and_resumes_a_plain_loop_on_processes(tmp_path: Path) -> None:
     study = Study(
         plain_loop,
