@@ -17,10 +17,6 @@ from asyncsearch.runner.process.kernel_files import rooms
 from asyncsearch.runner.process.preloading import Preload
 from asyncsearch.runner.protocol import ImportedModules, RunnerReady
 
-_PAYS_AFTER_S = 60.0
-"""Time that a worker's first process runs before a template imports what it has: a shorter search replaces none, and
-would compute each import twice."""
-
 
 class NextRunner:
     """The following process of a worker, begun or not."""
@@ -32,8 +28,6 @@ class NextRunner:
         self._config, self._watch, self._exited = config, watch, exited
         self._preloaded = PreloadedTemplate(watch)
         self._begun: RunnerProcess | None = None
-        self._replaces = config.fresh_process or config.recycle_after is not None
-        """Whether processes are replaced, as asked for, or as it has happened."""
 
     def preload(self, runner: RunnerProcess, imported: ImportedModules) -> None:
         """Import in a template, beside the trainings, what a process has imported."""
@@ -47,7 +41,7 @@ class NextRunner:
         if self._begun is None and self._config.preloads and (not runner.is_named or self._preloaded.leaves_imports):
             runner.look_at_memory()
             if all(2 * runner.memory_bytes < room for room, _ in rooms()):
-                self._begun = self._start()
+                self._begun = RunnerProcess(self._config, self._exited, self._preloaded.start)
                 self._watch.set(self._begun.channel.socket, READ, self._on_channel)
         return self._begun is not None
 
@@ -59,7 +53,7 @@ class NextRunner:
     def take(self) -> RunnerProcess:
         """Return the process for the following trainings: the one that was begun, or a new one."""
         if self._begun is None:
-            return self._start()
+            return RunnerProcess(self._config, self._exited, self._preloaded.start)
         begun, self._begun = self._begun, None
         self._watch.forget(begun.channel.socket)
         return begun
@@ -73,11 +67,6 @@ class NextRunner:
         """End what was begun."""
         self._end()
         self._preloaded.close()
-
-    def _start(self) -> RunnerProcess:
-        names_after_s = 0.0 if self._replaces else _PAYS_AFTER_S
-        self._replaces = True
-        return RunnerProcess(self._config, self._exited, self._preloaded.start, names_after_s)
 
     def _end(self) -> None:
         if self._begun is not None:

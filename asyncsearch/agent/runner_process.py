@@ -109,7 +109,6 @@ class RunnerProcess:
         config: WorkerConfig,
         exited: Callable[[RunnerProcess], None],
         preloaded: Callable[[], ForkedRunner | None] = lambda: None,
-        names_after_s: float = 0.0,
     ) -> None:
         """Start the process and send it the trainable.
 
@@ -117,7 +116,6 @@ class RunnerProcess:
             config: of the worker.
             exited: called by a thread when the process is dead.
             preloaded: forks it with the modules of an earlier one. None if that cannot be.
-            names_after_s: time after which it names the modules that it has imported.
         """
         self.trainings = 0
         """Number of trainings assigned to it."""
@@ -160,8 +158,8 @@ class RunnerProcess:
         added = environment if is_forked else {}
         self.is_named = is_forked and config.preloads and not self.is_preloaded
         """Whether it names the modules that it has imported, once it has trained."""
-        naming = self.is_named, names_after_s, self.is_preloaded
-        load = Load(config.bundle, config.metric, marker, config.untrusted, added, *naming, config.seal_key)
+        flags = self.is_named, self.is_preloaded
+        load = Load(config.bundle, config.metric, marker, config.untrusted, added, *flags, config.seal_key)
         self.channel.post(load)
         out, err = self._process.stdout, self._process.stderr
         assert out is not None

@@ -49,8 +49,6 @@ class Load(_Message, frozen=True, tag="load"):
     """Variables that a runner adds to its environment, if it was not started with them."""
     names_imports: bool = False
     """Whether ``ImportedModules`` is wanted."""
-    names_after_s: float = 0.0
-    """Time from its start before which a runner does not name them."""
     is_preloaded: bool = False
     """Whether the runner was forked with the modules of an earlier one, which are frozen."""
     seal_key: bytes = b""

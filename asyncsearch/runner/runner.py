@@ -44,8 +44,7 @@ class Runner(LaneRunner):
         self._collect_s = self._sweep_s = 0.005
         self._unswept_s = 0.0 if load.is_preloaded else float("inf")
         self._sweeps = not load.is_preloaded
-        self._names_at = time.monotonic() + load.names_after_s if load.names_imports else float("inf")
-        self._variables = dict(os.environ)
+        self._names_imports, self._variables = load.names_imports, dict(os.environ)
         super().__init__(channel, SigtermGuard(), _load(load.bundle), load.metric, load.untrusted, load.seal_key)
         # They live as long as the runner: to look through them after each trial takes as long as a short trial's unit.
         gc.freeze()
@@ -90,8 +89,8 @@ class Runner(LaneRunner):
     def _tell_end(self, ended: Ended) -> None:
         super()._tell_end(ended)
         # One that has failed may not have come to its imports.
-        if time.monotonic() >= self._names_at and ended.outcome is not Outcome.FAILED:
-            self._names_at = float("inf")
+        if self._names_imports and ended.outcome is not Outcome.FAILED:
+            self._names_imports = False
             self._name_imports()
 
     def _name_imports(self) -> None:

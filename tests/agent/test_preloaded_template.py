@@ -22,7 +22,7 @@ from asyncsearch.runner.channel import agent_end
 from asyncsearch.runner.process.preloading import Preload, installed_modules
 from asyncsearch.runner.protocol import Ended, ImportedModules, LaneReported, Load, Train
 from asyncsearch.trainable import TrialContext
-from tests.agent.driver import make_config, make_stage
+from tests.agent.driver import make_stage
 from tests.shares import takes_long
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks runners")
@@ -314,30 +314,6 @@ def test_runner_names_the_installed_modules_and_the_variables(worker: Prepared, 
     assert "plain_one" in imported.modules
     assert {"own_one", "tests", "__main__"}.isdisjoint(imported.modules)
     assert imported.environment == {"NOTE": "set by the trial"}
-
-
-def test_runner_that_is_to_name_its_modules_later_does_not_after_one_trial(worker: Prepared) -> None:
-    runner = runner_template.fork_runner({})
-    assert runner is not None
-    _, found = reported(runner, finds("plain_one"), names_imports=True, names_after_s=600.0)
-    end(runner)
-    assert found == []
-
-
-@pytest.mark.parametrize(
-    ("options", "first"), [({}, 60.0), ({"fresh_process": True}, 0.0), ({"recycle_after": 9}, 0.0)], ids=str
-)
-def test_modules_are_imported_beforehand_only_where_processes_are_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], first: float
-) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr(next_runner, "RunnerProcess", lambda config, exited, start, after_s: waits.append(after_s))
-    config, watch = make_config(finds(), tmp_path, **options), DescriptorSelector()
-    following = next_runner.NextRunner(config, watch, exited=lambda runner: None)
-    following.take()
-    following.take()
-    watch.close()
-    assert waits == [first, 0.0]
 
 
 def trains_torch(trial: TrialContext) -> dict[str, float]:

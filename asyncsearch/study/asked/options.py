@@ -72,10 +72,9 @@ class WorkerOptions(metaclass=CheckedCalls):
     """Attempts after which a warm process is replaced. None: when its memory has grown by 1 GiB, or by a quarter of
     what was free."""
     preload: bool = True
-    """Import what a worker's trials have imported from installed packages in a process of its own, from which later
-    processes of the worker begin at once: after its first trial with ``fresh_process`` or ``recycle_after``, after the
-    first trial of a second process, or after a minute. It holds that memory once more for each worker (some 450 MB with
-    torch), and is not made where less than ten times of it is free."""
+    """Import, once a worker's first trial has trained, what it has imported from installed packages in a process of its
+    own, from which later processes of the worker begin at once. It holds that memory once more for each worker (some
+    450 MB with torch), and is not made where less than ten times of it is free."""
     stop_grace: float | timedelta = 5.0
     """Time that a stopped trial has to unwind before its process gets SIGTERM, then SIGKILL."""
     lease_timeout: float | timedelta = 30.0
