@@ -44,6 +44,7 @@ _LOCKED_FOR_S = 100.0
 _LOCKED_AGAIN_S = 4.0
 """By then one that goes on, of which the cluster knows nothing any more, has written its board again."""
 _SLOT_SHOWN_AFTER_S = 15.0
+_CANCELLED_WITHIN_S = 10.0
 _DRIVER = "driver"
 
 
@@ -135,6 +136,9 @@ class RemoteRun:
             self._watch(attempt, tag, ended)
         except BaseException:  # of a display: nobody would look at what this driver does, and it has a slot
             self._tasks.cancel(tag)
+            until_s = time.monotonic() + _CANCELLED_WITHIN_S
+            while not ended and time.monotonic() < until_s:  # this process may end now
+                self._follower.wait(LOOK_S)
             raise
         self._workers.pause()
         self._follower.look(attempt)
