@@ -50,22 +50,25 @@ def press_ctrl_c_when(condition: Callable[[], object]) -> list[str]:
 def search_with_a_verdict(session: Any, store: Path) -> None:
     """Search with two trials in threads: one of them is stopped while it waits for its job, the other one goes on."""
     has_good, unwound = threading.Event(), threading.Event()
+    ends: list[str] = []
 
     def train(trial: TrialContext) -> None:
-        if trial.params["x"]:
-            trial.report(value=1.0, resource=1)
-            has_good.set()
-            assert unwound.wait(_PATIENCE_S)
-            trial.report(value=float(session.range(5).count()), resource=2)
-            return
-        assert has_good.wait(_PATIENCE_S)
-        trial.report(value=0.0, resource=1)  # its verdict comes a moment later
-        try:
-            long_job(session)
-        finally:
-            unwound.set()
+        for unit in trial.epochs(state={}):
+            if trial.params["x"]:
+                if unit == 2:  # its first report is decided by now
+                    has_good.set()
+                    assert unwound.wait(_PATIENCE_S)
+                trial.report(value=float(session.range(unit).count()))
+                continue
+            assert has_good.wait(_PATIENCE_S)
+            trial.report(value=0.0)  # the next unit would wait for its verdict, but this one has a job
+            try:
+                long_job(session)
+                ends.append("it ended by itself")
+            finally:
+                unwound.set()
 
-    space, stop = {"x": choice(0, 1)}, MedianStopping(min_trials=1)
+    space, stop = {"x": choice(0, 1)}, MedianStopping(max_resource=2, min_trials=1)
     patient = WorkerOptions(stop_grace=_PATIENCE_S)  # nothing but the end of its job ends the wait of a thread
     study = Study(
         train,
@@ -79,6 +82,7 @@ def search_with_a_verdict(session: Any, store: Path) -> None:
         workers=patient,
     )
     study.run(parallelism=2, display="none")
+    assert ends == []
     bad, good = sorted(study.trials, key=lambda trial: float(trial.params["x"]))
     assert (bad.state, bad.trained, bad.failures) == (TrialState.STOPPED, 1, 0)
-    assert (good.state, good.value) == (TrialState.COMPLETED, 5.0)
+    assert (good.state, good.value) == (TrialState.COMPLETED, 2.0)

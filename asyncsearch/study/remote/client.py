@@ -44,6 +44,7 @@ _LOCKED_FOR_S = 100.0
 _LOCKED_AGAIN_S = 4.0
 """By then one that goes on, of which the cluster knows nothing any more, has written its board again."""
 _SLOT_SHOWN_AFTER_S = 15.0
+_CANCELLED_WITHIN_S = 10.0
 _DRIVER = "driver"
 
 
@@ -121,8 +122,7 @@ class RemoteRun:
         """Run a driver, show what it says, and return how it has ended, or why it is lost."""
         ended: list[Ending | str] = []
         self._follower.begin_driver()
-        troubled_s: float | None = None
-        tag, began_s = f"{_DRIVER}-{attempt}", time.monotonic()
+        tag = f"{_DRIVER}-{attempt}"
 
         def run() -> None:
             try:
@@ -132,6 +132,22 @@ class RemoteRun:
             self._follower.news.set()
 
         self._thread(run, f"asyncsearch-{_DRIVER}").start()
+        try:
+            self._watch(attempt, tag, ended)
+        except BaseException:  # of a display: nobody would look at what this driver does, and it has a slot
+            self._tasks.cancel(tag)
+            until_s = time.monotonic() + _CANCELLED_WITHIN_S
+            while not ended and time.monotonic() < until_s:  # this process may end now
+                self._follower.wait(LOOK_S)
+            raise
+        self._workers.pause()
+        self._follower.look(attempt)
+        return ended[0]
+
+    def _watch(self, attempt: str, tag: str, ended: list[Ending | str]) -> None:
+        """Show what a driver says, and keep its workers alive, until it has ended."""
+        began_s = time.monotonic()
+        troubled_s: float | None = None
         while not ended:
             self._follower.stop_if_asked(attempt, lambda: self._tasks.cancel(tag))
             self._follower.wait(LOOK_S)
@@ -146,9 +162,6 @@ class RemoteRun:
             troubled_s = None if not trouble else troubled_s or time.monotonic()
             if troubled_s is not None and time.monotonic() - troubled_s > _UNREACHED_FOR_S:
                 ended.append(trouble)
-        self._workers.pause()
-        self._follower.look(attempt)
-        return ended[0]
 
     def _is_up(self, attempt: str, tag: str) -> bool:
         """Return whether a driver has its slot."""

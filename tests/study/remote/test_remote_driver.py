@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from asyncsearch.launch.remote.meeting import FOLDER
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.remote import client, following
-from asyncsearch.study.remote.board import BOARD, BoardDisplay, read_board
+from asyncsearch.study.remote.board import BOARD, BoardDisplay, BoardReader, read_board
 from asyncsearch.study.remote.following import goes_on
 from asyncsearch.study.remote.kept_tasks import DISMISSED
 from tests.faults.accounts import losses, require_accounted, wait_until
@@ -93,27 +94,44 @@ def test_ctrl_c_ends_a_driver_in_the_cluster_in_order(tmp_path: Path) -> None:
 
 
 class FullTasks(ProcessTasks):
-    """They have no slot, so that Ctrl-C is pressed while the driver waits for one."""
+    """They have no slot, and something happens to the client while the driver waits for one."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        super().__init__(0)
+        self._happens = happens
+        self._is_heard = threading.Event()
+        self.is_cancelled = False
 
     def drive(self, content: bytes, tag: str) -> str:
-        signal.raise_signal(signal.SIGINT)
-        self.is_heard = self.cancelled.wait(60)
+        self._happens()
+        self.is_cancelled = self._is_heard.wait(60)
         raise RuntimeError("it was cancelled")
 
     def cancel(self, tag: str) -> None:
-        self.cancelled.set()
-
-    cancelled, is_heard = threading.Event(), False
+        self._is_heard.set()
 
 
 def test_ctrl_c_ends_a_driver_that_waits_for_a_slot_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "_STOPPED_WITHIN_S", math.inf)
     cluster = ProcessCluster(2)
-    cluster.tasks = tasks = FullTasks(0)
+    cluster.tasks = tasks = FullTasks(lambda: signal.raise_signal(signal.SIGINT))
     study = make_study(make_trainable(Gate(tmp_path)), tmp_path / "study", backend=cluster)
     with pytest.raises(KeyboardInterrupt):
         study.run(display="none")
-    assert tasks.is_heard
+    assert tasks.is_cancelled
+
+
+def test_a_display_that_fails_leaves_no_driver_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(reader: BoardReader, driver: str) -> bool:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(BoardReader, "look", fail)
+    cluster = ProcessCluster(2)
+    cluster.tasks = tasks = FullTasks(lambda: None)
+    study = make_study(make_trainable(Gate(tmp_path)), tmp_path / "study", backend=cluster)
+    with pytest.raises(ZeroDivisionError):
+        study.run(display="none")
+    assert tasks.is_cancelled
 
 
 @takes_long
