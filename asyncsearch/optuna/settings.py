@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.checked_calls import answering
+from asyncsearch.optuna.waiting_run import let_go
 from asyncsearch.programs.workers import Workers, checked_workers
 
 _now = Workers()
@@ -36,6 +37,7 @@ def workers(
     Raises:
         UsageError: a value breaks its rule.
     """
+    let_go()
     global _now  # noqa: PLW0603  # a program of Optuna has no object that could carry it
     _now = checked_workers(
         parallelism, backend=backend, store=store, display=display, logs=logs, retries_lost=retries_lost

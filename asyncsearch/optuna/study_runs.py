@@ -40,7 +40,9 @@ class EarlierRun(NamedTuple):
     states: dict[TrialId, State]
     """The last one of each of these trials."""
     asked: int
-    """How many trials were asked for."""
+    """How many trials the last ``optimize`` asked for that it served; 0: it did not say."""
+    since: int
+    """How many of the facts are of those before."""
     is_cut_off: bool
     """Whether its driver was killed or interrupted before it was done."""
 
@@ -48,6 +50,11 @@ class EarlierRun(NamedTuple):
     def all_facts(self) -> list[dict[str, Any]]:
         """Each fact alone."""
         return [fact for event in self.facts for fact in facts_in(event)]
+
+    @property
+    def last_facts(self) -> list[dict[str, Any]]:
+        """Those of the last ``optimize``."""
+        return [fact for event in self.facts[self.since :] for fact in facts_in(event)]
 
     @property
     def is_open(self) -> bool:
@@ -74,9 +81,9 @@ class EarlierRun(NamedTuple):
 
     @property
     def ended(self) -> int:
-        """How many trials have ended; those that were lost have failed and do not count."""
+        """How many trials of the last ``optimize`` have ended; those that were lost have failed and do not count."""
         pruned = sum(state in (State.STOPPED, State.PAUSED) for state in self.states.values())
-        return sum("ended" in fact for fact in self.all_facts) + pruned
+        return sum("ended" in fact for fact in self.last_facts) + pruned
 
 
 def _became(state: State | None) -> TrialState:
@@ -194,9 +201,13 @@ class StudyRuns:
         assert file is not None, "else it is no run"
         trials: dict[int, TrialId] = {}
         states: dict[TrialId, State] = {}
-        asked, is_cut_off = 0, True
+        asked, since, is_done, is_cut_off = 0, 0, False, True
         for record in read_records(store):
             if isinstance(record.event, Consulted):
+                for fact in facts_in(record.event):
+                    if "asked" in fact:
+                        asked, since, is_done = fact["asked"], len(facts), False
+                    is_done = is_done or bool(fact.get("done"))
                 facts.append(record.event)
             elif isinstance(record.event, RunRequested):
                 asked, is_cut_off = record.event.num_trials or 0, True
@@ -206,7 +217,7 @@ class StudyRuns:
                     is_cut_off = not action.is_complete
                 elif isinstance(action, MoveTrial):
                     states[action.trial] = action.to
-        return EarlierRun(folder, file, facts, trials, states, asked, is_cut_off)
+        return EarlierRun(folder, file, facts, trials, states, asked, since, is_cut_off and not is_done)
 
 
 def _open_run(study: Any, run: EarlierRun, ids: dict[int, int]) -> OpenRun:
@@ -218,7 +229,7 @@ def _open_run(study: Any, run: EarlierRun, ids: dict[int, int]) -> OpenRun:
 
 def _ended_in_storage(study: Any, last: EarlierRun) -> int:
     """Return how many trials of the last run have ended as the storage says, which may know more than the journal."""
-    first = min((fact["begun"] for fact in last.all_facts if "begun" in fact), default=None)
+    first = min((fact["begun"] for fact in last.last_facts if "begun" in fact), default=None)
     return sum(
         first is not None and trial.number >= first and trial.state.is_finished()
         for trial in study.get_trials(deepcopy=False)
