@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from asyncsearch import WorkerOptions
 from asyncsearch.launch import processes
 from tests.forked_workers import ForkedWorkers
 from tests.shares import IS_ALL
@@ -145,6 +146,16 @@ def forked_workers(_plain_forks: ForkedWorkers) -> Iterator[None]:
 def _forked_in_some_folders(request: pytest.FixtureRequest) -> None:
     if request.path.parent.name in FORKING:
         request.getfixturevalue("forked_workers")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_preloading(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Import nothing for later processes where searches last a second: each import would be computed twice."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name in FORKING | {"gangs", "packing", "trainers"}:
+            chosen = WorkerOptions.for_agents
+            patch.setattr(WorkerOptions, "for_agents", lambda options: chosen(options) | {"preloads": False})
+        yield
 
 
 def pytest_sessionfinish() -> None:

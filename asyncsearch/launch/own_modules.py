@@ -247,21 +247,22 @@ def is_installed(module: ModuleType) -> bool:
 
 def is_own_source(place: object) -> bool:
     """Whether a Python file, or the folder of a package, belongs to the user and not to an environment."""
-    # Asked of each module that is loaded, thousands beside torch: without pathlib, and the usual answer first.
-    if not isinstance(place, str) or (place.startswith(os.sep) and _is_of_environment(place)):
+    # Asked of each module that is loaded, thousands beside torch, at each start: the usual answer first, and once.
+    if isinstance(place, str) and os.path.isabs(place) and _is_in_environment(place):
         return False
-    if not (place.endswith(".py") or os.path.isdir(place)):
+    if not isinstance(place, str) or not (place.endswith(".py") or os.path.isdir(place)):
         return False
     try:
         path = os.path.abspath(place)
     except OSError:  # the working directory is gone
         path = place
-    return not _is_of_environment(path) and not any(_has_compiled(folder, package) for folder, package in _splits(path))
+    return not _is_in_environment(path) and not any(_has_compiled(folder, package) for folder, package in _splits(path))
 
 
 @functools.cache
-def _is_of_environment(path: str) -> bool:
-    path = os.path.abspath(path)
+def _is_in_environment(path: str) -> bool:
+    """Whether an absolute path lies in a folder of installed packages."""
+    path = os.path.normpath(path)
     return path.startswith(_installed_paths()) or not _INSTALLED_FOLDERS.isdisjoint(path.split(os.sep))
 
 

@@ -75,6 +75,7 @@ class StudyAnswerer:
         options: OptimizeOptions,
         *,
         is_scheduled: bool = False,
+        is_kept: bool = False,
         earlier: OpenRun | None = None,
     ) -> None:
         """Begin.
@@ -84,6 +85,7 @@ class StudyAnswerer:
             codec: of questions and answers.
             options: the arguments of ``optimize``.
             is_scheduled: whether a scheduler of asyncsearch judges the trials, and may pause them.
+            is_kept: whether the run serves other calls of ``optimize`` too, so that the journal must tell them apart.
             earlier: the run of a former process that goes on.
         """
         self.error: BaseException | None = None
@@ -97,7 +99,7 @@ class StudyAnswerer:
         self._ahead = DrawnAhead(study)
         self._open: dict[int, _Open] = {}
         """By the number of its lease."""
-        self._is_scheduled = is_scheduled
+        self._is_scheduled, self._is_kept = is_scheduled, is_kept
         self._waiting: dict[TrialId, _Open] = {}
         """Trials that a scheduler has paused, or that wait for another worker: they go on under another lease."""
         self._paused: dict[TrialId, str] = {}
@@ -107,6 +109,8 @@ class StudyAnswerer:
         self._notice = ""
         """A sentence to say with the next answer."""
         self._begun = 0
+        self._has_said_asked = False
+        """Whether the journal knows how many trials were asked for."""
         self._known: set[TrialId] = set()
         """The trials of asyncsearch that have asked to begin."""
         self._last = -1
@@ -120,6 +124,21 @@ class StudyAnswerer:
             for trial, number in earlier.trials.items():
                 self._waiting[trial] = self._opened(Trial(study, number), trial)
         self._bar = progress_bar._ProgressBar(options.show_progress_bar, options.n_trials, options.timeout_s)
+
+    @property
+    def n_trials(self) -> int | None:
+        """How many trials are to begin. None: until something else ends them."""
+        return self._options.n_trials
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether a further trial may begin."""
+        return not self._enough() and (self.n_trials is None or self._begun < self.n_trials)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no trial may begin any more, and all have ended."""
+        return not self._open and not self._waiting and not self.wants_more
 
     # driver.questions.Answerer
 
@@ -141,6 +160,8 @@ class StudyAnswerer:
         except Exception as error:
             # As in Optuna the objective gets it, unless it has gone on meanwhile, or has ended.
             return self._give_up(error) if kind in ("report", "tell") else self._error(error)
+        if kind == "tell" and self._is_kept and self.is_done:
+            facts["done"] = True
         consulted = [*known, *([] if facts is None else [facts]), *self._attributes.changed()]
         facts = {"several": consulted} if len(consulted) > 1 else next(iter(consulted), None)
         notice, self._notice = self._notice, ""
@@ -220,7 +241,11 @@ class StudyAnswerer:
         self._known.add(trial)
         self._open[lease.number] = opened
         frozen, ahead = asked._cached_frozen_trial, self._ahead.draw(asked)
-        return Response(self._codec.dumps(["ok", [frozen, ahead]]), self._facts.begun(frozen, ahead))
+        facts = self._facts.begun(frozen, ahead)
+        if self._is_kept and not self._has_said_asked:
+            self._has_said_asked = True
+            facts["asked"] = options.n_trials or 0
+        return Response(self._codec.dumps(["ok", [frozen, ahead]]), facts)
 
     def _opened(self, asked: Trial, trial: TrialId) -> _Open:
         ends = ExitStack()

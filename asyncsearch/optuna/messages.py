@@ -31,6 +31,10 @@ MOST_KEPT_BYTES = 2**16
 """Pickles beyond this size are not kept in the journal, which is read as a whole."""
 
 
+BEGIN = b'["begin"]'
+"""The question of a trial that asks to begin."""
+
+
 class ValueCodec:
     """Encodes values as JSON, and decodes them."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -12,22 +15,27 @@ from optuna.study import StudyDirection
 
 from asyncsearch.arguments import workers_of
 from asyncsearch.errors import NotPicklableError
-from asyncsearch.launch.bundle import pack
-from asyncsearch.launch.machine import cores
+from asyncsearch.launch import choose
+from asyncsearch.launch.base_launcher import Launcher
+from asyncsearch.launch.bundle import Bundle, pack, with_sources
+from asyncsearch.launch.machine import cores, machine_devices
 from asyncsearch.launch.value_pickler import OR_IN_THREADS
 from asyncsearch.optuna.answering import OptimizeOptions, StudyAnswerer
+from asyncsearch.optuna.kept_run import KeptRun
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.objective import Objective, sent_study
 from asyncsearch.optuna.refusals import require_judging, require_supported
 from asyncsearch.optuna.settings import present
 from asyncsearch.optuna.study_runs import OpenRun, StudyRuns
 from asyncsearch.optuna.units import METRIC
+from asyncsearch.optuna.waiting_run import KEPT_S, KEPT_SLOTS_S, keep, let_go, taken
 from asyncsearch.programs.workers import THREADS, Workers
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.space import Space
 from asyncsearch.study import study as searches
 from asyncsearch.study.kept.definition import Code
+from asyncsearch.study.threads_option import is_in_threads
 
 RUNS = "_asyncsearch_runs"
 """The attribute of a study that holds its ``StudyRuns``."""
@@ -86,12 +94,10 @@ def _is_run(
         options = options._replace(n_trials=runs.trials_left(options.n_trials))
     if options.n_trials is not None and options.n_trials <= 0:
         return True
-    pauses = None if scheduler is None else scheduler.pauses
-    search = _search(study, Objective(func, study, pauses), runs, settings, scheduler, earlier)
+    objective = Objective(func, study, None if scheduler is None else scheduler.pauses)
     token = sent_study.set(study)
     try:
-        runnable = search._described("run")
-        search._runnable = search._with_trainable(runnable, display)
+        packed = None if is_in_threads(settings.backend) else pack(objective)
     except NotPicklableError as error:
         words = _cannot_be_sent(func, error)
         if "of Spark" not in words or scheduler is not None:
@@ -101,15 +107,67 @@ def _is_run(
     finally:
         sent_study.reset(token)
     study._stop_flag = False
-    answerer = StudyAnswerer(study, ValueCodec(), options, is_scheduled=scheduler is not None, earlier=earlier)
+    launcher = choose(settings.backend)
+    is_kept = launcher.transport is None and packed is not None and scheduler is None and earlier is None
+    answerer = StudyAnswerer(
+        study, ValueCodec(), options, is_scheduled=scheduler is not None, is_kept=is_kept, earlier=earlier
+    )
+
+    def search() -> searches.Study:
+        return _search(study, objective, packed, runs, settings, scheduler, earlier, display)
+
     try:
-        searches.run_shown(search, options.n_trials or _ENDLESS, settings.parallelism, None, display, answerer=answerer)
+        if is_kept:
+            assert packed is not None
+            _serve(answerer, search, settings, launcher, display, key=_key(runs, packed, settings))
+        else:
+            let_go()
+            searches.run_shown(
+                search(), options.n_trials or _ENDLESS, settings.parallelism, None, display, answerer=answerer
+            )
     finally:
         answerer.finish()
     if answerer.error is not None:
         raise answerer.error
     display.warn(answerer.notes())
     return True
+
+
+def _serve(
+    answerer: StudyAnswerer,
+    search: Callable[[], searches.Study],
+    settings: Workers,
+    launcher: Launcher,
+    display: Display,
+    *,
+    key: tuple[Any, ...],
+) -> None:
+    """Let the trials run on workers that wait already, if these have got the same, else on new ones."""
+    number = launcher.workers_now() if settings.parallelism is None else settings.parallelism
+    if number is not None and answerer.n_trials is not None:
+        number = min(number, answerer.n_trials)
+    run = taken(key, number)
+    if run is None:
+        holds_more = launcher.name == "spark" or bool(machine_devices(os.environ))
+        run = KeptRun(key, number, KEPT_SLOTS_S if holds_more else KEPT_S)
+        run.start(search(), display)
+    try:
+        run.serve(answerer, display)
+    except BaseException:
+        run.close(now=True)
+        raise
+    finally:
+        display.close()
+    if answerer.error is None:
+        keep(run)
+    else:
+        run.close()
+
+
+def _key(runs: StudyRuns, packed: Bundle, settings: Workers) -> tuple[Any, ...]:
+    """Return what workers have got when they start; where anything of it has changed, others are needed."""
+    sent = hashlib.sha256(with_sources(packed)).digest()
+    return runs, sent, settings, os.getcwd(), tuple(sys.path), tuple(sorted(os.environ.items()))
 
 
 _IN_THREADS = "optuna.workers(backend='threads')."
@@ -142,12 +200,14 @@ def _optimize_in_threads(study: Any, func: Callable[..., Any], settings: Workers
 def _search(
     study: Any,
     objective: Objective,
+    packed: Bundle | None,
     runs: StudyRuns,
     settings: Workers,
     scheduler: Scheduler | None,
     earlier: OpenRun | None,
+    display: Display,
 ) -> searches.Study:
-    """Return the search that runs the objective."""
+    """Return the search that runs the objective; ``packed``: as it is sent. None: it is not."""
     search = searches.Study(
         objective,
         space=Space.open(),
@@ -165,4 +225,7 @@ def _search(
     runnable = search._described("run")
     runnable.definition = msgspec.structs.replace(runnable.definition, config=search.config)
     runnable.code = msgspec.structs.replace(Code.of(objective.function), name=objective.__name__)
+    if packed is not None:
+        runnable.definition = msgspec.structs.replace(runnable.definition, trainable=with_sources(packed))
+        display.warn(packed.warnings)
     return search

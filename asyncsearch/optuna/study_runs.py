@@ -7,7 +7,7 @@ which trials a driver that was killed had running.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import optuna
@@ -40,7 +40,9 @@ class EarlierRun(NamedTuple):
     states: dict[TrialId, State]
     """The last one of each of these trials."""
     asked: int
-    """How many trials were asked for."""
+    """How many trials the last ``optimize`` asked for that it served; 0: it did not say."""
+    since: int
+    """How many of the facts are of those before."""
     is_cut_off: bool
     """Whether its driver was killed or interrupted before it was done."""
 
@@ -48,6 +50,11 @@ class EarlierRun(NamedTuple):
     def all_facts(self) -> list[dict[str, Any]]:
         """Each fact alone."""
         return [fact for event in self.facts for fact in facts_in(event)]
+
+    @property
+    def last_facts(self) -> list[dict[str, Any]]:
+        """Those of the last ``optimize``."""
+        return [fact for event in self.facts[self.since :] for fact in facts_in(event)]
 
     @property
     def is_open(self) -> bool:
@@ -74,14 +81,15 @@ class EarlierRun(NamedTuple):
 
     @property
     def ended(self) -> int:
-        """How many trials have ended; those that were lost have failed and do not count."""
-        found = {
-            self.trials_by_lease[event.lease.number]
-            for event in self.facts
-            for fact in facts_in(event)
-            if "ended" in fact
+        """How many trials of the last ``optimize`` have ended; those that were lost have failed and do not count."""
+        last, all_ = self._said_ended(self.facts[self.since :]), self._said_ended(self.facts)
+        ended = {trial for trial, state in self.states.items() if state in (State.STOPPED, State.PAUSED)}
+        return len(last) + len(ended - all_)
+
+    def _said_ended(self, facts: Sequence[Consulted]) -> set[TrialId]:
+        return {
+            self.trials_by_lease[event.lease.number] for event in facts for fact in facts_in(event) if "ended" in fact
         }
-        return len(found | {trial for trial, state in self.states.items() if state in (State.STOPPED, State.PAUSED)})
 
 
 def _became(state: State | None) -> TrialState:
@@ -199,9 +207,13 @@ class StudyRuns:
         assert file is not None, "else it is no run"
         trials: dict[int, TrialId] = {}
         states: dict[TrialId, State] = {}
-        asked, is_cut_off = 0, True
+        asked, since, is_done, is_cut_off = 0, 0, False, True
         for record in read_records(store):
             if isinstance(record.event, Consulted):
+                for fact in facts_in(record.event):
+                    if "asked" in fact:
+                        asked, since, is_done = fact["asked"], len(facts), False
+                    is_done = is_done or bool(fact.get("done"))
                 facts.append(record.event)
             elif isinstance(record.event, RunRequested):
                 asked, is_cut_off = record.event.num_trials or 0, True
@@ -211,7 +223,7 @@ class StudyRuns:
                     is_cut_off = not action.is_complete
                 elif isinstance(action, MoveTrial):
                     states[action.trial] = action.to
-        return EarlierRun(folder, file, facts, trials, states, asked, is_cut_off)
+        return EarlierRun(folder, file, facts, trials, states, asked, since, is_cut_off and not is_done)
 
 
 def _open_run(study: Any, run: EarlierRun, ids: dict[int, int]) -> OpenRun:
@@ -223,7 +235,7 @@ def _open_run(study: Any, run: EarlierRun, ids: dict[int, int]) -> OpenRun:
 
 def _ended_in_storage(study: Any, last: EarlierRun) -> int:
     """Return how many trials of the last run have ended as the storage says, which may know more than the journal."""
-    first = min((fact["begun"] for fact in last.all_facts if "begun" in fact), default=None)
+    first = min((fact["begun"] for fact in last.last_facts if "begun" in fact), default=None)
     return sum(
         first is not None and trial.number >= first and trial.state.is_finished()
         for trial in study.get_trials(deepcopy=False)
