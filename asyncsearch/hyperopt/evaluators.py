@@ -7,6 +7,7 @@ gone, when nobody has needed it for a minute, and at the end of the process.
 from __future__ import annotations
 
 import atexit
+import concurrent.futures.thread  # noqa: F401  # its own end of the process is to come after the one registered below
 import threading
 import weakref
 from collections.abc import Callable
@@ -81,7 +82,7 @@ def let_all_go() -> None:
         _let_go(home)
 
 
-# Before the pools of threads of this process end, without which a run cannot come to its end.
+# Before the pools of threads of this process end, without which a run cannot come to its end: the last comes first.
 getattr(threading, "_register_atexit", atexit.register)(let_all_go)
 
 

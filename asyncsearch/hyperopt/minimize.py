@@ -21,7 +21,7 @@ from asyncsearch.hyperopt.evaluators import evaluators_for, home_of, keep
 from asyncsearch.hyperopt.pool import LinesDisplay, WorkerPool
 from asyncsearch.hyperopt.refusals import require_algo, require_max_evals, require_trials
 from asyncsearch.hyperopt.settings import present
-from asyncsearch.hyperopt.worker_trials import is_on_worker
+from asyncsearch.hyperopt.worker_trials import is_on_worker, searching
 from asyncsearch.launch import choose, is_spark_active
 from asyncsearch.launch.machine import cores
 from asyncsearch.programs.workers import THREADS
@@ -125,19 +125,20 @@ def fmin(
     )
     domain = hyperopt.Domain(fn, space, pass_expr_memo_ctrl=pass_expr_memo_ctrl)
     bar = _bar(show_progressbar) if verbose else progress.no_progress_callback
-    _search(
-        domain,
-        space,
-        trials,
-        algo,
-        draws,
-        options,
-        bar,
-        total=total,
-        max_queue_len=max_queue_len,
-        pass_expr_memo_ctrl=pass_expr_memo_ctrl,
-        is_own=is_own,
-    )
+    with searching():
+        _search(
+            domain,
+            space,
+            trials,
+            algo,
+            draws,
+            options,
+            bar,
+            total=total,
+            max_queue_len=max_queue_len,
+            pass_expr_memo_ctrl=pass_expr_memo_ctrl,
+            is_own=is_own,
+        )
     if return_argmin:
         if len(trials.trials) == 0:
             raise Exception("There are no evaluation tasks, cannot return argmin of task losses.")

@@ -41,36 +41,42 @@ class PointLine:
         self._context.ask(pickled([kind, *arguments]), is_awaited=False)
 
 
+_sending = threading.RLock()
+"""Held while trials are sent: how a class is pickled is one thing in a process, and threads may search at once."""
+
+
 @contextlib.contextmanager
 def sending(trials: Any) -> Iterator[None]:
     """Let trials that an objective has from its closure ask the driver, where they are pickled within."""
     kind = type(trials)
-    before = copyreg.dispatch_table.get(kind)
 
     def reduced(one: Any) -> Any:
         return (WorkerTrials, (one._exp_key,)) if one is trials else one.__reduce_ex__(4)
 
-    copyreg.pickle(kind, reduced)
-    try:
-        yield
-    finally:
-        del copyreg.dispatch_table[kind]
-        if before is not None:
-            copyreg.dispatch_table[kind] = before
+    with _sending:
+        before = copyreg.dispatch_table.get(kind)
+        copyreg.pickle(kind, reduced)
+        try:
+            yield
+        finally:
+            del copyreg.dispatch_table[kind]
+            if before is not None:
+                copyreg.dispatch_table[kind] = before
 
 
-_lines: list[PointLine] = []
-"""That of the present point; empty between points."""
+_lines: list[tuple[int, PointLine]] = []
+"""That of each present point, with the ident of the thread that evaluates it: only inline there are several."""
 
 
 @contextlib.contextmanager
 def evaluating(line: PointLine) -> Iterator[None]:
     """Let the trials of this process ask by a point's line."""
-    _lines.append(line)
+    pair = threading.get_ident(), line
+    _lines.append(pair)
     try:
         yield
     finally:
-        _lines.remove(line)
+        _lines.remove(pair)
 
 
 in_thread = threading.local()
@@ -80,11 +86,28 @@ in_thread = threading.local()
 def _line() -> PointLine:
     if not _lines:
         raise UsageError("No point is evaluated here now, so nobody asks the driver for its trials.")
-    return _lines[-1]
+    return next((line for thread, line in _lines if thread == threading.get_ident()), _lines[-1][1])
+
+
+_searching: list[int] = []
+"""Idents of the threads of this process that search on workers."""
+
+
+@contextlib.contextmanager
+def searching() -> Iterator[None]:
+    """Note that the calling thread searches on workers."""
+    thread = threading.get_ident()
+    _searching.append(thread)
+    try:
+        yield
+    finally:
+        _searching.remove(thread)
 
 
 def is_on_worker() -> bool:
     """Return whether a point is evaluated here, so that a search within is Hyperopt's own affair."""
+    if _searching:  # the points of this process are those of its searches inline: another thread's are not the caller's
+        return threading.get_ident() in [thread for thread, _ in _lines] or getattr(in_thread, "is_evaluating", False)
     return bool(_lines) or getattr(in_thread, "is_evaluating", False)
 
 

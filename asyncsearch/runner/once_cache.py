@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from asyncsearch.errors import UsageError
@@ -17,12 +18,30 @@ MOST_KEPT = 8
 """How many values of one function with the same arguments are kept: those that depend on other values that it reads."""
 
 
+_LOOK_S = 0.2
+
+
 class _Value:
     """A computed value, and the calls that it answers."""
 
     def __init__(self, value: Any, objects: tuple[int, ...]) -> None:
         self.value = value
         self.objects = frozenset(objects)
+
+
+class _Turn:
+    """Who looks up and computes calls of one function with the same arguments."""
+
+    def __init__(self) -> None:
+        self.thread = 0
+        """Ident of the thread. 0 if there is none."""
+        self.depth = 0
+        """How often it has entered: a function may call itself."""
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a thread that still runs has the turn; an interrupt may end one before it gives it back."""
+        return any(one.ident == self.thread for one in threading.enumerate())
 
 
 class OnceCache:
@@ -34,17 +53,42 @@ class OnceCache:
         self.numbers = ObjectNumbers(self.forget)
         self._computed: Counter[str] = Counter()
         """How often each function was computed that depends on objects that count as themselves."""
-        self._locks: dict[str, threading.RLock] = {}
+        self._turns: dict[str, _Turn] = {}
+        self._changed = threading.Condition()
         self.computing: set[str] = set()
         """``head`` of each call that a thread computes now."""
 
-    def lock(self, identity: CallIdentity) -> threading.RLock:
-        """Return the lock under which a call is looked up and computed: trials in threads ask for it at once.
+    @contextmanager
+    def turn(self, identity: CallIdentity) -> Iterator[None]:
+        """Look up and compute a call alone: trials in threads ask for it at once.
 
-        It is that of the function with these arguments. While one thread computes the call, what it reads may change,
-        so that the identity which another thread finds meanwhile is neither the one before nor the one after.
+        Others wait who call the function with these arguments. While one thread computes the call, what it reads may
+        change, so that the identity which another thread finds meanwhile is neither the one before nor the one after.
         """
-        return self._locks.setdefault(identity.head, threading.RLock())
+        me = threading.get_ident()
+        with self._changed:
+            turn = self._turns.setdefault(identity.head, _Turn())
+            while turn.thread != me and turn.is_taken:
+                # A thread that waits for ever could not be interrupted: it takes an exception at its next step alone.
+                self._changed.wait(_LOOK_S)
+            turn.depth = turn.depth + 1 if turn.thread == me else 1
+            turn.thread = me
+        try:
+            yield
+        finally:
+            with self._changed:
+                if turn.thread == me:  # else it was left, and the turn is another one's
+                    turn.depth -= 1
+                    turn.thread = me if turn.depth else 0
+                    self._changed.notify_all()
+
+    def leave(self, thread: int) -> None:
+        """Let others compute what a thread computes that will not come back, by its ident."""
+        with self._changed:
+            for turn in self._turns.values():
+                if turn.thread == thread:
+                    turn.thread, turn.depth = 0, 0
+            self._changed.notify_all()
 
     def get(self, identity: CallIdentity) -> _Value | None:
         """Return the value of an equal call."""
@@ -98,7 +142,7 @@ def once(function: Callable[..., T], *args: Any) -> T:
         )
     before = identity_of(function, args, _cache.numbers)
     is_late = before.head in _cache.computing
-    with _cache.lock(before):
+    with _cache.turn(before):
         if is_late:
             before = identity_of(function, args, _cache.numbers)
         if (found := _cache.get(before)) is not None:
@@ -113,6 +157,11 @@ def once(function: Callable[..., T], *args: Any) -> T:
         finally:
             _cache.computing.discard(before.head)
     return value
+
+
+def leave(thread: int) -> None:
+    """Let other threads compute what a thread computes that was left to itself, by its ident."""
+    _cache.leave(thread)
 
 
 def _note(name: str, kinds: str) -> None:

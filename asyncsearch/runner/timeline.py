@@ -227,7 +227,11 @@ class CurrentValues:
     @cached_property
     def has_sequences(self) -> bool:
         """Whether any parameter is a sequence."""
-        return any(_has_sequences(stage.params) for stage in self._timeline.stages)
+        return any(_has(stage.params, "has_sequences") for stage in self._timeline.stages)
+
+    @cached_property
+    def _has_objects(self) -> bool:
+        return any(_has(stage.params, "has_objects") for stage in self._timeline.stages)
 
     def at(self, time: int) -> Params:
         """Return the values of the unit that begins at a time; repeated calls for one unit return the same object."""
@@ -248,19 +252,19 @@ class CurrentValues:
 
     def _present(self, unit: int, time: float) -> Params:
         params = self._timeline.next_stage(unit).params
-        if not self.has_sequences:
+        if not self.has_sequences and not self._has_objects:
             return params
         from asyncsearch.sequences import present
 
         return present(params, time)
 
 
-def _has_sequences(params: Params) -> bool:
+def _has(params: Params, what: str) -> bool:
     if all(value is None or isinstance(value, (int, float, str)) for value in params.values()):
         return False  # a runner without sequences does not import their dependencies
-    from asyncsearch.sequences import has_sequences
+    from asyncsearch.sequences import params as kinds
 
-    return has_sequences(params)
+    return bool(getattr(kinds, what)(params))
 
 
 def changed(before: Params, now: Params) -> dict[str, Any]:
@@ -269,4 +273,4 @@ def changed(before: Params, now: Params) -> dict[str, Any]:
 
 
 def _differs(one: Any, other: Any) -> bool:
-    return type(one) is not type(other) or bool(one != other)
+    return one is not other and (type(one) is not type(other) or bool(one != other))

@@ -5,9 +5,9 @@
     parsing.py           checks of arguments                  svg.py               pictures
     steps.py             constant, values, multistep, step    curves.py            exponential, linear, cosine, ...
     cycles.py            cosine_restarts, cyclic              composition.py       warmup, chain
-    custom_sequences.py  custom: the user's functions
+    custom_sequences.py  custom: the user's functions     objects.py           objects of choices, which never change
 
-Everything here is pure except the table of the user's functions that a process knows.
+Everything here is pure except the tables of the user's functions and objects that a process knows.
 """
 
 from asyncsearch.sequences.base_sequence import Sequence
@@ -16,6 +16,7 @@ from asyncsearch.sequences.curves import cosine, exponential, linear, polynomial
 from asyncsearch.sequences.custom_sequences import custom, custom_functions, register, sequence
 from asyncsearch.sequences.cycles import cosine_restarts, cyclic
 from asyncsearch.sequences.formulas import Formula, Piece
+from asyncsearch.sequences.objects import NamedObject
 from asyncsearch.sequences.params import has_sequences, is_sequence, present, revive, segments
 from asyncsearch.sequences.parsing import from_json
 from asyncsearch.sequences.steps import constant, multistep, step, values
@@ -23,6 +24,7 @@ from asyncsearch.sequences.templates import Undecided
 
 __all__ = [
     "Formula",
+    "NamedObject",
     "Piece",
     "Sequence",
     "Undecided",

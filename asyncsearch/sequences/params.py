@@ -25,8 +25,18 @@ def is_sequence(value: Any) -> bool:
 
 
 def has_sequences(params: Mapping[str, Any]) -> bool:
-    """Return whether there is a sequence anywhere in params."""
-    return any(map(_has, params.values()))
+    """Return whether there is a sequence anywhere in params; an object of a choice, which never changes, is none."""
+    return any(_has(value, lambda sequence: not is_object(sequence)) for value in params.values())
+
+
+def has_objects(params: Mapping[str, Any]) -> bool:
+    """Return whether there is an object of a choice anywhere in params."""
+    return any(_has(value, is_object) for value in params.values())
+
+
+def is_object(sequence: Any) -> bool:
+    """Return whether a sequence, as an object or in its JSON form, stands for an object of a choice."""
+    return (sequence.kind if isinstance(sequence, Sequence) else sequence["sequence"]) == "object"
 
 
 def present(params: Mapping[str, Any], time: float) -> dict[str, Any]:
@@ -60,10 +70,11 @@ def _replaced(value: Any, replace: Callable[[Sequence], Any]) -> Any:
     return value
 
 
-def _has(value: Any) -> bool:
-    if isinstance(value, dict):
-        return is_tagged(value) or any(map(_has, value.values()))
-    return any(map(_has, value)) if isinstance(value, list) else isinstance(value, Sequence)
+def _has(value: Any, is_meant: Callable[[Any], bool]) -> bool:
+    if is_sequence(value):
+        return is_meant(value)
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(_has(item, is_meant) for item in items)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from typing import Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import revive
-from asyncsearch.space.parameter_values import copy_plain, identity, plain, show_plain
+from asyncsearch.space.parameter_values import copy_plain, identity, show_plain, sketched, with_objects
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _condition(parent: str, value: Any) -> Condition:
     if not values:
         raise SpaceError(f"when({parent}=()) can never hold: write a value, or a tuple of values.")
     try:
-        return Condition(parent, tuple(plain(item) for item in values))
+        return Condition(parent, tuple(sketched(with_objects((item,))[0]) for item in values))
     except SpaceError as error:
         raise SpaceError(f"when({parent}=...): {error}") from None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator as make_generator
+from asyncsearch.sequences.objects import written
 from asyncsearch.sequences.params import replaced
 from asyncsearch.space.domains import Domain
 from asyncsearch.space.parameter_values import a_type, is_numpy_scalar, show
@@ -130,7 +131,7 @@ class Candidates(NamedTuple):
             ill_made = self._ill_made(path, flat)
             if ill_made is not None:
                 return ill_made
-        index = first_failing(self.constraints, lambda: replaced(self.nest(flat), lambda sequence: sequence))
+        index = first_failing(self.constraints, lambda: replaced(self.nest(flat), written))
         if index is None:
             return None
         name = name_constraint(self.constraints, index)

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from asyncsearch.checked_calls import answering
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
+from asyncsearch.sequences import NamedObject, Undecided
 from asyncsearch.sequences import Sequence as ValueSequence
-from asyncsearch.sequences import Undecided
 from asyncsearch.sequences.custom_sequences import functions_in
-from asyncsearch.sequences.templates import sketch
 from asyncsearch.space.conditions import (
     Condition,
     conditions_to_json,
@@ -33,12 +32,15 @@ from asyncsearch.space.conditions import (
 from asyncsearch.space.parameter_values import (
     a_type,
     copy_plain,
+    has_undecided,
     identity,
     is_numpy_array,
     number,
     plain,
     show,
     show_plain,
+    sketched,
+    with_objects,
 )
 
 if TYPE_CHECKING:
@@ -138,7 +140,8 @@ class Domain(Undecided):
 
 @dataclass(frozen=True, repr=False)
 class Choice(Domain):
-    """One of several JSON values, each equally likely unless they have weights. Sequences are JSON values.
+    """One of several values, each equally likely unless they have weights: JSON values, sequences among them, and
+    objects, which have names in their place.
 
     A sequence or a dictionary with domains in it is chosen by a sketch of it; the space decides the domains and fills
     it.
@@ -148,15 +151,16 @@ class Choice(Domain):
     values: tuple[Any, ...] = field(compare=False)
     identities: tuple[Hashable, ...] = field(init=False)
     given: tuple[Any, ...] = field(init=False, compare=False)
-    """The values as they were written."""
+    """The values as they were written, objects with their names."""
     weights: tuple[float, ...] | None = field(default=None, kw_only=True)
     """How likely each value is, in proportion. None: all alike."""
 
     def __post_init__(self) -> None:
         if not self.values:
             raise SpaceError("choice() is empty: give it at least one value, e.g. choice('relu', 'gelu').")
-        object.__setattr__(self, "given", self.values)
-        values = tuple(_choice_value(value) for value in self.values)
+        given = with_objects(self.values)
+        object.__setattr__(self, "given", given)
+        values = tuple(map(_choice_value, given))
         identities = tuple(map(identity, values))
         _refuse_duplicates(values, identities)
         object.__setattr__(self, "values", values)
@@ -180,6 +184,9 @@ class Choice(Domain):
         return copy_plain(self.values[bisect.bisect_right(ends, Fraction(share) * ends[-1])])
 
     def accept(self, value: Any) -> Any:
+        for at, one in enumerate(self.given):
+            if isinstance(one, NamedObject) and one.is_of(value):
+                return copy_plain(self.values[at])
         try:
             return copy_plain(self.values[self.identities.index(identity(plain(value)))])
         except ValueError:
@@ -274,16 +281,16 @@ class Constant(Domain):
 
 @answering("choice", "choice('a', 'b')")
 def choice(*values: Any, weights: Iterable[float] | None = None) -> Choice:
-    """Return a domain of the given JSON values, each equally likely, or as likely as its weight says.
+    """Return a domain of the given values, each equally likely, or as likely as its weight says.
 
     The values are arguments, or one list or tuple: ``choice("relu", "gelu")``, ``choice([16, 32, 64])``. Lists and
     dictionaries may be values; tuples among the values come out as lists, since JSON has no tuples. A dictionary may
     have domains in it, which are decided where it is chosen:
-    ``choice({"kind": "sgd", "momentum": uniform(0, 0.99)}, {"kind": "adam"})``.
+    ``choice({"kind": "sgd", "momentum": uniform(0, 0.99)}, {"kind": "adam"})``. Any other object may be a value,
+    ``choice(SGD, Adam)``: trials get it itself, and tables and journals have its name.
 
     Raises:
-        SpaceError: no values, one of them twice (1 and 1.0 are the same), or what is not a JSON value: name such an
-            object by a string and look it up in the trainable.
+        SpaceError: no values, one of them twice (1 and 1.0 are the same), or a number that JSON lacks.
     """
     if len(values) == 1 and isinstance(values[0], list | tuple):
         values = tuple(values[0])
@@ -319,17 +326,13 @@ def constant(value: Any) -> Constant:
 
 
 def _choice_value(value: Any) -> Any:
-    if isinstance(value, Domain):
+    if has_undecided(value) and not isinstance(value, ValueSequence | Mapping):
         raise SpaceError(
             f"choice(..., {value!r}) has a domain among its values: make it a parameter of its own, "
             "with .when(...) for the choice that it belongs to."
         )
-    if isinstance(value, ValueSequence) and value.is_template:
-        return sketch(value)
-    if has_domains(value):
-        return plain(_sketched(value))
     try:
-        return plain(value)
+        return sketched(value)
     except SpaceError as error:
         raise SpaceError(f"choice(...): {error}") from None
 
@@ -342,14 +345,6 @@ def has_domains(value: Any) -> bool:
         isinstance(item, Domain) or (isinstance(item, ValueSequence) and item.is_template) or has_domains(item)
         for item in value.values()
     )
-
-
-def _sketched(value: Any) -> Any:
-    """Return a dictionary in which the code that makes a domain stands for it."""
-    if isinstance(value, Mapping):
-        return {name: _sketched(item) for name, item in value.items()}
-    is_open = isinstance(value, Domain) or (isinstance(value, ValueSequence) and value.is_template)
-    return {"domain": repr(value)} if is_open else value
 
 
 def _refuse_duplicates(values: tuple[Any, ...], identities: tuple[Hashable, ...]) -> None:

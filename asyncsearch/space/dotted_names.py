@@ -138,7 +138,11 @@ def _domain(path: str, value: Any) -> Domain | ValueSequence:
     try:
         return Constant(plain(value))
     except SpaceError as error:
-        raise SpaceError(f"{path}: {error} For a range of values write a domain, e.g. uniform(low, high).") from None
+        name = getattr(value, "__name__", "value")
+        raise SpaceError(
+            f"{path}: {error} For a range of values write a domain, e.g. uniform(low, high), and for the object itself "
+            f"a choice of one, choice({name})."
+        ) from None
 
 
 def _sequence(path: str, value: Any) -> Domain | ValueSequence:

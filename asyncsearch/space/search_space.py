@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from asyncsearch.checked_calls import answering
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences import custom_sequences, has_sequences
+from asyncsearch.sequences import NamedObject, custom_sequences, has_sequences
+from asyncsearch.sequences.objects import with_names
 from asyncsearch.space.constraints import Candidates, Constraint, parse_constraints
 from asyncsearch.space.dependencies import decision_order
 from asyncsearch.space.domains import Choice, Constant, Domain
@@ -158,6 +159,12 @@ class Space:
         return MappingProxyType(self._versions)
 
     @property
+    def objects(self) -> tuple[NamedObject, ...]:
+        """The objects of its choices."""
+        choices = [domain for domain in self._parameters.values() if isinstance(domain, Choice)]
+        return tuple(value for one in choices for value in one.given if isinstance(value, NamedObject))
+
+    @property
     def initial(self) -> tuple[Params, ...]:
         """The initial points, whole or in part, as plain values."""
         return tuple(self.nest(point) for point in self._initial)
@@ -258,7 +265,7 @@ class Space:
         width = max(map(len, self._nodes), default=0)
         lines = [f"{path:<{width}}  {_describe(node)}" for path, node in self._nodes.items()]
         lines += [f"only where {name} holds" for name in self._candidates.constraint_names]
-        lines += [f"first {show(point)}" for point in self.initial]
+        lines += [f"first {show(with_names(point))}" for point in self.initial]
         return lines
 
     def to_json(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.plots.curves import Incumbent, incumbents, incumbents_dataframe
 from asyncsearch.schedulers.reasons import WAITS_THERE
 from asyncsearch.sentences import in_sentences
+from asyncsearch.sequences.objects import with_known
 from asyncsearch.sequences.params import ReadableParams
 from asyncsearch.sizing.packing import grouping_by
 from asyncsearch.store.logs.reader import LogReader
@@ -102,8 +103,11 @@ class Results(ReadStudy):
     @property
     @in_sentences()
     def best_params(self) -> dict[str, Any]:
-        """The configuration of the best trial; schedules in it print as they are written."""
-        return ReadableParams(copy.deepcopy(self.best_trial.params))
+        """The configuration of the best trial; schedules in it print as they are written.
+
+        Objects of choices are those of the program, and their names where it has not made the study's space.
+        """
+        return ReadableParams(with_known(copy.deepcopy(self.best_trial.params)))
 
     @property
     @in_sentences()

@@ -571,8 +571,11 @@ class Study(Asking, Results):
             assert self.trainable is not None
             space = definition.space
             sent = sent_with_functions(self.trainable, definition.searcher)
+            if numbered := ", ".join(one.name for one in space.objects if one.is_numbered):
+                words = "have no names of their own, and are known by their places in choice(...)"
+                display.warn([f"{numbered} {words}: let these stay where the study goes on."])
             functions, versions = space.custom_functions, space.function_versions
-            sent = WithFunctions(sent, functions, versions) if functions else sent
+            sent = WithFunctions(sent, functions, versions, space.objects) if functions or space.objects else sent
             if is_in_threads(study.backend):
                 study.definition = msgspec.structs.replace(definition, trainable=hold(sent))
                 return study

@@ -30,7 +30,7 @@ class Double:
         make: gives a fresh living half, each time the same.
     """
 
-    def __init__(self, make: Callable[[], StudyListener]) -> None:
+    def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
         self.original, self._copy = make(), make()
         self._facts = 0
@@ -110,14 +110,15 @@ class _CheckedListener(StudyListener):
     paused, promoted, branched = _fact("paused"), _fact("promoted"), _fact("branched")
     completed, stopped, failed = _fact("completed"), _fact("stopped"), _fact("failed")
 
-    def __init__(self, make: Callable[[], StudyListener]) -> None:
+    def __init__(self, make: Callable[[], Any]) -> None:
         self._double = Double(make)
 
     def _notify(self, name: str, *arguments: Any) -> None:
         self._double.notify(name, *arguments)
 
     def snapshot(self) -> dict[str, Any]:
-        return self._double.original.snapshot()
+        snapshot: dict[str, Any] = self._double.original.snapshot()
+        return snapshot
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._double.restore(snapshot)
@@ -130,10 +131,9 @@ class CheckedScheduler(_CheckedListener, SchedulerState):
 
     def __init__(self, make: Callable[[], SchedulerState]) -> None:
         super().__init__(make)
-        self.promotes_in_groups = make().promotes_in_groups
-        self.begins_all_first = make().begins_all_first
-        self.compares_saved = make().compares_saved
-        self.watches = make().watches
+        for name, usual in vars(SchedulerState).items():
+            if not name.startswith("_") and (usual is None or isinstance(usual, bool)):  # what it says of itself
+                setattr(self, name, getattr(self._double.original, name))
 
     def first_target(self, trial: TrialId) -> int | None:
         target: int | None = self._double.ask("first_target", trial)
@@ -164,6 +164,10 @@ class CheckedScheduler(_CheckedListener, SchedulerState):
     def may_promote(self, trial: TrialId) -> bool:
         return bool(self._double.ask("may_promote", trial))
 
+    def losers(self) -> Sequence[TrialId]:
+        losers: Sequence[TrialId] = self._double.ask("losers")
+        return losers
+
     def closing_promotion(self) -> Promotion | None:
         promotion: Promotion | None = self._double.ask("closing_promotion")
         return promotion
@@ -185,6 +189,14 @@ class CheckedScheduler(_CheckedListener, SchedulerState):
 
 class CheckedSearcher(_CheckedListener, SearcherState):
     """A searcher whose every answer is asked for twice, and once of a copy."""
+
+    def __init__(self, make: Callable[[], SearcherState]) -> None:
+        super().__init__(make)
+        self.max_batch = self._double.original.max_batch
+
+    @property
+    def learns(self) -> bool:
+        return bool(self._double.original.learns)
 
     def propose(self, number: int) -> Params | None:
         params: Params | None = self._double.ask("propose", number)

@@ -222,6 +222,7 @@ class WithFunctions:
         trainable: Trainable | Pickled,
         functions: Mapping[str, Callable[..., Any]],
         versions: Mapping[tuple[str, str], Callable[..., Any]] = MappingProxyType({}),
+        objects: Sequence[Any] = (),
     ) -> None:
         """Hold the objects to pickle.
 
@@ -229,11 +230,13 @@ class WithFunctions:
             trainable: the trainable.
             functions: name -> function.
             versions: (name, digest of the code) -> function: the same ones, and earlier versions of them.
+            objects: of choices, which a process knows once they are unpickled there.
         """
         self.trainable, self.functions, self.versions = trainable, dict(functions), dict(versions)
+        self.objects = tuple(objects)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.trainable, self.functions, self.versions)
+        return _restored, (self.trainable, self.functions, self.versions, self.objects)
 
 
 class Pickled:
@@ -250,6 +253,7 @@ def _restored(
     trainable: Trainable,
     functions: dict[str, Callable[..., Any]],
     versions: Mapping[tuple[str, str], Callable[..., Any]] = MappingProxyType({}),
+    _objects: Sequence[Any] = (),
 ) -> Trainable:
     from asyncsearch.sequences.custom_sequences import register, register_versions
 

@@ -58,15 +58,16 @@ def plain(value: Any) -> Any:
 def identity(value: Any) -> Hashable:
     """Return a key that two plain values share exactly if they are the same: 1 is 1.0, but not True.
 
-    A function of time has the place that its name and parameters give it, also after an edit of its code.
+    A function of time has the place that its name and parameters give it, also after an edit of its code; so has an
+    object of a choice.
     """
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, list):
         return ("list", *map(identity, value))
     if isinstance(value, dict):
-        is_custom = value.get("sequence") == "custom"
-        return ("dict", frozenset((key, identity(value[key])) for key in value if not (is_custom and key == "code")))
+        has_code = value.get("sequence") in ("custom", "object")
+        return ("dict", frozenset((key, identity(value[key])) for key in value if not (has_code and key == "code")))
     return value  # type: ignore[no-any-return]
 
 

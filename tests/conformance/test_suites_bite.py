@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from asyncsearch.schedulers import SHA, Hyperband, Scheduler
+from asyncsearch.schedulers import FIFO, SHA, Hyperband, Scheduler
 from asyncsearch.schedulers.base_scheduler import RungForecast
+from asyncsearch.searchers import OptunaSearch, RandomSearch
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.testing import SchedulerConformance, SearcherConformance
+from asyncsearch.testing.checked_methods import CheckedScheduler, CheckedSearcher
+from asyncsearch.testing.recording import SPACE
 from tests.conformance import broken
 from tests.conformance.broken import Around, Outer, Proposing
 
@@ -102,6 +106,26 @@ def test_a_searcher_with_a_fault_is_refused_in_words_that_name_it(half: type[bro
             return Proposing(half)
 
     require_named(Suite(), words)
+
+
+@pytest.mark.parametrize(
+    ("check", "make"),
+    [
+        (CheckedScheduler, lambda: SHA(max_resource=9, bracket_size=3).begin()),
+        (CheckedScheduler, lambda: FIFO().begin()),
+        (CheckedSearcher, lambda: RandomSearch().begin(SPACE, 0)),
+        (CheckedSearcher, lambda: OptunaSearch("tpe").begin(SPACE, 0)),
+    ],
+    ids=["sha", "fifo", "random", "tpe"],
+)
+def test_what_checks_a_method_answers_nothing_itself(check: Any, make: Callable[[], Any]) -> None:
+    checked, plain = check(make), make()
+    passed_on = {name for kind in check.__mro__[:2] for name in vars(kind)} | vars(checked).keys()
+    asked = {name for name in dir(plain) if not name.startswith("_") and name in dir(check.__mro__[2])}
+    assert asked - passed_on == {"ended"}, "which is completed, stopped or failed"
+    for name in asked:
+        if not callable(getattr(plain, name)):
+            assert getattr(checked, name) == getattr(plain, name), name
 
 
 def test_one_without_a_fault_passes_with_no_test_runner() -> None:

@@ -324,6 +324,32 @@ def test_a_space_may_have_functions_of_its_own_and_an_objective_may_search() -> 
         hyperopt.pyll.scope.undefine("halved")
 
 
+def test_searches_in_several_threads_keep_apart() -> None:
+    """Inline, where all their points are evaluated in this process, each by the trials of its own search."""
+    ours.workers(1, backend="inline")
+    found: dict[int, Any] = {}
+    begin = threading.Barrier(3)
+
+    def search(number: int) -> None:
+        trials = ours.Trials()
+
+        def objective(x: float) -> dict[str, Any]:
+            return {"loss": x, "status": "ok", "number": number, "seen": len(trials.trials)}
+
+        begin.wait(60)
+        for most in (2, 4):
+            space = hp.uniform("x", 0, 1)
+            ours.fmin(objective, space, algo=ours.rand.suggest, max_evals=most, trials=trials, verbose=False)
+        found[number] = [(result["number"], result["seen"]) for result in trials.results]
+
+    threads = [threading.Thread(target=search, args=[number], daemon=True) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert found == {number: [(number, seen) for seen in (1, 2, 3, 4)] for number in range(3)}
+
+
 class MongoTrials(hyperopt.Trials):  # type: ignore[misc]  # not typed here
     """Hyperopt's own needs a database to be made."""
 

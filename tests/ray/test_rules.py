@@ -18,7 +18,11 @@ from asyncsearch.ray.population import ComparedTrial, PopulationBasedTraining, T
 from asyncsearch.ray.requests import SearchRequest
 from asyncsearch.ray.running import ProgramSearch
 from asyncsearch.ray.scheduling import AsyncHyperBandScheduler, resource_at, rungs_of
+from asyncsearch.ray.space.configurations import ParamSpace
 from asyncsearch.ray.space.spaces import loguniform
+from asyncsearch.ray.trial.checkpoints import TrialCheckpoints
+from asyncsearch.ray.trial.objective import RayObjective
+from asyncsearch.runner.standalone import StandaloneTrial
 
 # fmt: off
 RUNGS = [
@@ -131,6 +135,26 @@ def test_a_metric_that_is_named_when_reading_is_enough(tune: Any, caplog: pytest
         results.get_best_result()
     with pytest.raises(UsageError, match=r"No trial has reported 'loss'; they have reported _metric"):
         results.get_best_result("loss", "min")
+
+
+def test_a_report_that_was_lost_behind_its_checkpoint_is_made_again(tune: Any, tmp_path: Path) -> None:
+    request = SearchRequest(tune=tune.TuneConfig(metric="loss", mode="min"), run=tune.RunConfig(stop={"loss": 0.4}))
+    settings = ProgramSearch(print, request).settings(str(tmp_path / "1"), "name")
+    (tmp_path / "model").mkdir()
+    numbers = {"loss": 0.3, "training_iteration": 3.0, "time_total_s": 1.0}
+    kept = TrialCheckpoints(settings.store, "trial-0")
+    began = []
+
+    def train(config: Any) -> None:
+        began.append(tune.get_checkpoint())
+
+    for loss in (0.3, 0.5):  # the function would return at once: it has done all before its checkpoint
+        kept.keep(tune.Checkpoint.from_directory(str(tmp_path / "model")), 3, {**numbers, "loss": loss})
+        trial = StandaloneTrial({}, name="trial-0")
+        RayObjective(train, ParamSpace({}, 1), settings)(trial)
+        assert [(at, metrics["loss"]) for at, metrics in trial.reports] == [(3, loss)]
+        kept.delete(3)
+    assert len(began) == 1, "a trial that stop= has ended does not go on"
 
 
 def test_a_metric_that_is_missing_fails_at_the_first_report(tune: Any) -> None:

@@ -20,7 +20,7 @@ from asyncsearch import StandaloneTrial, Trainer
 from asyncsearch.errors import UsageError
 from asyncsearch.runner import once_cache
 from asyncsearch.runner.once_cache import MOST_KEPT, OnceCache, once
-from asyncsearch.runner.once_identity import CallIdentity
+from asyncsearch.runner.once_identity import CallIdentity, identity_of
 
 calls: list[object] = []
 GUARD = threading.Lock()
@@ -291,10 +291,10 @@ def test_threads_share_a_value_whose_computation_changes_what_it_reads() -> None
         return object()
 
     class Cache(OnceCache):
-        def lock(self, identity: CallIdentity) -> threading.RLock:
+        def turn(self, identity: CallIdentity) -> Any:
             if is_computing.is_set():
                 asked.set()
-            return super().lock(identity)
+            return super().turn(identity)
 
     once_cache._cache = Cache()
     threads = [threading.Thread(target=lambda: found.append(once(read)), daemon=True) for _ in range(2)]
@@ -305,6 +305,37 @@ def test_threads_share_a_value_whose_computation_changes_what_it_reads() -> None
         thread.join(60)
     assert calls == ["read"]
     assert found[0] is found[1]
+
+
+def test_a_thread_that_is_left_in_a_computation_keeps_no_other_waiting() -> None:
+    """A thread that ended in the middle, as by an interrupt, does not either."""
+    is_computing, may_end, found = threading.Event(), threading.Event(), []
+    once_cache._cache = OnceCache()
+
+    def read() -> str:
+        if not is_computing.is_set():
+            is_computing.set()
+            may_end.wait(60)
+        return "value"
+
+    left = threading.Thread(target=lambda: once(read), daemon=True)
+    other = threading.Thread(target=lambda: found.append(once(read)), daemon=True)
+    left.start()
+    assert is_computing.wait(60)
+    other.start()
+    assert left.ident
+    once_cache.leave(left.ident)
+    other.join(60)
+    assert found == ["value"]
+    may_end.set()
+    left.join(60)
+    assert once(read) == "value"
+
+    turn = once_cache._cache.turn(identity_of(read, (), once_cache._cache.numbers))
+    ended = threading.Thread(target=turn.__enter__)
+    ended.start()
+    ended.join(60)
+    assert once(read) == "value"
 
 
 def test_locks_do_not_tell_calls_apart() -> None:

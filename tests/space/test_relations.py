@@ -7,6 +7,7 @@ import pytest
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator
+from asyncsearch.sequences import exponential
 from asyncsearch.space import (
     Space,
     choice,
@@ -43,6 +44,23 @@ class TestConditions:
         for number in range(20):
             params = space.sample(generator(0, "test", number))
             assert list(params) == (["kind", "schedule", "warmup"] if params["kind"] == "a" else ["kind"])
+
+    def test_a_dictionary_or_sequence_with_domains_may_be_what_a_condition_asks_for(self) -> None:
+        svm, knn, falling = {"kind": "svm", "c": uniform(0, 1)}, {"kind": "knn"}, exponential(choice(0.1, 0.2), 0.9)
+        space = Space(
+            {
+                "model": choice(svm, knn, falling),
+                "one": uniform(0, 1).when(model=svm),
+                "two": uniform(0, 1).when(model=(svm, falling)),
+            }
+        )
+        for number in range(30):
+            params = space.sample(generator(0, "test", number))
+            kind = params["model"].get("kind", "falling")
+            assert [name for name in ("one", "two") if name in params] == {
+                "svm": ["one", "two"],
+                "falling": ["two"],
+            }.get(kind, [])
 
     def test_true_does_not_meet_a_condition_for_one(self) -> None:
         space = Space({"a": choice(True, 1), "b": choice("x").when(a=1)})

@@ -177,6 +177,8 @@ class ThreadRunner:
 
     def _on_mail(self, _mask: int) -> None:
         for thread, item in self._mail.take():
+            if isinstance(item, Printed):
+                thread.unread.read(item.text)
             if thread is not self._thread or self._run is None:
                 continue  # it was left
             match item:

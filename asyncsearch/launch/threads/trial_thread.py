@@ -20,6 +20,7 @@ from asyncsearch.launch.threads.guard import ThreadGuard
 from asyncsearch.launch.threads.jobs import Cancelling
 from asyncsearch.launch.threads.printed import captured
 from asyncsearch.launch.trial_jobs import JobNames, TrialJobs
+from asyncsearch.runner import once_cache
 from asyncsearch.runner.lane_runner import LaneRunner
 from asyncsearch.runner.protocol import Ended, FromRunner, ToRunner, Train
 from asyncsearch.trainable import TrainFunction, TrialContext, TrialStopped
@@ -38,8 +39,38 @@ class Over(msgspec.Struct, frozen=True):
     """The thread has ended, and says nothing more."""
 
 
+_MOST_TEXTS, _MOST_CHARS = 4_096, 1 << 20
 FromThread = FromRunner | Printed | Over
 Say = Callable[["TrialThread", FromThread], None]
+
+
+class Unread:
+    """How much of what a thread has printed nobody has read yet: at a bound the thread waits, as at a full pipe."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._texts = self._chars = 0
+        self._is_closed = False
+
+    def add(self, text: str) -> bool:
+        """Wait until there is room for a text, and count it. False: nobody reads any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or (self._texts < _MOST_TEXTS and self._chars < _MOST_CHARS))
+            if not self._is_closed:
+                self._texts, self._chars = self._texts + 1, self._chars + len(text)
+            return not self._is_closed
+
+    def read(self, text: str) -> None:
+        """Count a text as read."""
+        with self._changed:
+            self._texts, self._chars = self._texts - 1, self._chars - len(text)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let nobody wait: what is printed from now on is lost."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
 
 
 class ThreadChannel:
@@ -109,6 +140,7 @@ class TrialThread(LaneRunner):
         """
         self._say, self._jobs, self._names = say, jobs, names
         self.channel = ThreadChannel(lambda item: say(self, item))
+        self.unread = Unread()
         self._guard = ThreadGuard()
         super().__init__(self.channel, self._guard, trainable, config.metric, config.untrusted)
         self._cancelling = Cancelling(jobs, names)
@@ -130,13 +162,17 @@ class TrialThread(LaneRunner):
     def leave(self, timeout_s: float) -> str:
         """End it, and return where it stands if it does not end in time; else nothing."""
         self.channel.close()
+        self.unread.close()
         if not self._over.is_set():
             self.cancel_jobs()
             self.interrupt()
         is_over = self._over.wait(timeout_s)
         self._cancelling.end()
         self._cancelling.wait(timeout_s)
-        return "" if is_over else self.position()
+        if is_over:
+            return ""
+        once_cache.leave(self._ident)  # else each later trial would wait for what this one computes
+        return self.position()
 
     def position(self) -> str:
         """Return the line of code at which it stands, for people."""
@@ -170,4 +206,5 @@ class TrialThread(LaneRunner):
 
     def _print(self, is_stderr: bool, text: str) -> None:
         with self._guard.shield():  # the mailbox has a lock
-            self._say(self, Printed(is_stderr, text, time.time()))
+            if self.unread.add(text):
+                self._say(self, Printed(is_stderr, text, time.time()))

@@ -70,8 +70,12 @@ class RayObjective:
     def _run(self, config: Any, session: TrialSession) -> None:
         """Run it, and again with each configuration that it takes over, until it ends."""
         run = run_class if isinstance(self._function, type) else run_function
+        is_begun = False
         while True:
             try:
+                if not is_begun:
+                    is_begun = True
+                    session.repeat_last()
                 run(self._function, config, session)
             except ExploitingTrial as verdict:
                 config = self._taken_over(verdict.exploit, session)

@@ -71,6 +71,24 @@ class TrialSession:
             self._loaded = self._kept.at(self._loaded_at)
         return self._loaded
 
+    def repeat_last(self) -> None:
+        """Report the metrics of the checkpoint that it goes on from, as it may have been lost before their report.
+
+        Nobody else would: the program goes on behind it. What is known already stays as it is.
+
+        Raises:
+            TrialInterrupted: the trial ends with it.
+        """
+        newest = self._kept.newest()
+        if newest is None or newest.iteration != self.iteration:
+            return
+        needed = {self.settings.time_attr, *self.settings.stop, *filter(None, [self.settings.metric])}
+        if needed <= newest.metrics.keys():
+            self.last = newest.metrics
+            self.context.report(newest.metrics, resource=self._resource(newest.metrics))
+            if self._is_over(newest.metrics):
+                raise FinishedTrial(f"{self.context.name} has ended at iteration {self.iteration}")
+
     def take_over(self, exploit: Mapping[str, Any]) -> None:
         """Go on from the checkpoint of another trial, unless this one has saved its own since."""
         if self.iteration <= exploit["iteration"]:
