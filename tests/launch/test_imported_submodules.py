@@ -16,7 +16,7 @@ import pytest
 
 from asyncsearch.launch.imported_submodules import found_by_name, imported_submodules
 
-by_looking_at_all: Any = cloudpickle.cloudpickle._find_imported_submodules  # type: ignore[attr-defined]
+by_looking_at_all: Any = cloudpickle.cloudpickle._find_imported_submodules
 
 
 def uses_one() -> object:
@@ -45,5 +45,5 @@ def test_the_same_are_found_in_the_same_order(function: types.FunctionType) -> N
 
 def test_cloudpickle_is_left_as_it_was() -> None:
     with found_by_name():
-        assert cloudpickle.cloudpickle._find_imported_submodules is imported_submodules  # type: ignore[attr-defined]
-    assert cloudpickle.cloudpickle._find_imported_submodules is by_looking_at_all  # type: ignore[attr-defined]
+        assert cloudpickle.cloudpickle._find_imported_submodules is imported_submodules
+    assert cloudpickle.cloudpickle._find_imported_submodules is by_looking_at_all
