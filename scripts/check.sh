@@ -63,11 +63,12 @@ fi
 export SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC${archive:+ -XX:SharedArchiveFile=$archive} -Xlog:disable"
 export SPARK_LAUNCHER_OPTS=$SPARK_SUBMIT_OPTS
 
-# Three workers for two cores: the tests of Spark, with which one worker begins, wait as much as they compute.
+# Four workers for two cores: tests wait as much as they compute, for processes to start, for disks and for leases; those
+# of Spark, with which one worker begins, wait the most.
 printf '== tests, and types beside them\n'
 [ -z "$coverage" ] || export COVERAGE_CORE="$coverage"
 status=0
-"$PYTHON" -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --durations=20 "$@" || status=$?
+"$PYTHON" -m pytest -n 4 --dist loadgroup --no-loadscope-reorder --durations=20 "$@" || status=$?
 [ -z "$coverage" ] || printf 'coverage: %s %% of asyncsearch/\n' "$("$PYTHON" -m coverage report --format=total)"
 if ! wait "$typing"; then # last, so that what is wrong stands at the end
     printf '== types\n'

@@ -96,9 +96,23 @@ def _settled(trainable: object, own: OwnModules) -> tuple[bytes, frozenset[str]]
         if not found:
             return data, files
         reach = reach or Reach(own, trainable)
-        for name in found:
-            decide(own, name, reach, _size_or_error)
-        execute_importers(own, _mentions)
+        while found:
+            for name in found:
+                decide(own, name, reach, _size_or_error)
+            execute_importers(own, _mentions)
+            found = _found_in(found, own)
+
+
+def _found_in(names: set[str], own: OwnModules) -> set[str]:
+    """Return the modules that others bring along, which are still to be decided on: without a pickle of all for each.
+
+    Where some are executed, what is sent of the others may still change: the pickle of all finds what is missing.
+    """
+    if own.executed:
+        return set()
+    modules = [module for name in names if (module := own.get(name)) is not None]
+    content = [content_of(own, module, is_data=part) for part in (False, True) for module in modules]
+    return own.with_packages(_dumps(content, own)[2]) - own.sent.keys()
 
 
 def _names_module(data: bytes, name: str) -> bool:

@@ -84,6 +84,21 @@ def test_modules_that_import_each_other_travel(tmp_path: Path, import_own: Impor
     assert run_elsewhere(pack(own.train).data, "train(None)", tmp_path) == "4"
 
 
+def test_a_chain_of_modules_is_pickled_as_a_whole_once(
+    tmp_path: Path, import_own: ImportOwn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = {
+        f"own/{one}.py": f"from own import {after}\ndef f(n): return {after}.f(n) + 1" for one, after in ("ab", "bc")
+    }
+    files = {"own/__init__.py": "", **chain, "own/c.py": "def f(n): return n"}
+    wholes: list[int] = []
+    parcel = bundle._Parcel
+    monkeypatch.setattr(bundle, "_Parcel", lambda *arguments: (wholes.append(1), parcel(*arguments))[1])
+    packed = pack(import_own("own.a", files).f)
+    assert run_elsewhere(packed.data, "train(3)", tmp_path) == "5"
+    assert len(wholes) == 1, "what each of them brings along is found in it alone"
+
+
 def test_package_without_init_travels(tmp_path: Path, import_own: ImportOwn) -> None:
     own = import_own(
         "own.main",
