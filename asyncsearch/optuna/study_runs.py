@@ -82,11 +82,11 @@ class EarlierRun(NamedTuple):
     @property
     def ended(self) -> int:
         """How many trials of the last ``optimize`` have ended; those that were lost have failed and do not count."""
-        last, all_ = self._said_ended(self.facts[self.since :]), self._said_ended(self.facts)
+        last, all_ = self._trials_ended(self.facts[self.since :]), self._trials_ended(self.facts)
         ended = {trial for trial, state in self.states.items() if state in (State.STOPPED, State.PAUSED)}
         return len(last) + len(ended - all_)
 
-    def _said_ended(self, facts: Sequence[Consulted]) -> set[TrialId]:
+    def _trials_ended(self, facts: Sequence[Consulted]) -> set[TrialId]:
         return {
             self.trials_by_lease[event.lease.number] for event in facts for fact in facts_in(event) if "ended" in fact
         }
