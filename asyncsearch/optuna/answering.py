@@ -109,7 +109,7 @@ class StudyAnswerer:
         self._notice = ""
         """A sentence to say with the next answer."""
         self._begun = 0
-        self._has_said_asked = False
+        self._has_written_asked = False
         """Whether the journal knows how many trials were asked for."""
         self._known: set[TrialId] = set()
         """The trials of asyncsearch that have asked to begin."""
@@ -242,8 +242,8 @@ class StudyAnswerer:
         self._open[lease.number] = opened
         frozen, ahead = asked._cached_frozen_trial, self._ahead.draw(asked)
         facts = self._facts.begun(frozen, ahead)
-        if self._is_kept and not self._has_said_asked:
-            self._has_said_asked = True
+        if self._is_kept and not self._has_written_asked:
+            self._has_written_asked = True
             facts["asked"] = options.n_trials or 0
         return Response(self._codec.dumps(["ok", [frozen, ahead]]), facts)
 
