@@ -285,11 +285,10 @@ class StudyAnswerer:
         internal = distribution.to_internal_repr(trial._suggest(name, distribution))
         return None, self._facts.suggested(name, distribution, internal)
 
-    def _used(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[None, dict[str, Any]]:
+    def _used(self, trial: Trial) -> tuple[None, dict[str, Any]]:
         """Take note that the worker has taken the next value that was drawn for it when it began."""
-        self._ahead.use(trial, name, distribution)
-        internal = distribution.to_internal_repr(trial._cached_frozen_trial.params[name])
-        return None, self._facts.suggested(name, distribution, internal)
+        name, distribution, internal = self._ahead.use(trial)
+        return None, self._facts.used(name, distribution, internal)
 
     def _report(self, trial: Trial, step: int, value: float) -> tuple[None, dict[str, Any]]:
         trial.report(value, step)
