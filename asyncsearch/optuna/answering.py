@@ -109,7 +109,7 @@ class StudyAnswerer:
         self._notice = ""
         """A sentence to say with the next answer."""
         self._begun = 0
-        self._has_noted_asked = False
+        self._has_written_asked = False
         """Whether the journal knows how many trials were asked for."""
         self._known: set[TrialId] = set()
         """The trials of asyncsearch that have asked to begin."""
@@ -242,8 +242,8 @@ class StudyAnswerer:
         self._open[lease.number] = opened
         frozen, ahead = asked._cached_frozen_trial, self._ahead.draw(asked)
         facts = self._facts.begun(frozen, ahead)
-        if self._is_kept and not self._has_noted_asked:
-            self._has_noted_asked = True
+        if self._is_kept and not self._has_written_asked:
+            self._has_written_asked = True
             facts["asked"] = options.n_trials or 0
         return Response(self._codec.dumps(["ok", [frozen, ahead]]), facts)
 
@@ -285,11 +285,10 @@ class StudyAnswerer:
         internal = distribution.to_internal_repr(trial._suggest(name, distribution))
         return None, self._facts.suggested(name, distribution, internal)
 
-    def _used(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[None, dict[str, Any]]:
+    def _used(self, trial: Trial) -> tuple[None, dict[str, Any]]:
         """Take note that the worker has taken the next value that was drawn for it when it began."""
-        self._ahead.use(trial, name, distribution)
-        internal = distribution.to_internal_repr(trial._cached_frozen_trial.params[name])
-        return None, self._facts.suggested(name, distribution, internal)
+        name, distribution, internal = self._ahead.use(trial)
+        return None, self._facts.used(name, distribution, internal)
 
     def _report(self, trial: Trial, step: int, value: float) -> tuple[None, dict[str, Any]]:
         trial.report(value, step)

@@ -58,17 +58,19 @@ class DrawnAhead:
             return _get_single_value(distribution)
         return self._study.sampler.sample_independent(self._study, trial._cached_frozen_trial, name, distribution)
 
-    def use(self, trial: Any, name: str, distribution: BaseDistribution) -> None:
-        """Let the trial take its next value, as if the sampler had drawn it now."""
+    def use(self, trial: Any) -> Drawn:
+        """Let the trial take its next value, as if the sampler had drawn it now, and return it."""
         ahead = self._drawn[trial._trial_id]
-        _, known, internal = ahead.values[ahead.used]
+        name, distribution, internal = ahead.values[ahead.used]
         ahead.used += 1
         before = trial.relative_params, trial.relative_search_space
-        trial._relative_params, trial.relative_search_space = {name: known.to_external_repr(internal)}, {name: known}
+        value = distribution.to_external_repr(internal)
+        trial._relative_params, trial.relative_search_space = {name: value}, {name: distribution}
         try:
             trial._suggest(name, distribution)
         finally:
             trial._relative_params, trial.relative_search_space = before
+        return name, distribution, internal
 
     def drop(self, trial: Any) -> None:
         """Forget the values that a trial has not used: it asks for others, or has ended."""

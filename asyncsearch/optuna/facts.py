@@ -51,6 +51,14 @@ class StudyFacts:
             **self._drawn(together),
         }
 
+    def used(self, name: str, distribution: BaseDistribution, internal: float) -> dict[str, Any]:
+        """A value was suggested that was drawn when the trial began, and stands there."""
+        return {
+            "suggested": name,
+            "params": {name: _shown(distribution.to_external_repr(internal))},
+            "value": self._codec.encode(float(internal)),
+        }
+
     def _drawn(self, values: Sequence[Drawn]) -> dict[str, Any]:
         if not values:
             return {}
@@ -147,7 +155,7 @@ def trials_of(
                 lease = next((one for one, trial in trials.items() if trial.number == number), lease)
                 first[event.lease.number] = lease
             elif lease in trials:
-                _apply(codec, trials[lease], fact)
+                _apply(codec, trials[lease], fact, drawn[lease])
             drawn.setdefault(lease, []).extend(fact.get("drawn", ()))
     became = {first.get(lease, lease): state for lease, state in ends.items()}
     for lease, trial in trials.items():
@@ -181,10 +189,13 @@ def _set_param(codec: ValueCodec, trial: FrozenTrial, name: str, distribution: A
         trial.params[name] = known.to_external_repr(codec.decode(value))
 
 
-def _apply(codec: ValueCodec, trial: FrozenTrial, facts: dict[str, Any]) -> None:
+def _apply(codec: ValueCodec, trial: FrozenTrial, facts: dict[str, Any], drawn: Sequence[Any]) -> None:
+    """Let a fact change a trial; ``drawn``: names, distributions and values that were drawn for it before."""
     match facts:
         case {"suggested": name, "value": value, "distribution": distribution}:
             _set_param(codec, trial, name, distribution, value)
+        case {"suggested": name, "value": value}:
+            _set_param(codec, trial, name, next(one[1] for one in drawn if one[0] == name), value)
         case {"reported": value, "step": step}:
             trial.intermediate_values.setdefault(step, codec.decode(value))
         case {"user_attr": key, "value": value}:

@@ -242,7 +242,7 @@ class WorkerTrial(Trial):  # type: ignore[misc]  # not typed here
             _line().note("suggested", name, distribution)
         elif self._ahead and self._ahead[0][:2] == (name, distribution):
             internal = self._ahead.pop(0)[2]
-            _line().note("used", name, distribution)
+            _line().note("used")
         else:
             self._ahead = []
             internal, together = _line().ask("suggest", name, distribution)
