@@ -3,7 +3,9 @@
 Figures: ``suggest_p99_ms`` is the 99th percentile over ``--workers`` workers that suggest without a pause; its baseline
 is the median. ``suggest_trial_ms`` is the time of a trial of 20 suggestions and no work; its baseline is that of a
 trial of plain asyncsearch, which draws all values at once. ``suggest_storage_ratio`` has that of Optuna itself with
-journal storage in as many processes as its baseline.
+journal storage in as many processes as its baseline. ``fmin_again_ms`` is the median time from a further ``fmin`` of
+the same trials of Hyperopt to the beginning of its objective; its baseline is what the driver's thread computes in all
+of that ``fmin``.
 
     python scripts/bench_suggest.py [--workers 8] [--suggestions 500] [--trials 200]
 """
@@ -20,6 +22,7 @@ from typing import Any
 import optuna
 from _bench import Figure, percentile, show
 
+import asyncsearch.hyperopt as hyperopt
 import asyncsearch.optuna as ours
 from asyncsearch import Study, uniform
 
@@ -39,12 +42,14 @@ def main() -> None:
         here = seconds_here(Path(folder), given.trials, given.parallelism)
         plain = seconds_plain(Path(folder), given.trials, given.parallelism)
         stored = seconds_stored(Path(folder), given.trials, given.parallelism)
+        again = milliseconds_again(Path(folder))
     each = 1e3 / given.trials
     print(f"suggestions: {len(waits):,}; trials: {given.trials:,} on {given.parallelism} workers")
     figures = [
         Figure("suggest_p99_ms", percentile(waits, 99), "ms", percentile(waits, 50)),
         Figure("suggest_trial_ms", each * here, "ms", each * plain),
         Figure("suggest_storage_ratio", each * here, "ms", each * stored),
+        Figure("fmin_again_ms", again[0], "ms", again[1]),
     ]
     show("A suggestion", figures)
 
@@ -124,6 +129,24 @@ def seconds_stored(folder: Path, trials: int, processes: int) -> float:
     for process in started:
         process.join()
     return span(optuna.load_study(study_name="stored", storage=journal(file)))
+
+
+def milliseconds_again(folder: Path) -> tuple[float, float]:
+    """Return the median time until a further ``fmin`` evaluates, and that for which the driver's thread computes."""
+    hyperopt.workers(1, backend="processes", store=str(folder / "again"))
+    trials = hyperopt.Trials()
+
+    def begun(_x: float) -> dict[str, Any]:
+        return {"loss": 0.0, "status": "ok", "begun": time.monotonic()}  # one clock for all processes of a machine
+
+    waits, computed = [], []
+    for most in range(1, 22):
+        began, before = time.monotonic(), time.thread_time()
+        space = hyperopt.hp.uniform("x", 0, 1)
+        hyperopt.fmin(begun, space, algo=hyperopt.rand.suggest, max_evals=most, trials=trials, verbose=False)
+        computed.append(1e3 * (time.thread_time() - before))
+        waits.append(1e3 * (trials.results[-1]["begun"] - began))
+    return percentile(sorted(waits[1:]), 50), percentile(sorted(computed[1:]), 50)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class TestConditions:
             params = space.sample(generator(0, "test", number))
             assert list(params) == (["kind", "schedule", "warmup"] if params["kind"] == "a" else ["kind"])
 
-    def test_a_condition_may_ask_for_a_dictionary_or_sequence_with_domains(self) -> None:
+    def test_a_condition_may_ask_for_a_dictionary_with_domains(self) -> None:
         svm, knn, falling = {"kind": "svm", "c": uniform(0, 1)}, {"kind": "knn"}, exponential(choice(0.1, 0.2), 0.9)
         space = Space(
             {

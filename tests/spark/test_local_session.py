@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from asyncsearch import ASHA, Study
@@ -14,6 +20,7 @@ from asyncsearch.errors import ClusterError, StudyExistsError
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 from tests.shares import takes_long
+from tests.spark import fronts
 from tests.spark.cluster import require_no_job, spark_session
 from tests.system.tools import make_study
 
@@ -90,3 +97,57 @@ def test_a_study_that_is_refused_leaves_no_job(tmp_path: Path, session: Any, mon
             make_study(quick, tmp_path / "other", backend="spark").run(1, display="none")
     require_no_job(session)
     assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
+
+
+CASES = [
+    pytest.param(name, victim, marks=() if (name, victim) == ("hyperopt", "agent") else takes_long)
+    for name in fronts.FRONTS
+    for victim in ("runner", "agent")
+]
+
+
+@pytest.mark.parametrize(("name", "victim"), CASES)
+def test_a_program_of_another_library_outlives_what_runs_its_trials(
+    name: str, victim: str, tmp_path: Path, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("hyperopt")
+    from asyncsearch.hyperopt.evaluators import let_all_go
+
+    monkeypatch.chdir(tmp_path)
+    trace = fronts.Trace(tmp_path / "trace", victim)
+    try:
+        values = fronts.FRONTS[name](trace)
+    finally:
+        let_all_go()
+    fronts.require_whole(trace, values, {})
+    assert fronts.acknowledged(tmp_path) == values
+    require_no_job(session)
+
+
+@takes_long
+@pytest.mark.parametrize("name", fronts.FRONTS)
+def test_a_program_whose_driver_was_killed_goes_on_by_the_same_line(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.spark.fronts", name, str(tmp_path / "trace")]
+    own = f"ASYNCSEARCH_TEST={tmp_path}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "ASYNCSEARCH_TEST": str(tmp_path)}
+    known: dict[str, float | None] = {}
+    outputs = []
+    for code in (-signal.SIGKILL, 0):
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        require_none_left(own)
+        outputs.append(done.stdout)
+        known = known or fronts.acknowledged(tmp_path)
+    values = {x: float(value) for x, value in map(str.split, outputs[-1].splitlines())}
+    fronts.require_whole(fronts.Trace(tmp_path / "trace", "driver"), values, known)
+
+
+def require_none_left(variable: str) -> None:
+    """Require that the processes end that have a variable in their environment."""
+    left = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if variable in [f"{name}={value}" for name, value in process.environ().items()]:
+                left.append(process)
+    _, alive = psutil.wait_procs(left, timeout=60)
+    assert not alive

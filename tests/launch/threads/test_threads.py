@@ -16,6 +16,7 @@ import pytest
 from asyncsearch import ASHA, FIFO, Study, Trainer, WorkerOptions, uniform
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.threads import held
+from asyncsearch.launch.threads.trial_thread import Unread
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 
@@ -142,6 +143,34 @@ def test_a_thread_that_waits_in_compiled_code_is_left_and_named(
 def failing(trial: TrialContext) -> None:
     trial.report(value=1.0, resource=1)
     raise SystemExit(3)
+
+
+def test_a_thread_that_prints_faster_than_anybody_reads_waits() -> None:
+    unread, printed, read = Unread(), list[str](), 0
+    text, enough = "x" * 1_000, 3_000
+
+    def flood() -> None:
+        while len(printed) < enough and unread.add(text):
+            printed.append(text)
+
+    thread = threading.Thread(target=flood, daemon=True)
+    thread.start()
+    while thread.is_alive() and read < enough:
+        waiting = len(printed) - read
+        assert waiting <= (1 << 20) // len(text) + 1
+        if waiting > 0:
+            unread.read(text)
+            read += 1
+        else:
+            thread.join(0.001)
+    thread.join(60)
+    assert len(printed) == enough
+    for _ in range(enough - read):
+        unread.read(text)
+    while unread.add(text) and len(printed) < enough + 1_000:
+        printed.append(text)
+    unread.close()
+    assert not unread.add(text), "of a thread that was left nobody reads, and it waits no more"
 
 
 def test_a_trial_that_fails_or_exits_costs_itself_alone(tmp_path: Path) -> None:
