@@ -91,9 +91,14 @@ def test_a_chain_of_modules_is_pickled_as_a_whole_once(
         f"own/{one}.py": f"from own import {after}\ndef f(n): return {after}.f(n) + 1" for one, after in ("ab", "bc")
     }
     files = {"own/__init__.py": "", **chain, "own/c.py": "def f(n): return n"}
-    wholes: list[int] = []
+    wholes: list[object] = []
     parcel = bundle._Parcel
-    monkeypatch.setattr(bundle, "_Parcel", lambda *arguments: (wholes.append(1), parcel(*arguments))[1])
+
+    def counted(trainable: object, own: own_modules.OwnModules) -> object:
+        wholes.append(trainable)
+        return parcel(trainable, own)
+
+    monkeypatch.setattr(bundle, "_Parcel", counted)
     packed = pack(import_own("own.a", files).f)
     assert run_elsewhere(packed.data, "train(3)", tmp_path) == "5"
     assert len(wholes) == 1, "what each of them brings along is found in it alone"
