@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import cloudpickle
 import pytest
@@ -92,12 +91,12 @@ def test_a_chain_of_modules_is_pickled_as_a_whole_once(
         f"own/{one}.py": f"from own import {after}\ndef f(n): return {after}.f(n) + 1" for one, after in ("ab", "bc")
     }
     files = {"own/__init__.py": "", **chain, "own/c.py": "def f(n): return n"}
-    wholes: list[int] = []
+    wholes: list[object] = []
     parcel = bundle._Parcel
 
-    def counted(*arguments: Any) -> Any:
-        wholes.append(1)
-        return parcel(*arguments)
+    def counted(trainable: object, own: own_modules.OwnModules) -> object:
+        wholes.append(trainable)
+        return parcel(trainable, own)
 
     monkeypatch.setattr(bundle, "_Parcel", counted)
     packed = pack(import_own("own.a", files).f)
