@@ -271,9 +271,14 @@ class KeptRun:
             held.later.set_result(answered)
 
     def _settled(self, answered: Response) -> Response:
-        """Return an answer that does not end the run: it is the ``optimize`` that may have enough."""
+        """Return an answer that does not end the run: it is the ``optimize`` that may have enough.
+
+        What it has to say is said by this ``optimize``: the run shows its news each half second, perhaps after it.
+        """
+        if notice := answered.notice:
+            self.inbox.put(lambda: self.display.warn([notice]))
         self.inbox.put(None)
-        return answered._replace(enough=self._over)
+        return answered._replace(enough=self._over, notice="")
 
     def _send_away(self, reason: str) -> None:
         with self._lock:
