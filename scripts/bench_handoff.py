@@ -8,8 +8,8 @@ plain socket from the driver. ``first_trial_s`` is the time from the call of ``r
 baseline is the same on local processes. ``start_s`` lies between the two: runners import and load the trainable.
 
 With ``--connect`` the session is one of Spark Connect, of a server in this process's Java, and the figures are
-``connect_handoff_ms`` and so on. Their baselines are those of a classic session, which is measured before. The hand-off is that of a second
-search in each session: the first one runs while Java and Python still start, which takes longer by Spark Connect.
+``connect_handoff_ms`` and so on. Their baselines are those of a classic session, which is measured before. The hand-off
+is that of a second search in each session: the first one runs while Java and Python still start.
 
     python scripts/bench_handoff.py [--trials 1000] [--connect]
 """
