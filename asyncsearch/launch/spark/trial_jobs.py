@@ -84,7 +84,7 @@ class ClassicJobs(TrialJobs):
 
 
 class ConnectJobs(TrialJobs):
-    """The jobs of a session of Spark Connect: each training has a tag, and all have one together. No pools."""
+    """The jobs of a session of Spark Connect: each training has a tag, all together have one, and no pool."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
