@@ -134,7 +134,7 @@ def seconds_stored(folder: Path, trials: int, processes: int) -> float:
 def milliseconds_again(folder: Path) -> tuple[float, float]:
     """Return the median time until a further ``fmin`` evaluates, and that for which the driver's thread computes."""
     hyperopt.workers(1, backend="processes", store=str(folder / "again"))
-    trials = hyperopt.Trials()
+    trials, space = hyperopt.Trials(), hyperopt.hp.uniform("x", 0, 1)
 
     def begun(_x: float) -> dict[str, Any]:
         return {"loss": 0.0, "status": "ok", "begun": time.monotonic()}  # one clock for all processes of a machine
@@ -142,7 +142,6 @@ def milliseconds_again(folder: Path) -> tuple[float, float]:
     waits, computed = [], []
     for most in range(1, 22):
         began, before = time.monotonic(), time.thread_time()
-        space = hyperopt.hp.uniform("x", 0, 1)
         hyperopt.fmin(begun, space, algo=hyperopt.rand.suggest, max_evals=most, trials=trials, verbose=False)
         computed.append(1e3 * (time.thread_time() - before))
         waits.append(1e3 * (trials.results[-1]["begun"] - began))
