@@ -30,6 +30,10 @@ UNBOUNDED = 2**62
 """The horizon of a trial that trains until its function returns; users read and write it as None."""
 
 
+UNWANTED = "the search had all the trials that it wanted"
+"""The reason of the end of a trial that came too late for its search. It is in ``study.trials``, and in no count."""
+
+
 def horizon_of(target: int | None) -> int:
     """Return a target as a comparable number."""
     return UNBOUNDED if target is None else target

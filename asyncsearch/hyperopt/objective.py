@@ -15,6 +15,7 @@ from asyncsearch.programs.changes import Watch, here
 from asyncsearch.programs.pickles import pickled
 from asyncsearch.programs.raised import Raised, raised_by
 from asyncsearch.trainable import TrialContext
+from asyncsearch.trial import UNWANTED
 
 METRIC = "loss"
 
@@ -50,8 +51,8 @@ class PointObjective:
                 hyperopt.pyll.scope._impls.setdefault(name, symbol)
             self._domain = hyperopt.Domain(self._function, self._space, pass_expr_memo_ctrl=self._passes)
         point = line.ask("begin")
-        if point is None:  # the search has ended: this trial was one too many
-            return {METRIC: float("nan")}
+        if point is None:
+            trial.stop(UNWANTED)
         spec, document, child = point
         watch, self._is_watched = Watch(self._function, self._home) if self._is_watched else None, False
         with evaluating(line):

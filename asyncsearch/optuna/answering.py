@@ -227,7 +227,7 @@ class StudyAnswerer:
             self._over = _ALL_BEGUN
         if self._over:
             self._known.add(trial)
-            return Response(self._codec.dumps(["over", self._over]), enough=self._over)
+            return Response(self._codec.dumps(["unwanted", self._over]), enough=self._over)
         try:
             if is_heartbeat_enabled(study._storage):
                 with warnings.catch_warnings():

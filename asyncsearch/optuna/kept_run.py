@@ -251,7 +251,7 @@ class KeptRun:
 
     def _begin(self, trial: TrialId, lease: Lease) -> Response | Future[Response]:
         if self._over:
-            return Response(ValueCodec().dumps(["over", self._over]), enough=self._over)
+            return Response(ValueCodec().dumps(["unwanted", self._over]), enough=self._over)
         if self._present is not None and self._present.wants_more:
             self._given += 1
             self._running.add(trial)
@@ -283,7 +283,7 @@ class KeptRun:
     def _send_away(self, reason: str) -> None:
         with self._lock:
             self._over = self._over or reason
-            content = ValueCodec().dumps(["over", self._over])
+            content = ValueCodec().dumps(["unwanted", self._over])
             while self._held:
                 _, held = self._held.popitem()
                 held.later.set_result(Response(content, enough=self._over))

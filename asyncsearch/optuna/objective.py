@@ -26,6 +26,11 @@ from asyncsearch.optuna.units import METRIC, ReportedUnits
 from asyncsearch.programs.changes import Watch, here
 from asyncsearch.programs.raised import travels
 from asyncsearch.trainable import TrialContext
+from asyncsearch.trial import UNWANTED
+
+
+class UnwantedError(Exception):
+    """A trial came to a study that has all it wants, or to a run that no ``optimize`` uses."""
 
 
 class NotBegunError(Exception):
@@ -53,8 +58,11 @@ class DriverLine:
         Raises:
             Exception: what the study, its sampler or its pruner raised there.
             NotBegunError: the study has ended.
+            UnwantedError: it has all the trials that it wants.
         """
         state, value = self._codec.loads(self._context.ask(self._content(kind, arguments)))
+        if state == "unwanted":
+            raise UnwantedError
         if state == "over":
             raise NotBegunError(f"its study had ended: {value}")
         if state == "error":
@@ -286,7 +294,10 @@ class Objective:
 
     def __call__(self, trial: TrialContext) -> Any:
         line = DriverLine(trial, ValueCodec())
-        frozen, ahead = line.ask("begin")
+        try:
+            frozen, ahead = line.ask("begin")
+        except UnwantedError:
+            trial.stop(UNWANTED)
         line.trial = WorkerTrial(self._study, frozen, ahead)
         if self._pauses is not None:
             line.units = ReportedUnits(trial, [*frozen.intermediate_values], must_pause=self._pauses)

@@ -23,6 +23,7 @@ from asyncsearch.journal.opening import StudyFile, read_records, read_study_file
 from asyncsearch.optuna.facts import facts_in, give_attributes, trials_of
 from asyncsearch.store import open_store
 from asyncsearch.study.kept.default_store import DefaultFolder
+from asyncsearch.trial import UNWANTED
 from asyncsearch.trial import TrialState as State
 
 _UNNAMED = "no-name-"
@@ -222,7 +223,7 @@ class StudyRuns:
                 if isinstance(action, EndRun):
                     is_cut_off = not action.is_complete
                 elif isinstance(action, MoveTrial):
-                    states[action.trial] = action.to
+                    states[action.trial] = State.FAILED if action.reason == UNWANTED else action.to
         return EarlierRun(folder, file, facts, trials, states, asked, since, is_cut_off and not is_done)
 
 

@@ -13,6 +13,7 @@ import optuna
 import pytest
 
 import asyncsearch.optuna as ours
+from asyncsearch import Study
 from asyncsearch.optuna.running import RUNS
 from tests.shares import takes_long
 
@@ -55,6 +56,8 @@ def test_a_loop_of_optimize_keeps_its_workers_and_all_rules(tmp_path: Path) -> N
     assert is_there(kept)
     study.optimize(lambda trial: float(trial.suggest_int("y", 0, 9)), n_trials=1)
     assert not is_there(kept), "workers of another objective are let go first"
+    summary = Study.open(tmp_path / "kept" / "loop" / "1").summary()
+    assert "3 configurations tried: 3 trained to the end" in summary, "one that waits for a further call is none"
     with pytest.raises(ValueError, match="the fifth"):
         study.optimize(objective, n_trials=3)
     assert [trial.state.name for trial in study.trials[3:]] == ["COMPLETE", "COMPLETE", "FAIL"]

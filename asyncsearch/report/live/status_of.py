@@ -17,7 +17,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import TrialId
 from asyncsearch.report.live.status import BestSeen, StudyStatus, TrialRow
 from asyncsearch.report.together_words import beyond_quota, enlarged, for_later, gangs, packed
-from asyncsearch.trial import Trial, TrialState
+from asyncsearch.trial import UNWANTED, Trial, TrialState
 
 _RUNNING_ROWS = 5
 _BEST_ROWS = 5
@@ -75,6 +75,8 @@ def status_of(
     incumbent: Trial | None = None
     seen = 0.0
     for trial in state.trials:
+        if trial.reason == UNWANTED:
+            continue
         counts[trial.state] = counts.get(trial.state, 0) + 1
         trained += trial.trained
         failures += trial.failures
