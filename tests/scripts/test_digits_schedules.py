@@ -101,8 +101,9 @@ def test_the_script_says_what_was_asked_for_trained_and_saved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = str(Path(imported("digits_schedules").__file__ or ""))
-    command = [sys.executable, script, "--backend", "processes", "--parallelism", "1", "--store", "study"]
-    out = run(*command, "--trials", "6", cwd=tmp_path)
+    command = [sys.executable, script, "--backend", "processes", "--parallelism", "1", "--store", "study", "--trials"]
+    run(*command, "3", cwd=tmp_path)
+    out = run(*command, "6", cwd=tmp_path)
     assert "6 trials asked for 144 passes over the digits, " in out
     trained = int(re.findall(r"digits, (\d+) were trained: \d+% saved, each pass serves 1\.\d\d trials", out)[0])
     assert trained < 144
