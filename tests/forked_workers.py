@@ -75,6 +75,7 @@ class ForkedWorkers:
     def close(self) -> None:
         if self._control is not None and self._process is not None:
             self._control.close()
+            self._process.kill()  # it may never see the end of its socket: children that tests have forked hold it open
             self._process.wait()
 
 
