@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import tempfile
@@ -53,11 +54,13 @@ def awaited_megabytes() -> float:
     """Wait until a process beside this one has no more to do, and return the memory that it alone has. 0: none is."""
     import psutil
 
-    beside = [one for one in psutil.Process(os.getppid()).children() if one.pid != os.getpid()]
     used = -1.0
-    while beside and used != (used := sum(one.cpu_times().user for one in beside)):
+    while True:
+        beside = [one for one in psutil.Process(os.getppid()).children() if one.pid != os.getpid()]
+        with contextlib.suppress(psutil.NoSuchProcess):  # some try out a fork, and are gone at once
+            if not beside or used == (used := sum(one.cpu_times().user for one in beside)):
+                return sum(one.memory_full_info().uss for one in beside) / 2**20
         time.sleep(5.0)
-    return sum(one.memory_full_info().uss for one in beside) / 2**20
 
 
 def killed(place: int) -> float:
