@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--parallelism", type=int, default=2, help="workers that run these")
     given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # workers that wait still write there
         waits = latencies(Path(folder), given.workers, given.suggestions)
         here = seconds_here(Path(folder), given.trials, given.parallelism)
         plain = seconds_plain(Path(folder), given.trials, given.parallelism)
