@@ -35,6 +35,14 @@ archive=$VENV/spark-classes.jsa
 case $archive in *[!A-Za-z0-9_./-]*) archive= ;; esac # spark-class splits options at spaces and keeps their quotes
 case " $* " in *" --fast "*) ;; *) [ -z "$archive" ] || "$PYTHON" scripts/archive_java.py "$archive" & ;; esac
 
+# A new environment has not compiled the tests and what they import yet, and each process of the tests would do it again.
+compiled=$VENV/.asyncsearch-extras/compiled
+compiling=
+if [ $# -eq 0 ] && [ ! -e "$compiled" ]; then
+    { "$PYTHON" -m pytest --collect-only --quiet -n 0 -p no:cacheprovider >/dev/null 2>&1 && touch "$compiled"; } &
+    compiling=$!
+fi
+
 failed=
 step() {
     local heading=$1
@@ -62,6 +70,8 @@ fi
 # A test's Spark session lasts only seconds, in which Java's second compiler costs more than it gains.
 export SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC${archive:+ -XX:SharedArchiveFile=$archive} -Xlog:disable"
 export SPARK_LAUNCHER_OPTS=$SPARK_SUBMIT_OPTS
+
+[ -z "$compiling" ] || wait "$compiling" || true # the tests say what is wrong
 
 # Four workers for two cores: tests wait as much as they compute, for processes to start, for disks and for leases; those
 # of Spark, with which one worker begins, wait the most.

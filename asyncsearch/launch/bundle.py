@@ -11,12 +11,12 @@ import linecache
 import os
 import pickle
 import sys
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from asyncsearch.errors import NotPicklableError
+from asyncsearch.launch.installed_modules import is_own_source
 from asyncsearch.launch.module_plan import (
     LARGE_BYTES,
     UsedGlobalError,
@@ -24,11 +24,21 @@ from asyncsearch.launch.module_plan import (
     decide,
     execute_importers,
     state_of_executed,
-    type_name,
 )
-from asyncsearch.launch.own_modules import OwnModules, is_own_source, sent_by_value
-from asyncsearch.launch.reach import Reach, parts
-from asyncsearch.launch.value_pickler import UnsendableError, ValuePickler
+from asyncsearch.launch.own_modules import OwnModules, sent_by_value
+from asyncsearch.launch.reach import Reach
+from asyncsearch.launch.unsendable import (
+    Culprit,
+    SizeCounter,
+    TooLargeError,
+    culprit_in,
+    executed_warnings,
+    not_picklable,
+    size_warnings,
+    too_large,
+    tried,
+)
+from asyncsearch.launch.value_pickler import ValuePickler
 from asyncsearch.runner.process.sent_code import (
     WithSources,
     alias_modules,
@@ -38,15 +48,8 @@ from asyncsearch.runner.process.sent_code import (
     set_state,
 )
 
-_MB = 1_000_000
-WARN_BYTES = 10 * _MB
-MAX_BYTES = 100 * _MB
-_MAX_DEPTH = 6
-_MAX_SEARCHED = 5 * _MB
+_MAX_SEARCHED = 5_000_000
 """Size up to which a pickle is searched for names of modules."""
-_MAX_LOOKED_AT = 2_000
-_SHOWN = 3
-_ADVICE = "Create it inside the function, or load it there with trial.once(...)"
 
 
 class Bundle(NamedTuple):
@@ -62,10 +65,6 @@ class Bundle(NamedTuple):
     """Files that its functions are from, as their code names them, installed ones among them."""
 
 
-class _TooLargeError(Exception):
-    """The pickle would exceed ``MAX_BYTES``."""
-
-
 def pack(trainable: object) -> Bundle:
     """Pickle a trainable, with the modules of the user's own that it uses.
 
@@ -75,14 +74,16 @@ def pack(trainable: object) -> Bundle:
     with sent_by_value() as own:
         try:
             data, files = _settled(trainable, own)
-        except _TooLargeError:
-            raise NotPicklableError(_too_large(trainable, own)) from None
+        except TooLargeError:
+            raise NotPicklableError(too_large(trainable, own)) from None
         except UsedGlobalError as used:
-            culprit = _Culprit((used.words,), used.value, used.error)
-            raise NotPicklableError(_not_picklable(trainable, culprit, used)) from used.error
+            culprit = Culprit((used.words,), used.value, used.error)
+            raise NotPicklableError(not_picklable(trainable, culprit, used)) from used.error
         except Exception as error:
-            raise NotPicklableError(_not_picklable(trainable, _culprit(trainable, own), error)) from error
-        return Bundle(data, (*_executed(trainable, own), *_size_warnings(trainable, data, own)), _nameless(own), files)
+            raise NotPicklableError(not_picklable(trainable, culprit_in(trainable, own), error)) from error
+        return Bundle(
+            data, (*executed_warnings(trainable, own), *size_warnings(trainable, data, own)), _nameless(own), files
+        )
 
 
 def _settled(trainable: object, own: OwnModules) -> tuple[bytes, frozenset[str]]:
@@ -168,22 +169,7 @@ class _Call:
         return self._function, self._arguments
 
 
-class _Counter:
-    """Counts the written bytes and keeps none."""
-
-    def __init__(self, most: int | None = None) -> None:
-        self.size = 0
-        self._most = MAX_BYTES if most is None else most
-
-    def write(self, data: Any) -> int:
-        length = memoryview(data).nbytes
-        self.size += length
-        if self.size > self._most:
-            raise _TooLargeError
-        return length
-
-
-class _Buffer(_Counter):
+class _Buffer(SizeCounter):
     """Counts the written bytes and keeps them."""
 
     def __init__(self) -> None:
@@ -204,155 +190,19 @@ def _dumps(value: object, own: OwnModules) -> tuple[bytes, frozenset[str], set[s
     return bytes(buffer.data), frozenset(pickler.files), pickler.mentioned
 
 
-def _tried(value: object, own: OwnModules, most: int | None = None, *, alone: bool = False) -> _Try:
-    """Return the pickled size of a value, up to the first error, and the error.
-
-    Args:
-        most: bytes at which to end. None for ``MAX_BYTES``.
-        alone: whether the members of own modules that it refers to do not count.
-    """
-    counter = _Counter(MAX_BYTES if most is None else most)
-    try:
-        ValuePickler(counter, own, value if alone else None).dump(value)
-    except Exception as error:
-        return _Try(counter.size, None if isinstance(error, _TooLargeError) else error)
-    return _Try(counter.size, None)
-
-
-class _Try(NamedTuple):
-    """The result of an attempt to pickle."""
-
-    size: int
-    error: Exception | None
-
-
 def _size_or_error(value: object, own: OwnModules, most: int) -> tuple[int, Exception | None]:
-    return _tried(value, own, most, alone=True)
+    return tried(value, own, most, alone=True)
 
 
 def _mentions(value: object, own: OwnModules) -> set[str]:
-    pickler = ValuePickler(_Counter(LARGE_BYTES), own, value)
+    pickler = ValuePickler(SizeCounter(LARGE_BYTES), own, value)
     with contextlib.suppress(Exception):  # what cannot be pickled is said by others
         pickler.dump(value)
     return pickler.mentioned
 
 
-class _Culprit(NamedTuple):
-    """A value that cannot be pickled: the path to it, the value and the error."""
-
-    path: tuple[str, ...]
-    value: object
-    error: Exception
-
-
-def _culprit(trainable: object, own: OwnModules) -> _Culprit | None:
-    """Return the innermost part that fails by itself. None if no part fails alone."""
-    found, seen = None, {id(trainable)}
-    inner: object = trainable
-    path: tuple[str, ...] = ()
-    for _ in range(_MAX_DEPTH):
-        for words, part in parts(inner, lambda module: own.get(module.__name__) is module):
-            if id(part) in seen:
-                continue
-            seen.add(id(part))
-            error = _tried(part, own).error
-            if error is not None:
-                path, inner = (*path, words), part
-                found = _Culprit(path, part, error)
-                if isinstance(error, UnsendableError) and error.value is part:
-                    return found
-                break
-        else:
-            break
-    return found
-
-
-def _sizes(trainable: object, own: OwnModules) -> list[tuple[int, tuple[str, ...]]]:
-    """Return the sizes of captured values, the largest first; a function or module counts as its own captures."""
-    sizes: list[tuple[int, tuple[str, ...]]] = []
-    seen = {id(trainable)}
-    waiting: list[tuple[tuple[str, ...], object]] = [((), trainable)]
-    while waiting and len(seen) < _MAX_LOOKED_AT:
-        path, value = waiting.pop()
-        for words, part in parts(value, lambda module: own.get(module.__name__) is module):
-            if id(part) in seen:
-                continue
-            seen.add(id(part))
-            if isinstance(part, types.FunctionType | types.MethodType | types.ModuleType | type) and len(path) < 3:
-                waiting.append(((*path, words), part))
-            else:
-                sizes.append((_tried(part, own).size, (*path, words)))
-    return sorted(sizes, key=lambda pair: -pair[0])
-
-
-def _name(trainable: object) -> str:
-    return str(getattr(trainable, "__qualname__", None) or type(trainable).__qualname__)
-
-
-def _not_picklable(trainable: object, found: _Culprit | None, failure: Exception) -> str:
-    if found is None:
-        return f"{_name(trainable)} cannot be sent to workers: {_in_short(failure)}. {_ADVICE}."
-    path = ", in it ".join(found.path)
-    if isinstance(found.error, UnsendableError):
-        words = found.error.words.format(name=_short_name(found.path[-1]))
-        return f"{_name(trainable)} cannot be sent to workers: {path} is {words}."
-    return (
-        f"{_name(trainable)} cannot be sent to workers: {path} is of type {type_name(found.value)}, which cannot be "
-        f"pickled ({_in_short(found.error)}). {_ADVICE}."
-    )
-
-
-def _short_name(words: str) -> str:
-    """Return the name in words such as ``the global variable 'rows'``."""
-    _, quote, rest = words.partition("'")
-    return rest.rpartition("'")[0] if quote else "it"
-
-
-def _executed(trainable: object, own: OwnModules) -> Iterator[str]:
-    """Yield a warning for each module that workers execute or import because of one of its values."""
-    for name, words in own.reasons.items():
-        if own.executed[name] is None:
-            yield (
-                f"{_name(trainable)} cannot be sent by value because of {words or 'a class'}, so by name: each "
-                f"worker must be able to import {name}. On a cluster, ship it with sc.addPyFile(...) or install it "
-                "there."
-            )
-        elif words:
-            yield f"Each worker runs the module {name} again, because of {words}, which cannot be sent."
-
-
 def _nameless(own: OwnModules) -> tuple[str, ...]:
     return tuple(name for name, words in own.reasons.items() if words)
-
-
-def _too_large(trainable: object, own: OwnModules) -> str:
-    return (
-        f"{_name(trainable)} captures more than {MAX_BYTES // _MB} MB, which would be sent to each worker: "
-        f"{_largest(trainable, own)}. Load data inside the function with trial.once(...), from a place that all "
-        "workers see."
-    )
-
-
-def _size_warnings(trainable: object, data: bytes, own: OwnModules) -> tuple[str, ...]:
-    if len(data) <= WARN_BYTES:
-        return ()
-    text = (
-        f"{_name(trainable)} captures {len(data) / _MB:.0f} MB, which are sent to each worker: "
-        f"{_largest(trainable, own)}. Better load data inside the function with trial.once(...)."
-    )
-    return (text,)
-
-
-def _largest(trainable: object, own: OwnModules) -> str:
-    return "; ".join(
-        f"{', in it '.join(path)}: {'more than ' if size > MAX_BYTES else ''}{min(size, MAX_BYTES) / _MB:.0f} MB"
-        for size, path in _sizes(trainable, own)[:_SHOWN]
-        if size >= _MB
-    )
-
-
-def _in_short(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
 
 
 MAX_CHARS = 1_000_000

@@ -17,6 +17,7 @@ from typing import Any
 
 import cloudpickle
 
+from asyncsearch.launch.installed_modules import is_installed
 from asyncsearch.launch.own_modules import SKIPPED, OwnModules, is_inside, place_of
 from asyncsearch.runner.process import rebuilt_values, sent_code
 
@@ -291,8 +292,6 @@ def _attributes(function: Any) -> dict[str, Any]:
 
 def _is_importable(value: Any) -> bool:
     """Return whether an installed module has a value under its name."""
-    from asyncsearch.launch.own_modules import is_installed
-
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     if module is None or module.__name__ == "__main__" or not is_installed(module):
         return False

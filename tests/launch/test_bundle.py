@@ -17,7 +17,7 @@ import cloudpickle
 import pytest
 
 from asyncsearch.errors import NotPicklableError
-from asyncsearch.launch import bundle, own_modules
+from asyncsearch.launch import bundle, installed_modules, own_modules, unsendable
 from asyncsearch.launch.bundle import _names_module, pack
 from asyncsearch.trainable import Trainer, TrialContext
 
@@ -279,12 +279,12 @@ def test_what_pip_did_not_write_beside_a_module_hinders_no_search(kind: str, imp
             record.mkdir()
         case _:
             record.symlink_to("/dev/zero")
-    own_modules._has_compiled.cache_clear()
+    installed_modules._has_compiled.cache_clear()
     assert pack(own.train).by_name == ()
 
 
 def test_captured_data_is_measured_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "WARN_BYTES", 2_000_000)
+    monkeypatch.setattr(unsendable, "WARN_BYTES", 2_000_000)
     images, labels, tiny = bytes(3_000_000), bytes(1_500_000), bytes(10)
 
     def load() -> object:
@@ -303,7 +303,7 @@ def test_captured_data_is_measured_and_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_too_much_captured_data_is_refused_without_pickling_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "MAX_BYTES", 2_000_000)
+    monkeypatch.setattr(unsendable, "MAX_BYTES", 2_000_000)
     images = [bytes(1_000_001)] + [bytearray(1_000_001) for _ in range(20)]
 
     def train(trial: TrialContext) -> object:

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from asyncsearch.errors import NotPicklableError
 from asyncsearch.launch.bundle import pack
-from asyncsearch.launch.own_modules import folders_of, loaded_modules
+from asyncsearch.launch.installed_modules import folders_of
+from asyncsearch.launch.own_modules import loaded_modules
 
 _numbers = itertools.count()
 
