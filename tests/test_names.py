@@ -130,7 +130,7 @@ def asked_classes(tree: ast.Module) -> set[str]:
     """Return the classes that a module names in ``isinstance(...)`` and in ``case Class(...)``."""
     asked = [node.cls for node in ast.walk(tree) if isinstance(node, ast.MatchClass)]
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) == 2]
-    asked += [call.args[1] for call in calls if ast.unparse(call.func) in ("isinstance", "issubclass")]
+    asked += [call.args[1] for call in calls if getattr(call.func, "id", "") in ("isinstance", "issubclass")]
     return {word for node in asked for word in re.findall(r"\w+", ast.unparse(node))}
 
 
