@@ -29,8 +29,8 @@ class LaneRunner:
         interrupts: SigtermGuard,
         trainable: TrainFunction | Ended,
         metric: str,
-        untrusted: str = "",
-        seal_key: bytes = b"",
+        untrusted: str,
+        seal_key: bytes,
     ) -> None:
         """Begin.
 

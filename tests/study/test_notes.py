@@ -21,7 +21,7 @@ def train(trial: Any) -> None:
         trial.report(loss=trial.params["x"] / epoch)
 
 
-@pytest.mark.parametrize("backend", ["inline", "processes"])
+@pytest.mark.parametrize("backend", ["inline", "processes", "threads"])
 def test_notes_are_kept_and_the_last_of_each_key_is_shown(backend: str, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"scheduler": FIFO(max_resource=2), "searcher": "grid", "backend": backend}
     study = Study(train, space={"x": choice(1, 2)}, metric="loss", mode="min", store=tmp_path / "st", **settings)

@@ -142,7 +142,7 @@ class TrialThread(LaneRunner):
         self.channel = ThreadChannel(lambda item: say(self, item))
         self.unread = Unread()
         self._guard = ThreadGuard()
-        super().__init__(self.channel, self._guard, trainable, config.metric, config.untrusted)
+        super().__init__(self.channel, self._guard, trainable, config.metric, config.untrusted, config.seal_key)
         self._cancelling = Cancelling(jobs, names)
         self._over = threading.Event()
         self._ident = 0
