@@ -110,7 +110,7 @@ def incumbent_line(status: StudyStatus) -> str:
         return ""
     when = f"{number(seen.value)} after {many(seen.resource, 'unit')} by {seen.name}"
     return (
-        f"best {status.metric} ever reported: {when} (the line above is of last values, which have checkpoints; "
+        f"best {status.metric} ever reported: {when} (the line above has the best last value; "
         'Study(rank_by="best") ranks by this one)'
     )
 
