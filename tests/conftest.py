@@ -54,8 +54,8 @@ sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
 # How long an example takes says how busy the machine is. What the test command draws is the same in each run: else a
 # change would fail for what it has not touched. --all draws anew each time, and more.
 settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("suite", settings.get_profile("all"), max_examples=25, derandomize=True)
-settings.register_profile("fast", settings.get_profile("all"), max_examples=20, derandomize=True)
+settings.register_profile("suite", settings.get_profile("all"), max_examples=16, derandomize=True)
+settings.register_profile("fast", settings.get_profile("all"), max_examples=16, derandomize=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
