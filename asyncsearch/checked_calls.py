@@ -155,6 +155,8 @@ def _on_unknown(
     head = f"{name}() got an unexpected keyword argument {key!r}"
     if key in instead:
         return f"{head}: write {instead_of(key, value, instead)}."
+    if longer := _with_words_of(key, known):
+        return f"{head}: write {' or '.join(f'{one}={shown(value)}' for one in longer)}."
     close = difflib.get_close_matches(key, [*known, *instead], 1, cutoff=0.7)
     if close and close[0] in instead:
         return _on_unknown(name, close[0], value, known, instead, example).replace(repr(close[0]), repr(key), 1)
@@ -163,6 +165,12 @@ def _on_unknown(
     if not known:
         return f"{head}: it takes none, write {name}()."
     return f"{head}: leave it out, as in {example}."
+
+
+def _with_words_of(key: str, known: list[str]) -> list[str]:
+    """Return the names that have all the words of another, as ``max_failures`` has those of ``failures``."""
+    words = set(key.split("_"))
+    return [name for name in known if words < set(name.split("_"))]
 
 
 def _on_positional(name: str, given: tuple[Any, ...], positional: list[str], known: list[str], example: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import ASHA, PBT, SHA, Checkpoints, GridSearch, Sharing, WorkerOptions
+from asyncsearch import ASHA, PBT, SHA, Checkpoints, GridSearch, Hyperband, Sharing, WorkerOptions
 from asyncsearch.errors import UsageError
 from asyncsearch.schedulers.base_scheduler import Scheduler
 
@@ -45,3 +45,16 @@ def test_a_scheduler_of_ones_own_answers_too() -> None:
     with pytest.raises(UsageError, match=r"Mine\(\) needs factor=: write Mine\(factor=\.\.\.\)"):
         Mine()  # type: ignore[call-arg, abstract]
     Scheduler.kinds.pop(Mine.kind())
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: PBT(max_resource=9, interval=3), "write perturbation_interval=3."),
+        (lambda: Hyperband(resource=9), "write max_resource=9 or min_resource=9."),
+    ],
+)
+def test_a_part_of_a_name_is_answered_by_the_names_that_have_it(call: Any, words: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        call()
+    assert str(raised.value).endswith(words)
