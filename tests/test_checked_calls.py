@@ -48,13 +48,13 @@ def test_a_scheduler_of_ones_own_answers_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("kind", "arguments", "words"),
     [
-        (lambda: PBT(max_resource=9, interval=3), "write perturbation_interval=3."),
-        (lambda: Hyperband(resource=9), "write max_resource=9 or min_resource=9."),
+        (PBT, {"max_resource": 9, "interval": 3}, "write perturbation_interval=3."),
+        (Hyperband, {"resource": 9}, "write max_resource=9 or min_resource=9."),
     ],
 )
-def test_a_part_of_a_name_is_answered_by_the_names_that_have_it(call: Any, words: str) -> None:
+def test_a_part_of_a_name_is_answered_by_the_names_that_have_it(kind: Any, arguments: Any, words: str) -> None:
     with pytest.raises(UsageError) as raised:
-        call()
+        kind(**arguments)
     assert str(raised.value).endswith(words)
