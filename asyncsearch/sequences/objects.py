@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -181,6 +181,12 @@ def _named(value: Any) -> str:
         return f"{type(value).__qualname__} object"
 
 
+def know(own: Iterable[NamedObject]) -> None:
+    """Let this process know the objects of a search that begins before those of another one that are just like them."""
+    for one in own:
+        one._check()
+
+
 def written(sequence: Sequence) -> Any:
     """Return what a user has written for a sequence: the object itself for one that has a name only."""
     return sequence.at(0) if isinstance(sequence, NamedObject) else sequence
@@ -191,9 +197,20 @@ def with_names(params: Mapping[str, Any]) -> dict[str, Any]:
     return replaced(params, lambda sequence: sequence if isinstance(sequence, NamedObject) else sequence.to_json())
 
 
-def with_known(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return params in which each object that this process knows has the place of its name."""
-    return replaced(params, _known_or_json)
+def with_known(params: Mapping[str, Any], own: Iterable[NamedObject] = ()) -> dict[str, Any]:
+    """Return params in which each object that this process knows has the place of its name.
+
+    Args:
+        params: JSON values.
+        own: objects of the search's space, which come before those of another search that are just like them.
+    """
+    mine = {(one.name, one.code): one for one in own}
+
+    def known(sequence: Sequence) -> Any:
+        found = mine.get((sequence.name, sequence.code)) if isinstance(sequence, NamedObject) else None
+        return _known_or_json(sequence) if found is None or found.value is UNKNOWN else found.value
+
+    return replaced(params, known)
 
 
 def _known_or_json(sequence: Sequence) -> Any:

@@ -32,6 +32,8 @@ from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.searchers import searcher_of
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.sentences import in_sentences, warn_of_former_name
+from asyncsearch.sequences import NamedObject
+from asyncsearch.sequences.objects import know
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.options import EVALUATIONS, default_names, open_folder, read_defaults, require_shared, trusts
 from asyncsearch.sizing.autoscale import Autoscale
@@ -381,6 +383,9 @@ class Study(Asking, Results):
         """How workers get several trials together; None if each trains alone, or the study was only opened."""
         return None if self._runnable is None else self._runnable.definition.packing
 
+    def _objects(self) -> Sequence[NamedObject]:
+        return () if self._runnable is None else self._runnable.definition.space.objects
+
     @property
     def _definition(self) -> StudyDefinition:
         if self._runnable is None:
@@ -566,6 +571,7 @@ class Study(Asking, Results):
     def _with_trainable(self, study: RunnableStudy, display: Display) -> RunnableStudy:
         """Pickle the trainable for the workers, once."""
         definition = study.definition
+        know(definition.space.objects)
         if not definition.trainable:
             require_trained_here(getattr(self, "trainable", None), self.name)
             assert self.trainable is not None
