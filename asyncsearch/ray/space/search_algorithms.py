@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from asyncsearch.errors import UsageError
+from asyncsearch.ray.space.foreign_spaces import with_chosen_values, with_tune_domains
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.optuna import OptunaSearch as SamplerSearch
 
@@ -37,7 +38,7 @@ class SearchAlgorithm:
     def space_of(self, param_space: Any) -> Any:
         """Return the space that is searched: the tuner's, with that of the algorithm."""
         if self.space is None:
-            return param_space
+            return with_tune_domains(param_space)
         if not isinstance(self.space, Mapping):
             raise UsageError(
                 f"{self.name}(space=...) is a {type(self.space).__name__}: give the domains of tune in "
@@ -45,7 +46,11 @@ class SearchAlgorithm:
                 "tuner, {'lr': tune.loguniform(1e-4, 1e-1)}; spaces in code are programs of Optuna, "
                 "docs/migrate_optuna.md."
             )
-        return {**(param_space or {}), **self.space}
+        space = with_tune_domains({**(param_space or {}), **self.space})
+        if self.points_to_evaluate is not None:
+            given = self.points_to_evaluate
+            self.points_to_evaluate = [with_chosen_values(one, space, self.space) for one in given]
+        return space
 
 
 class BasicVariantGenerator(SearchAlgorithm):
