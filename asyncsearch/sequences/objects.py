@@ -181,12 +181,6 @@ def _named(value: Any) -> str:
         return f"{type(value).__qualname__} object"
 
 
-def know(own: Iterable[NamedObject]) -> None:
-    """Let this process know the objects of a search that begins before those of another one that are just like them."""
-    for one in own:
-        one._check()
-
-
 def written(sequence: Sequence) -> Any:
     """Return what a user has written for a sequence: the object itself for one that has a name only."""
     return sequence.at(0) if isinstance(sequence, NamedObject) else sequence

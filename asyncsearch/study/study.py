@@ -33,7 +33,6 @@ from asyncsearch.searchers import searcher_of
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.sentences import in_sentences, warn_of_former_name
 from asyncsearch.sequences import NamedObject
-from asyncsearch.sequences.objects import know
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.options import EVALUATIONS, default_names, open_folder, read_defaults, require_shared, trusts
 from asyncsearch.sizing.autoscale import Autoscale
@@ -571,7 +570,6 @@ class Study(Asking, Results):
     def _with_trainable(self, study: RunnableStudy, display: Display) -> RunnableStudy:
         """Pickle the trainable for the workers, once."""
         definition = study.definition
-        know(definition.space.objects)
         if not definition.trainable:
             require_trained_here(getattr(self, "trainable", None), self.name)
             assert self.trainable is not None

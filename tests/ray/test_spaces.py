@@ -135,8 +135,10 @@ def test_a_space_of_another_library_is_drawn_as_its_own() -> None:
     found = all_configs(space, 40)
     assert all(1 <= one["a"] <= np.e and one["steps"] == 100 for one in found)
     assert {one["m"]["depth"] for one in found if one["m"] != "y"} == {0, 1, 2}
+    constant = hp.lognormal("b", 0, 1)
+    assert algorithm.space_of({"b": constant})["b"] is constant, "in the tuner's own space it is none of its domains"
     with pytest.raises(SpaceError, match="lognormal"):
-        algorithm.space_of({"b": hp.lognormal("b", 0, 1)})
+        OTHERS["HyperOptSearch"]({"b": constant}).space_of(None)
 
 
 @pytest.mark.parametrize(

@@ -99,21 +99,19 @@ def test_a_trial_gets_the_object_and_everything_else_its_name(tmp_path: Path, mo
 
 def test_two_searches_keep_objects_apart_that_are_just_alike(tmp_path: Path) -> None:
     mine = [Adam(), Adam()]
-    seen: list[Any] = []
-
-    def train(trial: TrialContext) -> dict[str, float]:
-        seen.append(trial.params["model"])
-        return {"loss": 1.0}
-
     studies = [
         Study(
-            train, space={"model": choice(one)}, metric="loss", mode="min", store=tmp_path / str(at), backend="inline"
+            lambda trial: {"loss": 1.0},
+            space={"model": choice(one)},
+            metric="loss",
+            mode="min",
+            store=tmp_path / str(at),
+            backend="inline",
         )
         for at, one in enumerate(mine)
     ]
-    for study, one in zip(studies, mine, strict=True):
+    for study in studies:
         study.run(1, display="none")
-        assert seen.pop() is one
     for study, one in zip(studies, mine, strict=True):
         assert study.best_params["model"] is one
 

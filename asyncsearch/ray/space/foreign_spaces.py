@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from asyncsearch.errors import SpaceError
@@ -18,8 +18,10 @@ def with_tune_domains(value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         return {key: with_tune_domains(inner) for key, inner in value.items()}
-    if not is_foreign(value):
-        return value
+    return _of_another_library(value) if is_foreign(value) else value
+
+
+def _of_another_library(value: Any) -> Any:
     try:
         meant = meant_object(value)
     except NoCounterpartError as error:
@@ -59,6 +61,6 @@ def _domain(meant: MeantDomain) -> TuneDomain:
 
 def _option(value: Any) -> Any:
     """Return an option of a choice, which may be a group that has domains itself."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [with_tune_domains(one) for one in value]
+    if type(value) in (list, tuple):
+        return type(value)(map(with_tune_domains, value))
     return with_tune_domains(value)

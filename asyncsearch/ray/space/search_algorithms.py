@@ -38,7 +38,7 @@ class SearchAlgorithm:
     def space_of(self, param_space: Any) -> Any:
         """Return the space that is searched: the tuner's, with that of the algorithm."""
         if self.space is None:
-            return with_tune_domains(param_space)
+            return param_space
         if not isinstance(self.space, Mapping):
             raise UsageError(
                 f"{self.name}(space=...) is a {type(self.space).__name__}: give the domains of tune in "
@@ -46,7 +46,8 @@ class SearchAlgorithm:
                 "tuner, {'lr': tune.loguniform(1e-4, 1e-1)}; spaces in code are programs of Optuna, "
                 "docs/migrate_optuna.md."
             )
-        space = with_tune_domains({**(param_space or {}), **self.space})
+        # What is foreign in the tuner's own space is a constant there.
+        space = {**(param_space or {}), **with_tune_domains(self.space)}
         if self.points_to_evaluate is not None:
             given = self.points_to_evaluate
             self.points_to_evaluate = [with_chosen_values(one, space, self.space) for one in given]
