@@ -124,6 +124,11 @@ class StoreLockedError(StoreError):
 class StoreLostError(StoreError):
     """The lock, or a file of the store, was removed or replaced while it was in use; waiting does not bring it back."""
 
+    def __init__(self, words: str, *, is_missed: bool = True) -> None:
+        super().__init__(words)
+        self.is_missed = is_missed
+        """Whether anybody is to be told: a program may remove the folder of a search that it has no use for."""
+
 
 class BeingWrittenError(StoreError):
     """The end of a journal segment cannot be read while a driver has it open."""

@@ -34,7 +34,7 @@ from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
 from asyncsearch.driver.threads import LoopThread
 from asyncsearch.driver.timeouts import DriverSettings, IdleWorkers, RuleTimes, Timeouts
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
+from asyncsearch.errors import StaleLeaseError, StoreError, StoreLostError, is_bug, may_pass
 from asyncsearch.events import (
     AnyEvent,
     StopRequested,
@@ -303,7 +303,9 @@ class Driver:
     def _fail(self, error: BaseException) -> None:
         if self._has_waited_in_vain and may_pass(error):
             return
-        _log.error(
+        is_missed = not isinstance(error, StoreLostError) or error.is_missed
+        _log.log(
+            logging.ERROR if is_missed else logging.DEBUG,
             "The driver of the study stops: it must not act on a decision that it cannot make durable.",
             exc_info=error if is_bug(error) else None,  # ``run`` raises it
         )

@@ -188,7 +188,7 @@ def answer_of(trials: Any, document: Document, question: str, *arguments: Any) -
     return None
 
 
-def let_go(trials: Any) -> None:
+def cancel_left(trials: Any) -> None:
     """Cancel documents that ran under a driver that is no more: nobody evaluates them."""
     for document in trials._dynamic_trials:
         if document["state"] == JOB_STATE_RUNNING:

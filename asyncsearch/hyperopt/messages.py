@@ -47,7 +47,7 @@ class EvaluatorsEnded:
 class ShowRequest:
     """Something is to be shown by the calling thread."""
 
-    show: Callable[[], None]
+    show: Callable[[], object]
 
 
 Message = PointQuestion | EvaluatorLost | EvaluatorsEnded | ShowRequest | None

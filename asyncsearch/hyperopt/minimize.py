@@ -15,15 +15,16 @@ from hyperopt.base import validate_loss_threshold, validate_timeout
 from asyncsearch.checked_calls import answering
 from asyncsearch.errors import UsageError
 from asyncsearch.hyperopt.asked import add_points, annotated, default_rstate, has_own_fmin, new_trials
-from asyncsearch.hyperopt.drawn_points import Points, let_go, require_rstate
+from asyncsearch.hyperopt.drawn_points import Points, cancel_left, require_rstate
 from asyncsearch.hyperopt.evaluation import PointEvaluation, SearchOptions
-from asyncsearch.hyperopt.evaluators import evaluators_for, home_of, keep
+from asyncsearch.hyperopt.evaluators import evaluators_for, runs_of
 from asyncsearch.hyperopt.pool import LinesDisplay, WorkerPool
 from asyncsearch.hyperopt.refusals import require_algo, require_max_evals, require_trials
 from asyncsearch.hyperopt.settings import present
 from asyncsearch.hyperopt.worker_trials import is_on_worker, searching
 from asyncsearch.launch import choose, is_spark_active
 from asyncsearch.launch.machine import cores
+from asyncsearch.programs.waiting_run import keep
 from asyncsearch.programs.workers import THREADS
 from asyncsearch.report.live.display import open_display
 
@@ -172,21 +173,21 @@ def _search(
         if settings.display == "none" and settings.logs
         else open_display(settings.display, logs=settings.logs)
     )
-    home = home_of(trials, settings.store)
-    let_go(trials)
+    runs = runs_of(trials, settings.store)
+    cancel_left(trials)
     if not trials._dynamic_trials or all(one["state"] == hyperopt.JOB_STATE_NEW for one in trials._dynamic_trials):
-        display.warn(home.runs.load(trials))
+        display.warn(runs.load(trials))
     points = Points(trials, domain, algo, draws, max_evals=total, max_queue_len=max_queue_len)
     if points.wanted <= 0 and not (options.cancels and not points.is_round_over):
         return
-    while home.runs.draws:  # of an earlier process, with this seed
+    while runs.draws:  # of an earlier process, with this seed
         draws.next()
-        home.runs.draws -= 1
+        runs.draws -= 1
     evaluators = evaluators_for(
         domain,
         space,
         trials,
-        home,
+        runs,
         settings,
         display,
         wanted=points.to_be_given,
@@ -202,7 +203,7 @@ def _search(
         if evaluation.is_cancelled or is_own or not isinstance(evaluators, WorkerPool):
             evaluators.close(now=evaluation.is_cancelled)
         else:
-            keep(home, evaluators)
+            keep(evaluators)
         display.close()
         trials.refresh()
 

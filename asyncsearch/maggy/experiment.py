@@ -63,6 +63,11 @@ def lagom(train_fn: Any = None, config: Any = None, /, **named: Any) -> dict[str
     return _run(train_fn, _config_of_keywords(**named))
 
 
+def launch(train_fn: Any = None, config: Any = None, /, **named: Any) -> dict[str, Any]:
+    """Run an experiment by the name that ``lagom`` had in Maggy 0.1."""
+    return lagom(train_fn, config, **named)
+
+
 def _config_of_keywords(
     *,
     name: str = "no-name",

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from asyncsearch.actions import AnyAction, MoveTrial
-from asyncsearch.driver.interrupts import Interrupts, interrupts_to
+from asyncsearch.driver.interrupts import interrupts_to
 from asyncsearch.driver.questions import Response
 from asyncsearch.driver.threads import next_of
 from asyncsearch.errors import TrialsFailedError
@@ -26,14 +26,11 @@ from asyncsearch.events import AnyEvent
 from asyncsearch.ids import Lease, TrialId, trial_name
 from asyncsearch.optuna.answering import StudyAnswerer
 from asyncsearch.optuna.messages import BEGIN, ValueCodec
+from asyncsearch.programs.endless_run import EndlessRun
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.status import StudyStatus
-from asyncsearch.rpc.messages import LogLine
-from asyncsearch.study import study as searches
 from asyncsearch.trial import TrialState
 
-_ENDLESS = 10**9
-"""The number of trials of a run that ends otherwise."""
 _OVER = "the workers are let go"
 _UNENDED = (TrialState.RUNNING, TrialState.WAITING)
 _LAST_STATUS_S = 1.0
@@ -47,55 +44,13 @@ class _Held(NamedTuple):
     later: Future[Response]
 
 
-class _Relay(Display):
-    """Has what the run shows shown by the thread that calls ``optimize``."""
-
-    def __init__(self, run: KeptRun) -> None:
-        self._run = run
-
-    @property
-    def is_shown(self) -> bool:  # type: ignore[override]  # that of the present display
-        return self._run.display.is_shown
-
-    @property
-    def shows_lines(self) -> bool:
-        return self._run.display.shows_lines
-
-    def begin(self, sentence: str) -> None:
-        self._run.inbox.put(lambda: self._run.display.begin(sentence))
-
-    def warn(self, sentences: Sequence[str]) -> None:
-        if sentences:
-            self._run.inbox.put(lambda: self._run.display.warn(sentences))
-
-    def update(self, status: StudyStatus) -> None:
-        if self.is_shown:
-            self._run.inbox.put(lambda: self._run.show(status))
-
-    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
-        self._run.inbox.put(lambda: self._run.display.log_lines(lines))
-
-    def close(self) -> None:
-        pass  # each ``optimize`` closes its own
-
-
-class KeptRun:
+class KeptRun(EndlessRun):
     """The run, and who answers its trials: the ``optimize`` that is served at present."""
 
     def __init__(self, key: tuple[Any, ...], parallelism: int | None, kept_s: float) -> None:
-        """Begin without workers.
-
-        Args:
-            key: what its workers have got, to know whether they suit a further ``optimize``.
-            parallelism: how many workers it has; None: one for each slot of the cluster.
-            kept_s: how long they wait for one.
-        """
-        self.key, self.parallelism, self.kept_s = key, parallelism, kept_s
+        super().__init__(key, parallelism, kept_s)
         self.inbox: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         """What the calling thread is to do; None: to look."""
-        self.is_ended = False
-        self.display: Display
-        self._error: BaseException | None = None
         self._lock = threading.RLock()
         self._present: StudyAnswerer | None = None
         self._held: dict[TrialId, _Held] = {}
@@ -105,27 +60,14 @@ class KeptRun:
         """How many trials have begun, and how many of them before the present ``optimize``."""
         self._over = ""
         """Why trials are sent away. Empty while they wait."""
-        self._interrupts = Interrupts()
         self._begun_s = 0.0
         self._status: StudyStatus | None = None
-        self._thread: threading.Thread | None = None
 
-    def start(self, search: searches.Study, display: Display) -> None:
-        """Start the run, in a thread of its own."""
-        self.display = display
+    def post(self, call: Callable[[], object]) -> None:
+        self.inbox.put(call)
 
-        def run() -> None:
-            try:
-                searches.run_shown(
-                    search, _ENDLESS, self.parallelism, None, _Relay(self), answerer=self, interrupts=self._interrupts
-                )
-            except BaseException as raised:
-                self._error = raised
-            self.is_ended = True
-            self.inbox.put(None)
-
-        self._thread = threading.Thread(target=run, name="asyncsearch-optimize", daemon=True)
-        self._thread.start()
+    def note_end(self) -> None:
+        self.inbox.put(None)
 
     def serve(self, answerer: StudyAnswerer, display: Display) -> None:
         """Let the trials of one ``optimize`` run, until it is done. Called in the thread that shows it.
@@ -142,24 +84,22 @@ class KeptRun:
                 self._give()
             while not (self.is_ended or self._is_done):
                 self._show_next()
-                if self._interrupts.count:
+                if self.interrupts.count:
                     self._send_away("the search was interrupted")
             with self._lock:
                 self._present = None
             if self.is_ended:
                 self._show_all()
-                raise self._error or TrialsFailedError("The workers have ended before the search.")
+                raise self.error or TrialsFailedError("The workers have ended before the search.")
             self._show_end()
 
     def close(self, *, now: bool = False) -> None:
-        """Let the workers go; ``now``: whatever they do."""
         self._send_away(_OVER)
         if now:
-            self._interrupts.add()
+            self.interrupts.add()
         while not self.is_ended:
             next_of(self.inbox)
-        if self._thread is not None:
-            self._thread.join()
+        self.join()
 
     @property
     def _is_done(self) -> bool:
@@ -205,7 +145,7 @@ class KeptRun:
         self._show_all()
         if not self.display.is_shown:
             return
-        wakeups, until_s = self._interrupts.wakeups, time.monotonic() + _LAST_STATUS_S
+        wakeups, until_s = self.interrupts.wakeups, time.monotonic() + _LAST_STATUS_S
         with contextlib.suppress(queue.Empty):
             while not self._has_all_ends and not self.is_ended:
                 for wakeup in wakeups:  # the run asks for its status now, and not half a second later
@@ -289,5 +229,5 @@ class KeptRun:
                 held.later.set_result(Response(content, enough=self._over))
 
     def _press(self) -> None:
-        self._interrupts.add()
+        self.interrupts.add()
         self.inbox.put(None)

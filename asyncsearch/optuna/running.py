@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +15,7 @@ from asyncsearch.errors import NotPicklableError
 from asyncsearch.launch import choose
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import Bundle, pack, with_sources
-from asyncsearch.launch.machine import cores, machine_devices
+from asyncsearch.launch.machine import cores
 from asyncsearch.launch.value_pickler import OR_IN_THREADS
 from asyncsearch.optuna.answering import OptimizeOptions, StudyAnswerer
 from asyncsearch.optuna.kept_run import KeptRun
@@ -28,7 +25,9 @@ from asyncsearch.optuna.refusals import require_judging, require_supported
 from asyncsearch.optuna.settings import present
 from asyncsearch.optuna.study_runs import OpenRun, StudyRuns
 from asyncsearch.optuna.units import METRIC
-from asyncsearch.optuna.waiting_run import KEPT_S, KEPT_SLOTS_S, keep, let_go, taken
+from asyncsearch.programs.endless_run import ENDLESS, key_of
+from asyncsearch.programs.same_line import outlives_failures
+from asyncsearch.programs.waiting_run import keep, kept_s, let_go, taken
 from asyncsearch.programs.workers import THREADS, Workers
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -39,8 +38,6 @@ from asyncsearch.study.threads_option import is_in_threads
 
 RUNS = "_asyncsearch_runs"
 """The attribute of a study that holds its ``StudyRuns``."""
-_ENDLESS = 10**9
-"""The number of trials of a run that ends otherwise."""
 
 
 def optimize(
@@ -119,11 +116,11 @@ def _is_run(
     try:
         if is_kept:
             assert packed is not None
-            _serve(answerer, search, settings, launcher, display, key=_key(runs, packed, settings))
+            _serve(answerer, search, settings, launcher, display, key=key_of(runs, packed, settings.parallelism))
         else:
             let_go()
             searches.run_shown(
-                search(), options.n_trials or _ENDLESS, settings.parallelism, None, display, answerer=answerer
+                search(), options.n_trials or ENDLESS, settings.parallelism, None, display, answerer=answerer
             )
     finally:
         answerer.finish()
@@ -147,9 +144,9 @@ def _serve(
     if number is not None and answerer.n_trials is not None:
         number = min(number, answerer.n_trials)
     run = taken(key, number)
+    assert run is None or isinstance(run, KeptRun), "its key says whose it is"
     if run is None:
-        holds_more = launcher.name == "spark" or bool(machine_devices(os.environ))
-        run = KeptRun(key, number, KEPT_SLOTS_S if holds_more else KEPT_S)
+        run = KeptRun(key, number, kept_s(launcher))
         run.start(search(), display)
     try:
         run.serve(answerer, display)
@@ -162,12 +159,6 @@ def _serve(
         keep(run)
     else:
         run.close()
-
-
-def _key(runs: StudyRuns, packed: Bundle, settings: Workers) -> tuple[Any, ...]:
-    """Return what workers have got when they start; where anything of it has changed, others are needed."""
-    sent = hashlib.sha256(with_sources(packed)).digest()
-    return runs, sent, settings, os.getcwd(), tuple(sys.path), tuple(sorted(os.environ.items()))
 
 
 _IN_THREADS = "optuna.workers(backend='threads')."
@@ -220,10 +211,8 @@ def _search(
         resume=earlier is not None,
         backend=settings.backend,
     )
-    # What a failure means is the study's to say; a trial that is lost before it has begun is given to another worker.
-    search.config = msgspec.structs.replace(search.config, ends_on_failures=False)
+    outlives_failures(search)
     runnable = search._described("run")
-    runnable.definition = msgspec.structs.replace(runnable.definition, config=search.config)
     runnable.code = msgspec.structs.replace(Code.of(objective.function), name=objective.__name__)
     if packed is not None:
         runnable.definition = msgspec.structs.replace(runnable.definition, trainable=with_sources(packed))

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.checked_calls import answering
-from asyncsearch.optuna.waiting_run import let_go
 from asyncsearch.programs.workers import Workers, choose_workers, chosen_workers
 
 
@@ -35,7 +34,6 @@ def workers(
     Raises:
         UsageError: a value breaks its rule.
     """
-    let_go()
     choose_workers(
         "optuna",
         parallelism,

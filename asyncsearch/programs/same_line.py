@@ -78,6 +78,16 @@ def of_program(study: Study, function: Any, name: str, store: str | None) -> Non
     )
 
 
+def outlives_failures(search: Study) -> None:
+    """Let a search go on whatever fails: what a failure means is the program's to say.
+
+    A trial that is lost before it has begun is given to another worker.
+    """
+    search.config = msgspec.structs.replace(search.config, ends_on_failures=False)
+    runnable = search._described("run")
+    runnable.definition = msgspec.structs.replace(runnable.definition, config=search.config)
+
+
 def is_cut_off(path: str | Path) -> bool:
     """Return whether the last run of a study was killed or interrupted before it was done."""
     cut_off = True

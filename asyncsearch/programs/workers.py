@@ -41,7 +41,7 @@ def choose_workers(
     retries_lost: bool = False,
     takes_threads: bool = False,
 ) -> None:
-    """Choose the workers of a library's searches by arguments that a program has written.
+    """Choose the workers of a library's searches by arguments that a program has written, and let go those that wait.
 
     Args:
         library: whose searches.
@@ -52,6 +52,7 @@ def choose_workers(
         UsageError: a value breaks its rule.
     """
     from asyncsearch.launch import require_backend
+    from asyncsearch.programs.waiting_run import let_go
 
     if display not in KINDS:
         raise UsageError(f"display={display!r}: write 'auto', 'notebook', 'plain' or 'none'.")
@@ -59,6 +60,7 @@ def choose_workers(
         raise UsageError(f"store={store!r} must be a folder or a URL, e.g. 'studies/digits'.")
     if backend == THREADS and not takes_threads:
         raise UsageError("backend='threads': write backend='inline', which runs trials in this process one by one.")
+    let_go()
     _chosen[library] = Workers(
         parallelism=None if parallelism is None else workers_of("parallelism", parallelism),
         backend=backend if backend == THREADS else require_backend(backend),

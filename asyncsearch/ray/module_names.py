@@ -26,8 +26,8 @@ _DOMAINS = _of(
     "space.spaces",
     "Domain=TuneDomain Float=RangeDomain Integer=RangeDomain Categorical=ChoiceDomain Function=DrawnByFunction",
 )
-_SESSION = _of("trial.session", "report get_checkpoint get_context")
-_ASKED = _of("trial.session", [
+_SESSION = _of("trial.present_trial", "report get_checkpoint get_context")
+_ASKED = _of("trial.present_trial", [
     f"{name}"
     for name in (
         "get_trial_id", "get_trial_name", "get_trial_dir", "get_experiment_name", "get_trial_resources",
@@ -82,7 +82,7 @@ _TUNE = (
     | _CALLBACKS
     | _of("trial.trainables", "checkpoint_dir")
     | _of("stoppers", "Stopper")
-    | _of("trial.session", "is_session_enabled")
+    | _of("trial.present_trial", "is_session_enabled")
     | _of("scheduling", "create_scheduler")
     | _of("space.search_algorithms", "create_searcher")
     | {name: _ASKED[name] for name in ("get_trial_id", "get_trial_name", "get_trial_dir", "get_trial_resources")}
@@ -140,8 +140,8 @@ MODULES: dict[str, dict[str, str]] = {
     "ray.tune.suggest.basic_variant": _SEARCHERS,
     "ray.tune.suggest.suggestion": _SEARCHERS,
     "ray.tune.session": _AIR_SESSION,
-    "ray.tune.track": _of("trial.session", "log=report"),
-    "ray.tune.context": _of("trial.session", "get_context TuneContext=TrialInfo"),
+    "ray.tune.track": _of("trial.present_trial", "log=report"),
+    "ray.tune.context": _of("trial.present_trial", "get_context TuneContext=TrialInfo"),
     "ray.air": _CONFIGS | _CHECKPOINT | _RESULT,
     "ray.air.session": _AIR_SESSION,
     "ray.air.checkpoint": _CHECKPOINT,

@@ -3,254 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from asyncsearch.errors import UsageError
-from asyncsearch.journal.opening import read_records, read_study_file
-from asyncsearch.launch.machine import cores
-from asyncsearch.programs.same_line import of_program
-from asyncsearch.ray.answering import ProgramAnswerer
-from asyncsearch.ray.callbacks.driver import called_callbacks
+from asyncsearch.programs.same_line import of_program, outlives_failures
 from asyncsearch.ray.folders import base_folder, is_cut_off, run_folders
-from asyncsearch.ray.population import PopulationBasedTraining
+from asyncsearch.ray.program_search import ProgramSearch, gpus_of
 from asyncsearch.ray.proposals import ConfigSpace, Variants
 from asyncsearch.ray.recorded_trials import RecordedTrial
-from asyncsearch.ray.requests import FailureConfig, SearchRequest
-from asyncsearch.ray.scheduling import ITERATION, FIFOScheduler, TuneScheduler, create_scheduler
-from asyncsearch.ray.space.configurations import ParamSpace, leaves, name_of
-from asyncsearch.ray.space.search_algorithms import ConcurrencyLimiter, algorithm_of
-from asyncsearch.ray.stoppers import stopper_of
+from asyncsearch.ray.requests import SearchRequest
+from asyncsearch.ray.scheduling import ITERATION
 from asyncsearch.ray.trial.objective import RayObjective
-from asyncsearch.ray.trial.session import RETURNED
-from asyncsearch.ray.trial.settings import TrialSettings
-from asyncsearch.ray.trial.trainables import require_trainable, unwrapped
 from asyncsearch.ray.workers import present
-from asyncsearch.report.live.display import Display, open_display
-from asyncsearch.store import open_store
+from asyncsearch.report.live.display import Display
 from asyncsearch.study import study as searches
 from asyncsearch.study.asked.options import Checkpoints
 
 _MOST_BYTES = 10**12
-
-
-class ProgramSearch:
-    """What a request comes to: the study's parts, checked before anything starts."""
-
-    def __init__(self, trainable: Any, request: SearchRequest) -> None:
-        self.request = request
-        self.notes: list[str] = []
-        self.trainable, resources = unwrapped(trainable)
-        require_trainable(self.trainable)
-        self.resources = resources if resources is not None else request.resources
-        self.label = getattr(self.trainable, "__name__", None) or type(self.trainable).__name__
-        self.scheduler = self._scheduler()
-        self.algorithm = algorithm_of(request.tune.search_alg)
-        self.limit: int | None = request.tune.max_concurrent_trials or None
-        while isinstance(self.algorithm, ConcurrencyLimiter):
-            self.limit = min(self.limit or self.algorithm.max_concurrent, self.algorithm.max_concurrent)
-            self.algorithm = self.algorithm.searcher
-        self.metric, self.mode = self._metric_and_mode()
-        space = self.algorithm.space_of(request.param_space)
-        if space is not None and not isinstance(space, Mapping):
-            raise UsageError(f"param_space={space!r} is no dictionary: write param_space={{'lr': tune.uniform(0, 1)}}.")
-        if isinstance(self.scheduler, PopulationBasedTraining):
-            space = self.scheduler.filled(space or {})
-        samples = None if request.tune.num_samples == -1 else request.tune.num_samples
-        self.param_space = ParamSpace(
-            {} if space is None else space,
-            samples,
-            tuple(flat_preset(one) for one in self.algorithm.points_to_evaluate or ()),
-            self.algorithm.is_grid_constant,
-        )
-        self.learner = self.algorithm.learner()
-        self.notes += self.algorithm.notes
-        self.stopper = stopper_of(request.run.stop)
-        self.callbacks = called_callbacks(request.run.callbacks)
-        self.fails_fast = bool((request.run.failure_config or FailureConfig()).fail_fast)
-        self._note_sizes()
-
-    @property
-    def asks_driver(self) -> bool:
-        """Whether objects of the program take part on the driver."""
-        is_population = isinstance(self.scheduler, PopulationBasedTraining)
-        return bool(self.stopper is not None or self.callbacks or is_population or self.fails_fast)
-
-    def answerer(self, study: searches.Study) -> ProgramAnswerer | None:
-        """Return the driver's half. None if nothing of the program takes part there."""
-        if not self.asks_driver:
-            return None
-        is_begun = read_study_file(study.store) is not None
-        return ProgramAnswerer(
-            self.param_space,
-            stopper=self.stopper,
-            callbacks=self.callbacks,
-            population=self.population,
-            metric=self.metric or "",
-            seed=self.algorithm.seed,
-            experiment=study.name,
-            folder=study.store.shown,
-            fails_fast=self.fails_fast,
-            records=read_records(study.store) if is_begun else (),
-        )
-
-    @property
-    def population(self) -> PopulationBasedTraining | None:
-        """The rules of a population, with the mode that the program has named. None if there is none."""
-        if not isinstance(self.scheduler, PopulationBasedTraining):
-            return None
-        return replace(self.scheduler, metric=self.metric, mode=self.mode)
-
-    def _scheduler(self) -> TuneScheduler:
-        given = self.request.tune.scheduler
-        if given is None:
-            return FIFOScheduler()
-        if isinstance(given, str):
-            return create_scheduler(given)
-        if not isinstance(given, TuneScheduler):
-            raise UsageError(
-                f"scheduler={given!r} is not known here: use ASHAScheduler, HyperBandScheduler, MedianStoppingRule, "
-                "PopulationBasedTraining or FIFOScheduler of ray.tune.schedulers."
-            )
-        return given
-
-    def _metric_and_mode(self) -> tuple[str | None, str]:
-        """Return what the program compares by, from any of its places."""
-        places = {
-            "TuneConfig": self.request.tune,
-            type(self.scheduler).__name__: self.scheduler,
-            type(self.algorithm).__name__: self.algorithm,
-        }
-        metric, mode = one_of("metric", places), one_of("mode", places)
-        if metric is None and mode is not None:
-            metric = RETURNED
-        if metric is None and (self.scheduler.compares or self.algorithm.learner() is not None):
-            who = self.scheduler.name if self.scheduler.compares else type(self.algorithm).__name__
-            raise UsageError(f"{who} compares trials by a metric: name it, TuneConfig(metric='loss', mode='min').")
-        if metric is not None and mode is None:
-            raise UsageError(f"metric={metric!r} needs a direction beside it: mode='min' or mode='max'.")
-        return metric, mode or "max"
-
-    def _note_sizes(self) -> None:
-        for name in ("trial_name_creator", "trial_dirname_creator"):
-            if getattr(self.request.tune, name) is not None:
-                self.notes.append(
-                    f"{name}= names nothing here: trials are trial-0, trial-1, ... in tables and folders."
-                )
-        count, grid = self.param_space.length(), self.param_space.grid
-        if grid and self.param_space.num_samples not in (1, None):
-            names = ", ".join(name_of(place) for place, _ in grid)
-            self.notes.append(
-                f"The grid of {names} is tried num_samples={self.param_space.num_samples} times: {count} trials in all."
-            )
-        most = self.request.checkpoints.num_to_keep
-        if most is not None and isinstance(self.scheduler, PopulationBasedTraining):
-            self.notes.append(
-                f"num_to_keep={most} is not obeyed in a population: a trial may go on from any checkpoint of another "
-                "one, so that all are kept until you remove the folder of the search."
-            )
-        if self.metric is None:
-            self.notes.append(
-                "The program names no metric before it reads the results: the table while it runs ranks "
-                "by the number of "
-                "reports. TuneConfig(metric=, mode=) lets it rank by yours."
-            )
-
-    @property
-    def varying(self) -> list[str]:
-        """The names of the places that vary."""
-        return [name_of(place) for place, _ in leaves(self.param_space.space)] or ["config"]
-
-    @property
-    def display(self) -> Display:
-        """Where the search is shown; nowhere with ``verbose=0``, unless the program has chosen."""
-        choice = present()
-        kind = "none" if choice.display == "auto" and self.request.run.verbose == 0 else choice.display
-        return open_display(kind, logs=choice.logs)
-
-    @property
-    def parallelism(self) -> int | None:
-        """How many trials run at a time. None: as many as there are slots."""
-        choice = present()
-        most = [one for one in (choice.parallelism, self.limit) if one is not None]
-        cpus = cpus_of(self.resources)
-        if choice.parallelism is None and cpus > 1 and choice.backend in ("auto", "processes"):
-            most.append(max(1, int(cores() // cpus)))
-        return min(most) if most else None
-
-    def settings(self, folder: str, name: str) -> TrialSettings:
-        """Return what the trials need to know."""
-        checkpoints, stop = self.request.checkpoints, self.request.run.stop
-        is_population = isinstance(self.scheduler, PopulationBasedTraining)
-        return TrialSettings(
-            store=open_store(folder),
-            experiment_name=name,
-            function_name=self.label,
-            metric=self.metric or "",
-            time_attr=self.scheduler.time_attr if self.scheduler.judges else ITERATION,
-            stop=dict(stop) if isinstance(stop, Mapping) else {},
-            num_to_keep=None if is_population else checkpoints.num_to_keep,
-            score_attribute=checkpoints.checkpoint_score_attribute,
-            score_order=checkpoints.checkpoint_score_order or "max",
-            checkpoint_frequency=checkpoints.checkpoint_frequency or 0,
-            checkpoint_at_end=bool(checkpoints.checkpoint_at_end),
-            changes_folder=self.request.tune.chdir_to_trial_dir
-            and os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0",
-            home=os.getcwd(),
-            arguments=tuple(sys.argv),
-            resources=self.resources,
-            asks_driver=self.asks_driver,
-            perturbation=(
-                (self.scheduler.time_attr, self.scheduler.perturbation_interval)
-                if isinstance(self.scheduler, PopulationBasedTraining)
-                else ("", 0.0)
-            ),
-            is_strict=os.environ.get("TUNE_DISABLE_STRICT_METRIC_CHECKING", "0") != "1",
-        )
-
-
-def flat_preset(point: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the values of a point of ``points_to_evaluate`` by the names of their places."""
-    found: dict[str, Any] = {}
-    for key, value in point.items():
-        found |= flat_preset(value, f"{prefix}{key}/") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
-
-
-def one_of(name: str, places: Mapping[str, Any]) -> str | None:
-    """Return a setting that has several places.
-
-    Raises:
-        UsageError: two of them differ.
-    """
-    given = {place: value for place, one in places.items() if (value := getattr(one, name, None)) is not None}
-    if len(set(given.values())) > 1:
-        texts = " and ".join(f"{place}({name}={value!r})" for place, value in given.items())
-        raise UsageError(f"{texts} differ: name it once, in TuneConfig.")
-    return next(iter(given.values()), None)
-
-
-def cpus_of(resources: Any) -> float:
-    """Return how many cores a trial asks for."""
-    if callable(getattr(resources, "required_resources", None)) or hasattr(resources, "required_resources"):
-        resources = resources.required_resources
-    if not isinstance(resources, Mapping):
-        return 1
-    return float(next((resources[name] for name in ("cpu", "CPU", "num_cpus") if resources.get(name)), 1))
-
-
-def gpus_of(resources: Any) -> float | None:
-    """Return how many GPUs a trial asks for. None: nothing is said."""
-    if hasattr(resources, "required_resources"):
-        resources = resources.required_resources
-    if not isinstance(resources, Mapping):
-        return None
-    found = next((resources[name] for name in ("gpu", "GPU", "num_gpus") if resources.get(name)), None)
-    return None if found is None else float(found)
 
 
 def search(trainable: Any, request: SearchRequest) -> tuple[searches.Study, ProgramSearch]:
@@ -295,10 +64,7 @@ def study_of(plan: ProgramSearch, folder: str, name: str, *, resume: bool) -> se
         checkpoints=Checkpoints(dir_bytes=_MOST_BYTES),
     )
     of_program(study, plan.trainable, plan.label, None)
-    # What many failures mean is the program's to say: it reads them in its results.
-    study.config = msgspec.structs.replace(study.config, ends_on_failures=False)
-    runnable = study._described("run")
-    runnable.definition = msgspec.structs.replace(runnable.definition, config=study.config)
+    outlives_failures(study)
     return study
 
 

@@ -10,12 +10,13 @@ import msgspec
 
 from asyncsearch.errors import UsageError
 from asyncsearch.ray.folders import asked_in, is_cut_off, last_run
+from asyncsearch.ray.program_search import ProgramSearch
 from asyncsearch.ray.proposals import Variants
 from asyncsearch.ray.recorded_trials import RecordedTrial, TuneError, recorded_trials
 from asyncsearch.ray.registry import registered
 from asyncsearch.ray.requests import RunConfig, SearchRequest, TuneConfig, request_of_run
 from asyncsearch.ray.results import SearchAnalysis, SearchResults, read_search
-from asyncsearch.ray.running import ProgramSearch, search, without_effect
+from asyncsearch.ray.running import search, without_effect
 from asyncsearch.ray.trial.objective import RayObjective
 from asyncsearch.ray.trial.trainables import require_trainable, unwrapped
 from asyncsearch.ray.workers import present

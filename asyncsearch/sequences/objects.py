@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -191,9 +191,20 @@ def with_names(params: Mapping[str, Any]) -> dict[str, Any]:
     return replaced(params, lambda sequence: sequence if isinstance(sequence, NamedObject) else sequence.to_json())
 
 
-def with_known(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return params in which each object that this process knows has the place of its name."""
-    return replaced(params, _known_or_json)
+def with_known(params: Mapping[str, Any], own: Iterable[NamedObject] = ()) -> dict[str, Any]:
+    """Return params in which each object that this process knows has the place of its name.
+
+    Args:
+        params: JSON values.
+        own: objects of the search's space, which come before those of another search that are just like them.
+    """
+    mine = {(one.name, one.code): one for one in own}
+
+    def known(sequence: Sequence) -> Any:
+        found = mine.get((sequence.name, sequence.code)) if isinstance(sequence, NamedObject) else None
+        return _known_or_json(sequence) if found is None or found.value is UNKNOWN else found.value
+
+    return replaced(params, known)
 
 
 def _known_or_json(sequence: Sequence) -> Any:

@@ -121,6 +121,9 @@ class Store(abc.ABC):
         """Return the rescue files of a study that was removed from this place while it ran, the newest last."""
         return ()
 
+    def let_remove(self, may_be_removed: bool) -> None:
+        """Say whether the program may remove the store's folder, without a rescue file or anything written anew."""
+
     def free_bytes(self) -> int | None:
         """Return the free space where the store is prepared; None if its file system does not report it."""
         return None

@@ -14,7 +14,7 @@ import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -43,8 +43,14 @@ _ORIGIN = msgspec.json.Decoder(Origin)
 class Rescue:
     """The files of a store without which a study cannot go on, held open while a driver writes its journal."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, may_be_removed: Callable[[], bool] = lambda: False) -> None:
+        """Open the files.
+
+        Args:
+            root: folder of the store.
+            may_be_removed: tells whether nobody misses it where it is removed now.
+        """
+        self._root, self._may_be_removed = root, may_be_removed
         self._files: dict[str, int] = {}
         self._left_out: list[str] = []
         """Names of the files that could not be opened; they are missed only if the store is lost."""
@@ -59,6 +65,8 @@ class Rescue:
         """Write the rescue file, and return the error that names it and what is gone."""
         what = next((folder for folder in (self._root, gone.parent) if not folder.is_dir()), gone)
         words = f"{str(what)!r} was removed, moved or replaced while process {os.getpid()} wrote the journal in it."
+        if self._may_be_removed():
+            return StoreLostError(words, is_missed=False)
         try:
             file = self.write()
         except (OSError, StoreError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +21,7 @@ from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.plots.curves import Incumbent, incumbents, incumbents_dataframe
 from asyncsearch.schedulers.reasons import WAITS_THERE
 from asyncsearch.sentences import in_sentences
-from asyncsearch.sequences.objects import with_known
+from asyncsearch.sequences.objects import NamedObject, with_known
 from asyncsearch.sequences.params import ReadableParams
 from asyncsearch.sizing.packing import grouping_by
 from asyncsearch.store.logs.reader import LogReader
@@ -53,6 +53,10 @@ class Results(ReadStudy):
 
     _shown_in: object = None
     """The run of a notebook's cell that shows the table already; None if there is none."""
+
+    def _objects(self) -> Sequence[NamedObject]:
+        """Return the objects of the choices of its space; none if it was only opened."""
+        return ()
 
     @property
     @in_sentences()
@@ -107,7 +111,7 @@ class Results(ReadStudy):
 
         Objects of choices are those of the program, and their names where it has not made the study's space.
         """
-        return ReadableParams(with_known(copy.deepcopy(self.best_trial.params)))
+        return ReadableParams(with_known(copy.deepcopy(self.best_trial.params), self._objects()))
 
     @property
     @in_sentences()

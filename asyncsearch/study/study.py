@@ -32,6 +32,7 @@ from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.searchers import searcher_of
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.sentences import in_sentences, warn_of_former_name
+from asyncsearch.sequences import NamedObject
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.options import EVALUATIONS, default_names, open_folder, read_defaults, require_shared, trusts
 from asyncsearch.sizing.autoscale import Autoscale
@@ -380,6 +381,9 @@ class Study(Asking, Results):
     def packing(self) -> Packing | None:
         """How workers get several trials together; None if each trains alone, or the study was only opened."""
         return None if self._runnable is None else self._runnable.definition.packing
+
+    def _objects(self) -> Sequence[NamedObject]:
+        return () if self._runnable is None else self._runnable.definition.space.objects
 
     @property
     def _definition(self) -> StudyDefinition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +11,20 @@ import pytest
 pytest.importorskip("hyperopt")
 
 import asyncsearch.hyperopt as ours  # needs hyperopt
-from asyncsearch.hyperopt.evaluators import let_all_go
+from asyncsearch.programs.waiting_run import let_go
 
 
 @pytest.fixture
 def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     yield
-    let_all_go()
+    let_go()
     ours.workers()
+
+
+def is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True

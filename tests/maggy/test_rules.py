@@ -207,6 +207,7 @@ SPACE = Searchspace(x=("DOUBLE", [0, 1]))
         (lambda: experiment.lagom(train, searchspace=SPACE, optimizer="gridsearch"), r"x=\('DISCRETE'"),
         (lambda: experiment.lagom(train, searchspace=SPACE, optimizer="asha"), "num_trials=8 or more"),
         (lambda: experiment.lagom(train, searchspace=SPACE), "optimizer='randomsearch'"),
+        (lambda: experiment.launch(map_fun=train, searchspace=SPACE), "optimizer='randomsearch'"),
         (lambda: experiment.lagom(train, searchspace=SPACE, optimizer="tpe", direction="up"), "write 'min' or 'max'"),
         (lambda: experiment.lagom(train, searchspace=SPACE, optimizer="tpe", es_policy="mean"), "AbstractEarlyStop"),
         (lambda: experiment.lagom(train, experiment_type="ablation"), "AblationStudy"),

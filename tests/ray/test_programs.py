@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import asyncsearch.ray as ours
 from asyncsearch.study.study import Study
@@ -219,6 +220,47 @@ def test_optuna_proposes_until_a_stopper_ends_the_search(tune: Any, tmp_path: Pa
     assert best.config["fixed"] is object
     assert best.config["kind"] in (("a",), ("a", "b"))
     assert results.get_best_result(metric="score", mode="max", scope="all").metrics["score"] >= best.metrics["score"]
+
+
+def test_a_conditional_space_of_hyperopt_is_searched(tune: Any, tmp_path: Path) -> None:
+    hp = pytest.importorskip("hyperopt").hp
+    from ray.tune.schedulers import AsyncHyperBandScheduler
+    from ray.tune.suggest import ConcurrencyLimiter
+    from ray.tune.suggest.hyperopt import HyperOptSearch
+
+    def train(config: dict[str, Any], checkpoint_dir: str | None = None) -> None:
+        assert checkpoint_dir is None
+        penalty = config["kind"]
+        net = Classifier()
+        for step in range(config["steps"]):
+            loss = net.step(config["lr"]) + (penalty["weight"] if isinstance(penalty, dict) else 0)
+            with tune.checkpoint_dir(step) as folder:
+                Path(folder, "step").write_text(str(step))
+            tune.report(iterations=step, mean_loss=loss)
+
+    space = {
+        "lr": hp.loguniform("lr", -3, 1),
+        "kind": hp.choice("kind", [{"weight": hp.uniform("weight", 0, 1)}, "none"]),
+    }
+    algorithm = HyperOptSearch(space, metric="mean_loss", mode="min", points_to_evaluate=[{"lr": 0.5, "kind": 1}])
+    analysis = tune.run(
+        train,
+        name="hyperopt",
+        local_dir=str(tmp_path),
+        search_alg=ConcurrencyLimiter(algorithm, max_concurrent=2),
+        scheduler=AsyncHyperBandScheduler(metric="mean_loss", mode="min", max_t=4, grace_period=1, reduction_factor=2),
+        num_samples=8,
+        config={"steps": 4},
+        metric="mean_loss",
+        mode="min",
+    )
+    first, *others = analysis.trials
+    assert (first.config["lr"], first.config["kind"], first.config["steps"]) == (0.5, "none", 4)
+    kinds = [trial.config["kind"] for trial in others]
+    assert all(one == "none" or 0 <= one["weight"] <= 1 for one in kinds)
+    assert any(one != "none" for one in kinds)
+    assert analysis.best_result["training_iteration"] == 4
+    assert Path(str(analysis.best_checkpoint.to_directory()), "step").read_text() == "3"
 
 
 _KILLED = """

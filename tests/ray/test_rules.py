@@ -15,8 +15,8 @@ import asyncsearch.ray as ours
 from asyncsearch.errors import AsyncSearchError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.ray.population import ComparedTrial, PopulationBasedTraining, TrialPopulation
+from asyncsearch.ray.program_search import ProgramSearch
 from asyncsearch.ray.requests import SearchRequest
-from asyncsearch.ray.running import ProgramSearch
 from asyncsearch.ray.scheduling import AsyncHyperBandScheduler, resource_at, rungs_of
 from asyncsearch.ray.space.configurations import ParamSpace
 from asyncsearch.ray.space.spaces import loguniform

@@ -10,6 +10,7 @@ import pytest
 from asyncsearch.errors import SpaceError
 from asyncsearch.ray.space import spaces as tune
 from asyncsearch.ray.space.configurations import ParamSpace
+from asyncsearch.ray.space.search_algorithms import OTHERS
 
 
 def drawn(domain: Any, count: int = 3000) -> list[Any]:
@@ -119,6 +120,25 @@ def test_points_to_evaluate_come_first() -> None:
     found = all_configs(space, 2, presets=({"a": 0.25},))
     assert [one["a"] for one in found[:2]] == [0.25, 0.25]
     assert [one["m"]["b"] for one in found] == [1, 2, 1, 2]
+
+
+def test_a_space_of_another_library_is_drawn_as_its_own() -> None:
+    hp = pytest.importorskip("hyperopt").hp
+    given = {
+        "a": hp.loguniform("a", 0, 1),
+        "m": hp.choice("m", [{"kind": "x", "depth": hp.randint("depth", 3)}, "y"]),
+        "steps": 100,
+    }
+    algorithm = OTHERS["HyperOptSearch"](given, points_to_evaluate=[{"a": 2.0, "m": 1}])
+    space = algorithm.space_of(None)
+    assert algorithm.points_to_evaluate == [{"a": 2.0, "m": "y"}], "there it is the number of a choice"
+    found = all_configs(space, 40)
+    assert all(1 <= one["a"] <= np.e and one["steps"] == 100 for one in found)
+    assert {one["m"]["depth"] for one in found if one["m"] != "y"} == {0, 1, 2}
+    constant = hp.lognormal("b", 0, 1)
+    assert algorithm.space_of({"b": constant})["b"] is constant, "in the tuner's own space it is none of its domains"
+    with pytest.raises(SpaceError, match="lognormal"):
+        OTHERS["HyperOptSearch"]({"b": constant}).space_of(None)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,25 @@ def test_a_trial_gets_the_object_and_everything_else_its_name(tmp_path: Path, mo
     assert "'optimizer': SGD" in repr(read.best_params)
 
 
+def test_two_searches_keep_objects_apart_that_are_just_alike(tmp_path: Path) -> None:
+    mine = [Adam(), Adam()]
+    studies = [
+        Study(
+            lambda trial: {"loss": 1.0},
+            space={"model": choice(one)},
+            metric="loss",
+            mode="min",
+            store=tmp_path / str(at),
+            backend="inline",
+        )
+        for at, one in enumerate(mine)
+    ]
+    for study in studies:
+        study.run(1, display="none")
+    for study, one in zip(studies, mine, strict=True):
+        assert study.best_params["model"] is one
+
+
 def test_a_worker_knows_the_objects_with_the_trainable(monkeypatch: pytest.MonkeyPatch) -> None:
     space = Space(SPACE)
     sent = pack(WithFunctions(trains, {}, {}, space.objects)).data

@@ -111,14 +111,14 @@ def test_a_program_of_another_library_outlives_what_runs_its_trials(
     name: str, victim: str, tmp_path: Path, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("hyperopt")
-    from asyncsearch.hyperopt.evaluators import let_all_go
+    from asyncsearch.programs.waiting_run import let_go
 
     monkeypatch.chdir(tmp_path)
     trace = fronts.Trace(tmp_path / "trace", victim)
     try:
         values = fronts.FRONTS[name](trace)
     finally:
-        let_all_go()
+        let_go()
     fronts.require_whole(trace, values, {})
     assert fronts.acknowledged(tmp_path) == values
     require_no_job(session)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from asyncsearch import ASHA, FIFO, PBT, SHA, Hyperband, Study, uniform
+from asyncsearch import ASHA, FIFO, PBT, SHA, GridSearch, Hyperband, Study, Trainer, choice, uniform
+from asyncsearch.actions import Assign
+from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
 
 WORDS = "the loss rises"
@@ -50,6 +53,84 @@ def test_a_trial_that_stops_itself_is_stopped_early(scheduler: Any, tmp_path: Pa
         assert trial.value is not None
         assert trial.value < 0.7
     assert max(trial.resource for trial in study.trials) == 9, "the others go on"
+
+
+class Rising(Trainer):
+    """Stops itself as the function does, in a pack with others."""
+
+    def setup(self, hp: dict[str, Any]) -> None:
+        self.x, self.units = hp["x"], 0
+
+    def train(self) -> None:
+        self.units += 1
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Rising]) -> None:
+        for trainer in trainers:
+            trainer.train()
+
+    def evaluate(self) -> dict[str, float]:
+        if self.units == 3 and self.x < 0.2:
+            self.trial.stop(WORDS)
+        return {"loss": self.x + 1 / self.units}
+
+    def save(self, path: Path) -> None:
+        path.write_text(str(self.units))
+
+    def load(self, path: Path) -> None:
+        self.units = int(path.read_text())
+
+
+def test_a_member_of_a_pack_that_stops_itself_leaves_it(tmp_path: Path) -> None:
+    study = Study(
+        Rising,
+        space={"x": choice(0.1, 0.3, 0.15, 0.4)},
+        metric="loss",
+        mode="min",
+        searcher=GridSearch(),
+        scheduler=FIFO(max_resource=5),
+        pack=4,
+        backend="inline",
+        store=tmp_path,
+    )
+    study.run(display="none")
+    together = [
+        len(action.work.lanes)
+        for record in read_records(study.store)
+        for action in record.actions
+        if isinstance(action, Assign)
+    ]
+    assert max(together) > 1
+    found = {trial.params["x"]: (trial.state, trial.resource) for trial in study.trials}
+    assert found[0.1] == found[0.15] == (TrialState.STOPPED, 2)
+    assert found[0.3] == found[0.4] == (TrialState.COMPLETED, 5)
+    assert {trial.reason for trial in study.trials if trial.state is TrialState.STOPPED} == {WORDS}
+
+
+def rising_together(trial: Any) -> None:
+    for epoch in trial.epochs():
+        if trial.rank == 0:
+            trial.report(loss=trial.params["x"] + 1 / epoch)
+        if epoch == 2 and trial.params["x"] < 0.2:
+            trial.stop(WORDS)
+
+
+def test_a_gang_whose_ranks_stop_themselves_is_stopped_early(tmp_path: Path) -> None:
+    study = Study(
+        rising_together,
+        space={"x": choice(0.1, 0.3)},
+        metric="loss",
+        mode="min",
+        searcher=GridSearch(),
+        scheduler=FIFO(max_resource=3),
+        workers_per_trial=2,
+        backend="processes",
+        store=tmp_path,
+    )
+    study.run(parallelism=2, display="none")
+    found = {trial.params["x"]: (trial.state, trial.resource, trial.reason) for trial in study.trials}
+    assert found[0.1] == (TrialState.STOPPED, 2, WORDS)
+    assert found[0.3][:2] == (TrialState.COMPLETED, 3)
 
 
 def test_a_stop_without_a_report_is_no_failure(tmp_path: Path) -> None:

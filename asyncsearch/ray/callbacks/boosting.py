@@ -12,7 +12,7 @@ from typing import Any
 from asyncsearch.errors import UsageError
 from asyncsearch.ray.callbacks.reported_metrics import NamedMetrics, chosen
 from asyncsearch.ray.trial.checkpoints import DirCheckpoint
-from asyncsearch.ray.trial.session import report
+from asyncsearch.ray.trial.present_trial import report
 
 Postprocess = Callable[[dict[str, Any]], dict[str, Any]]
 

@@ -13,7 +13,7 @@ from typing import Any
 from asyncsearch.errors import UsageError
 from asyncsearch.ray.callbacks.reported_metrics import NamedMetrics, chosen, events_of
 from asyncsearch.ray.trial.checkpoints import DirCheckpoint
-from asyncsearch.ray.trial.session import report
+from asyncsearch.ray.trial.present_trial import report
 
 _KERAS = ("tensorflow.keras.callbacks", "keras.callbacks")
 _LIGHTNING = ("lightning.pytorch.callbacks", "pytorch_lightning.callbacks")

@@ -9,7 +9,7 @@ from typing import Any
 
 from asyncsearch.errors import UsageError
 from asyncsearch.ray.callbacks.driver import LiveTrial, LoggerCallback, flat_params
-from asyncsearch.ray.trial.session import current
+from asyncsearch.ray.trial.present_trial import current
 
 
 def _required(library: str, who: str) -> Any:

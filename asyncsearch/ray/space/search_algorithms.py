@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from asyncsearch.errors import UsageError
+from asyncsearch.ray.space.foreign_spaces import with_chosen_values, with_tune_domains
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.optuna import OptunaSearch as SamplerSearch
 
@@ -45,7 +46,12 @@ class SearchAlgorithm:
                 "tuner, {'lr': tune.loguniform(1e-4, 1e-1)}; spaces in code are programs of Optuna, "
                 "docs/migrate_optuna.md."
             )
-        return {**(param_space or {}), **self.space}
+        # What is foreign in the tuner's own space is a constant there.
+        space = {**(param_space or {}), **with_tune_domains(self.space)}
+        if self.points_to_evaluate is not None:
+            given = self.points_to_evaluate
+            self.points_to_evaluate = [with_chosen_values(one, space, self.space) for one in given]
+        return space
 
 
 class BasicVariantGenerator(SearchAlgorithm):

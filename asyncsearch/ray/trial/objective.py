@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncsearch.ray.space.configurations import ParamSpace, with_changes
-from asyncsearch.ray.trial import session as sessions
+from asyncsearch.ray.trial import present_trial
 from asyncsearch.ray.trial.messages import DriverCalls, ExploitingTrial, FinishedTrial
 from asyncsearch.ray.trial.session import TrialSession
 from asyncsearch.ray.trial.settings import TrialSettings
@@ -50,7 +50,7 @@ class RayObjective:
         config = self._param_space.config(trial.params)
         if calls is not None and (exploit := calls.begin(trial.params)) is not None:
             config = self._taken_over(exploit, session)
-        sessions.begin(session)
+        present_trial.begin(session)
         sys.argv = list(settings.arguments) or sys.argv
         os.environ["TUNE_ORIG_WORKING_DIR"] = settings.home
         folder = os.getcwd()
@@ -59,7 +59,7 @@ class RayObjective:
         try:
             self._run(config, session)
         finally:
-            sessions.end(session)
+            present_trial.end(session)
             os.chdir(folder)
             sys.argv = arguments
             _restore(environment)

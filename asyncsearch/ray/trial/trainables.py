@@ -13,7 +13,8 @@ from asyncsearch.errors import UsageError
 from asyncsearch.files.plain import read_text
 from asyncsearch.ray.trial.checkpoints import NAMED_FILE, DirCheckpoint, unpickled
 from asyncsearch.ray.trial.messages import ExploitingTrial
-from asyncsearch.ray.trial.session import RETURNED, TrialSession, current
+from asyncsearch.ray.trial.present_trial import current
+from asyncsearch.ray.trial.session import RETURNED, TrialSession
 
 _OLD_NAMES = {
     "setup": "_setup",

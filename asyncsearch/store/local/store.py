@@ -13,7 +13,7 @@ import errno
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -100,7 +100,7 @@ class LocalSegment:
             self._rescue.close()
 
 
-def open_local_segment(root: Path, folder: Path) -> LocalSegment:
+def open_local_segment(root: Path, folder: Path, may_be_removed: Callable[[], bool]) -> LocalSegment:
     """Begin the next segment of the store at ``root``, in its folder ``journal``."""
     with explained("begin a journal segment", folder):
         make_folders(folder)
@@ -112,14 +112,14 @@ def open_local_segment(root: Path, folder: Path) -> LocalSegment:
                 descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
                 break
         sync_folder(folder)
-    return LocalSegment(path, descriptor, Rescue(root), flock.held(root / "lock"))
+    return LocalSegment(path, descriptor, Rescue(root, may_be_removed), flock.held(root / "lock"))
 
 
 class LocalHeadFile:
     """A head on a local disk, overwritten in place: one that a crash of the machine leaves behind claims less."""
 
-    def __init__(self, root: Path) -> None:
-        self._path = root / HEAD_FILE
+    def __init__(self, root: Path, may_be_removed: Callable[[], bool]) -> None:
+        self._path, self._may_be_removed = root / HEAD_FILE, may_be_removed
         self._descriptor: int | None = None
 
     def note(self, data: bytes) -> None:
@@ -127,7 +127,9 @@ class LocalHeadFile:
             if self._descriptor is None:
                 self._descriptor = self._open()
             os.pwrite(self._descriptor, data, 0)
-            if not os.fstat(self._descriptor).st_nlink:  # removed: a head without a name tells nobody
+            if not (
+                os.fstat(self._descriptor).st_nlink or self._may_be_removed()
+            ):  # removed: a head without a name tells nobody
                 self._release()
                 self._descriptor = self._open()
                 os.pwrite(self._descriptor, data, 0)
@@ -180,6 +182,8 @@ class LocalLog:
 class LocalStore(DiskCheckpoints):
     """One study's folder on a disk. It has no open files, so it can be pickled to workers that see the same path."""
 
+    _may_be_removed = False
+
     def __repr__(self) -> str:
         return f"LocalStore({str(self._root)!r})"
 
@@ -200,6 +204,9 @@ class LocalStore(DiskCheckpoints):
 
     def rescued(self) -> Sequence[str]:
         return [str(path) for path in rescue_files(self._root)]
+
+    def let_remove(self, may_be_removed: bool) -> None:
+        self._may_be_removed = may_be_removed
 
     def free_bytes(self) -> int:
         with explained("measure the free space", self._root):
@@ -247,10 +254,10 @@ class LocalStore(DiskCheckpoints):
         return lines_of(path)
 
     def open_segment(self) -> LocalSegment:
-        return open_local_segment(self._root, self._folder("journal"))
+        return open_local_segment(self._root, self._folder("journal"), lambda: self._may_be_removed)
 
     def open_head(self) -> LocalHeadFile:
-        return LocalHeadFile(self._root)
+        return LocalHeadFile(self._root, lambda: self._may_be_removed)
 
     @property
     def log_appends(self) -> bool:
