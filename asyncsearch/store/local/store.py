@@ -127,9 +127,8 @@ class LocalHeadFile:
             if self._descriptor is None:
                 self._descriptor = self._open()
             os.pwrite(self._descriptor, data, 0)
-            if not (
-                os.fstat(self._descriptor).st_nlink or self._may_be_removed()
-            ):  # removed: a head without a name tells nobody
+            is_removed = not os.fstat(self._descriptor).st_nlink
+            if is_removed and not self._may_be_removed():  # a head without a name tells nobody
                 self._release()
                 self._descriptor = self._open()
                 os.pwrite(self._descriptor, data, 0)
