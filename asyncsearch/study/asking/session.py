@@ -87,9 +87,17 @@ class AskingSession:
         self._journal = Journal(store, self._config.study, last)
         self._ending.callback(self._journal.close)
         evaluated = [trial.id for trial in self.state.trials if trial.state is TrialState.RUNNING]
-        self._handle(DriverStarted(__version__), RunRequested(num_trials, MOST_ASKED, 0))
+        reached = [found for number in evaluated if (found := self._reached(number)) is not None]
+        self._handle(*reached, DriverStarted(__version__), RunRequested(num_trials, MOST_ASKED, 0))
         for _ in evaluated:  # what had begun comes before anything new
             self._next()
+
+    def _reached(self, number: TrialId) -> CheckpointCommitted | None:
+        """Return that an evaluator has what a trial was evaluated for: else these units would count once more."""
+        attempt = self.state.open_attempt_of(number)
+        if attempt is None or attempt.resource <= attempt.batch.stages[0].start:
+            return None
+        return CheckpointCommitted(attempt.lease, CheckpointRef(attempt.node_at(attempt.resource), attempt.resource))
 
     def close(self) -> None:
         """Let another process open the study; what is being evaluated goes on there."""
