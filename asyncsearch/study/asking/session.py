@@ -116,15 +116,14 @@ class AskingSession:
                 raise getattr(errors, kind, AsyncSearchError)(words)
             return given
 
-    def tell(self, number: TrialId, value: Any, resource: int | None) -> NextStep:
+    def tell(self, number: TrialId, value: Any, metrics: Mapping[str, Any], resource: int | None) -> NextStep:
         """Tell a result of a trial; see ``AskedTrial.tell``."""
         with self._calls:
             attempt = self._attempt(number)
             trial = self.state.trials[number]
             ends = resource is None and trial.target is None
             at = self._resource(number, resource)
-            metrics = self._metrics(value)
-            self._handle(Reported(attempt.lease, at, metrics))
+            self._handle(Reported(attempt.lease, at, self._metrics(value, metrics)))
             if trial.state.is_finished:
                 self._end(attempt, number, Outcome.STOPPED, at)
             elif ends or at >= attempt.stop:
@@ -221,9 +220,12 @@ class AskingSession:
             )
         return at
 
-    def _metrics(self, value: Any) -> dict[str, float | str]:
+    def _metrics(self, value: Any, named: Mapping[str, Any]) -> dict[str, float | str]:
         metric = self._config.metric
-        given = dict(value) if isinstance(value, Mapping) else {metric: value}
+        if value is None and not named:
+            raise UsageError(f"tell() was called without a result: write tell(0.93), or tell({metric}=0.93).")
+        single = {} if value is None else {metric: value}
+        given = {**(value if isinstance(value, Mapping) else single), **named}
         if metric not in given:
             raise UsageError(f"tell({given!r}) lacks the study's metric: write {{{metric!r}: ..., ...}}.")
         try:
