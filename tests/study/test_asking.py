@@ -82,6 +82,30 @@ def test_what_was_asked_for_can_be_told_after_a_kill_by_the_same_line(tmp_path: 
         assert (best.id, best.begins_at, best.target) == (1, 1, 3)
 
 
+def test_metrics_are_told_by_name_as_they_are_reported(tmp_path: Path) -> None:
+    with study_in(tmp_path, scheduler=FIFO(max_resource=3)) as study:
+        trial = study.ask()
+        assert trial is not None
+        trial.tell(loss=0.5, cost=2, resource=1)
+        trial.tell(0.25, cost=3, resource=2)
+        study.tell(0, {"loss": 0.125}, cost=4)
+        with pytest.raises(UsageError, match=r"without a result: write tell\(0.93\), or tell\(loss=0.93\)"):
+            study.tell(study.ask() or 1)
+    told = [{"loss": 0.5, "cost": 2}, {"loss": 0.25, "cost": 3}, {"loss": 0.125, "cost": 4}]
+    assert [metrics for _, metrics in study.history(0)] == told
+
+
+def test_units_that_were_told_before_a_study_is_opened_again_count_once(tmp_path: Path) -> None:
+    scheduler = ASHA(max_resource=9, variant="stopping")
+    with study_in(tmp_path, scheduler=scheduler) as study:
+        study.ask()
+    for resource in (2, 5, 9):
+        with study_in(tmp_path, scheduler=scheduler, resume=True) as study:
+            (trial,) = study.asked()
+            trial.tell(1 / resource, resource=resource)
+    assert [(one.state, one.trained) for one in study.trials] == [(TrialState.COMPLETED, 9)]
+
+
 def test_a_trial_that_is_not_worth_finishing_is_told_so(tmp_path: Path) -> None:
     with study_in(tmp_path, scheduler=ASHA(max_resource=9, variant="stopping")) as study:
         steps = []

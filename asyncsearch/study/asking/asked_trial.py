@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import enum
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from asyncsearch.engine.state import StudyState
@@ -29,7 +30,7 @@ class Evaluated(Protocol):
 
     state: StudyState
 
-    def tell(self, number: TrialId, value: Any, resource: int | None) -> NextStep:
+    def tell(self, number: TrialId, value: Any, metrics: Mapping[str, Any], resource: int | None) -> NextStep:
         """Take a result."""
 
     def fail(self, number: TrialId, reason: str) -> NextStep:
@@ -74,18 +75,19 @@ class AskedTrial:
         """Why it is in its present state, in words."""
         return self._session.state.trials[self.id].reason
 
-    def tell(self, value: Any, *, resource: int | None = None) -> NextStep:
+    def tell(self, value: Any = None, *, resource: int | None = None, **metrics: Any) -> NextStep:
         """Tell a result, durable when this returns, and return what becomes of the trial.
 
         Args:
-            value: of the study's metric, or a mapping of metrics with that among them.
+            value: of the study's metric, or a mapping of metrics.
             resource: units after which it was measured; None means at the trial's target, or, where it has none, at its
                 end.
+            metrics: by name, as in ``TrialContext.report``.
 
         Raises:
             UsageError: the trial is not being evaluated, or has been told of that resource, or the value is no number.
         """
-        return self._session.tell(self.id, value, resource)
+        return self._session.tell(self.id, value, metrics, resource)
 
     def fail(self, reason: str) -> NextStep:
         """Tell that the evaluation failed; the trial is asked for again, as often as ``max_failures`` says.

@@ -61,15 +61,16 @@ class Asking:
         """
         return self._opened(None if num_trials is None else positive("num_trials", num_trials)).ask()
 
-    @answering("tell", "study.tell(7, 0.93)")
-    def tell(self, trial: int | str | Trial | AskedTrial, value: Any, *, resource: int | None = None) -> NextStep:
+    def tell(
+        self, trial: int | str | Trial | AskedTrial, value: Any = None, *, resource: int | None = None, **metrics: Any
+    ) -> NextStep:
         """Tell a result of a trial that was asked for, by this process or an earlier one; see ``AskedTrial.tell``.
 
         Raises:
             UsageError: the trial is not being evaluated, or the result does not fit it.
         """
         number = trial.id if isinstance(trial, Trial | AskedTrial) else TrialId(parse_trial(str(trial)))
-        return self._opened(None).tell(number, value, resource)
+        return self._opened(None).tell(number, value, metrics, resource)
 
     def asked(self) -> list[AskedTrial]:
         """Return the trials that were asked for and are being evaluated, by number."""

@@ -87,9 +87,17 @@ class AskingSession:
         self._journal = Journal(store, self._config.study, last)
         self._ending.callback(self._journal.close)
         evaluated = [trial.id for trial in self.state.trials if trial.state is TrialState.RUNNING]
-        self._handle(DriverStarted(__version__), RunRequested(num_trials, MOST_ASKED, 0))
+        reached = [found for number in evaluated if (found := self._reached(number)) is not None]
+        self._handle(*reached, DriverStarted(__version__), RunRequested(num_trials, MOST_ASKED, 0))
         for _ in evaluated:  # what had begun comes before anything new
             self._next()
+
+    def _reached(self, number: TrialId) -> CheckpointCommitted | None:
+        """Return that an evaluator has what a trial was evaluated for: else these units would count once more."""
+        attempt = self.state.open_attempt_of(number)
+        if attempt is None or attempt.resource <= attempt.batch.stages[0].start:
+            return None
+        return CheckpointCommitted(attempt.lease, CheckpointRef(attempt.node_at(attempt.resource), attempt.resource))
 
     def close(self) -> None:
         """Let another process open the study; what is being evaluated goes on there."""
@@ -108,15 +116,14 @@ class AskingSession:
                 raise getattr(errors, kind, AsyncSearchError)(words)
             return given
 
-    def tell(self, number: TrialId, value: Any, resource: int | None) -> NextStep:
+    def tell(self, number: TrialId, value: Any, metrics: Mapping[str, Any], resource: int | None) -> NextStep:
         """Tell a result of a trial; see ``AskedTrial.tell``."""
         with self._calls:
             attempt = self._attempt(number)
             trial = self.state.trials[number]
             ends = resource is None and trial.target is None
             at = self._resource(number, resource)
-            metrics = self._metrics(value)
-            self._handle(Reported(attempt.lease, at, metrics))
+            self._handle(Reported(attempt.lease, at, self._metrics(value, metrics)))
             if trial.state.is_finished:
                 self._end(attempt, number, Outcome.STOPPED, at)
             elif ends or at >= attempt.stop:
@@ -213,9 +220,12 @@ class AskingSession:
             )
         return at
 
-    def _metrics(self, value: Any) -> dict[str, float | str]:
+    def _metrics(self, value: Any, named: Mapping[str, Any]) -> dict[str, float | str]:
         metric = self._config.metric
-        given = dict(value) if isinstance(value, Mapping) else {metric: value}
+        if value is None and not named:
+            raise UsageError(f"tell() was called without a result: write tell(0.93), or tell({metric}=0.93).")
+        single = {} if value is None else {metric: value}
+        given = {**(value if isinstance(value, Mapping) else single), **named}
         if metric not in given:
             raise UsageError(f"tell({given!r}) lacks the study's metric: write {{{metric!r}: ..., ...}}.")
         try:
