@@ -20,8 +20,8 @@ from hyperopt.base import JOB_STATE_CANCEL, JOB_STATE_DONE, JOB_STATE_ERROR
 import asyncsearch.hyperopt as ours
 from asyncsearch import Study
 from asyncsearch.errors import NotPicklableError, TrialsFailedError, UsageError
-from asyncsearch.hyperopt.evaluators import home_of
 from asyncsearch.hyperopt.trials_runs import TrialsRuns
+from asyncsearch.programs import waiting_run
 from tests.shares import takes_long
 
 ROOT = Path(__file__).parents[2]
@@ -86,10 +86,10 @@ def test_two_workers_keep_the_rules_of_one_search(caplog: pytest.LogCaptureFixtu
     assert counted == []
     assert "changes counted on its worker" in caplog.text
 
-    pool = home_of(trials, None).pool
+    pool = waiting_run._waiting[0][0]
     ours.fmin(objective, {"x": hp.uniform("x", -5, 5)}, max_evals=13, trials=trials, verbose=False)
     assert pool is not None
-    assert home_of(trials, None).pool is pool, "the workers have stayed"
+    assert waiting_run._waiting[0][0] is pool, "the workers have stayed"
 
 
 def test_the_first_exception_ends_trials_as_itself() -> None:
