@@ -30,7 +30,11 @@ _KNOWN = (
     (_SERVER_GONE, "the Spark Connect server does not answer"),
     (_JVM_GONE, "Spark's driver is gone: the session was stopped, or its Java process ended"),
     (_CANCELLED, "its Spark job was cancelled"),
-    (("SPARK-24942", "BarrierJobRunWithDynamicAllocation"), "dynamic allocation does not allow barrier tasks"),
+    (
+        ("SPARK-24942", "BarrierJobRunWithDynamicAllocation"),
+        "dynamic allocation does not allow barrier tasks, and the session does not tell that it is on: make one with "
+        "spark.dynamicAllocation.enabled=false",
+    ),
     (("SPARK-24819", "BarrierJobSlotsNumberCheckFailed"), "the cluster no longer has a task slot"),
     (_CRASHED, "its Python worker process crashed or was killed"),
 )
