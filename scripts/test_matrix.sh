@@ -111,8 +111,8 @@ for pair in "$@"; do
         "$environment/bin/python" search.py "$folder/study-$pair" classic 2>"$folder/errors" || exit 1
         case $spark in
         3.*)
-            # What its own extra of this name asks for; it is older than pandas 3.
-            "$uv" pip install --quiet --python "$environment/bin/python" "pyspark[connect]==$spark.*" "pandas<3"
+            # What its client imports. Its own extra asks for an old NumPy, with which new pyarrow does not import.
+            "$uv" pip install --quiet --python "$environment/bin/python" "pandas<3" pyarrow grpcio-status googleapis-common-protos
             "$environment/bin/python" search.py "$folder/study-$pair-connect" refused "$PYTHON" 2>"$folder/errors"
             exit
             ;;
