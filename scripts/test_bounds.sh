@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Runs the tests that touch the dependencies with the lowest versions that pyproject.toml allows, then with the newest ones, each
-# in a temporary environment. Arguments after the bound are passed to pytest instead of the chosen tests. pyspark 3.5 runs on
-# Java 17: JAVA_17 names its home if the Java of PATH is newer.
+# in a temporary environment. Spark Connect has one of its own: it needs newer versions of what all need. Arguments after the
+# bound are passed to pytest instead of the chosen tests. pyspark 3.5 runs on Java 17: JAVA_17 names its home if the Java of
+# PATH is newer.
 #
 #   bash scripts/test_bounds.sh
 #   bash scripts/test_bounds.sh lowest
+#   bash scripts/test_bounds.sh lowest-connect
 #   bash scripts/test_bounds.sh newest -x tests/packing
 set -euo pipefail
 
@@ -13,7 +15,7 @@ here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 cd "$ROOT"
 export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-true}
 
-extras=spark,connect,parquet,torch,tensorflow,hdfs,webhdfs,s3,azure,sobol,optuna,hyperopt,report,plots,tensorboard,notebook,demo
+extras=spark,parquet,torch,tensorflow,hdfs,webhdfs,s3,azure,sobol,optuna,hyperopt,report,plots,tensorboard,notebook,demo
 tests=(
     tests/agent/test_agent.py tests/golden tests/journal
     tests/launch/test_bundle.py tests/launch/test_code_pickler.py tests/launch/test_processes.py
@@ -22,7 +24,7 @@ tests=(
     tests/report/test_ablation.py tests/report/plots tests/report/tensorboard tests/report/test_dataframe.py
     tests/rpc/test_auth.py tests/rpc/test_convert.py tests/rpc/test_golden.py tests/rpc/test_quiet_grpc.py tests/rpc/test_sessions.py
     tests/runner/test_protocol.py tests/hyperopt/test_programs.py tests/searchers/test_optuna.py tests/searchers/test_sobol.py
-    tests/spark/test_connect.py tests/spark/test_spark_launcher.py
+    tests/spark/test_spark_launcher.py
     tests/store/test_azure.py tests/store/test_checkpoint_damage.py tests/store/test_fsspec.py tests/store/test_hdfs_addresses.py
     tests/store/test_s3.py tests/store/test_webhdfs_refusals.py
     tests/trainers/test_keras.py tests/trainers/test_keras_packs.py tests/trainers/test_state_sklearn.py
@@ -35,7 +37,7 @@ trap 'rm -rf "$folder"' EXIT
 echo "grpcio-tools; python_version < '3'" >"$folder/left-out"
 
 make_environment() {
-    local environment=$1 resolution=$2 options=() extra
+    local environment=$1 resolution=$2 extras=$3 options=() extra
     for extra in ${extras//,/ }; do options+=(--extra "$extra"); done
     "$UV" venv --quiet --python "$PYTHON" "$environment"
     "$UV" pip compile --quiet --python "$PYTHON" --prerelease disallow --resolution "$resolution" "${options[@]}" \
@@ -62,8 +64,21 @@ try() {
     local bound=$1 resolution=$2
     shift 2
     [ $# -gt 0 ] || set -- -m "not slow" "${tests[@]}"
+    try_with "$bound" "$resolution" "$extras" "$@"
+}
+
+try_connect() {
+    local bound=$1 resolution=$2
+    shift 2
+    [ $# -gt 0 ] || set -- -m "not slow" tests/spark/test_connect.py tests/spark/test_join.py
+    try_with "$bound" "$resolution" spark,connect "$@"
+}
+
+try_with() {
+    local bound=$1 resolution=$2 extras=$3
+    shift 3
     printf '== %s versions\n' "$bound"
-    make_environment "$folder/$bound" "$resolution"
+    make_environment "$folder/$bound" "$resolution" "$extras"
     say_versions "$folder/$bound"
     run_tests "$folder/$bound" "$@" || failed="$failed $bound"
     rm -rf "${folder:?}/$bound"
@@ -74,10 +89,19 @@ bound=${1:-both}
 failed=
 case $bound in
 lowest) try lowest lowest-direct "$@" ;;
+lowest-connect) try_connect lowest-connect lowest-direct "$@" ;;
 newest) try newest highest "$@" ;;
-both) try lowest lowest-direct "$@" && try newest highest "$@" ;;
+newest-connect) try_connect newest-connect highest "$@" ;;
+both)
+    for bound in lowest newest; do
+        resolution=highest
+        [ $bound = newest ] || resolution=lowest-direct
+        try "$bound" "$resolution" "$@"
+        [ $# -gt 0 ] || try_connect "$bound-connect" "$resolution"
+    done
+    ;;
 *)
-    echo "test_bounds: $bound is no bound: write lowest, newest or both" >&2
+    echo "test_bounds: $bound is no bound: write lowest, newest, either with -connect, or both" >&2
     exit 2
     ;;
 esac

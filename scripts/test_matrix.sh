@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs a small search with each supported version of Python and of pyspark, each in an environment of its own: pyspark 3.5 and 4,
-# Python 3.11 to 3.13, on a classic session, and with pyspark 4 by Spark Connect. Arguments name the pairs to try, Python first. uv fetches a Python that is neither
-# on PATH nor in pyenv. pyspark 3.5 runs on Java 17: JAVA_17 names its home if the Java of PATH is newer.
+# Python 3.11 to 3.13, on a classic session and by Spark Connect, where pyspark 3.5 is to be refused in words. Arguments name the
+# pairs to try, Python first. uv fetches a Python that is neither on PATH nor in pyenv. pyspark 3.5 runs on Java 17: JAVA_17
+# names its home if the Java of PATH is newer.
 #
 #   bash scripts/test_matrix.sh
 #   bash scripts/test_matrix.sh 3.12:4.0 3.11:3.5
@@ -25,13 +26,35 @@ trap 'rm -rf "$folder"' EXIT
 "$uv" build --quiet --wheel --python "$PYTHON" --out-dir "$folder" "$ROOT"
 wheel=$(echo "$folder"/asyncsearch-*.whl)
 
+# pyspark 3.5 brings no server of its own, so that its client meets the one of $PYTHON's pyspark.
+cat >"$folder/serve.py" <<'SERVE'
+import sys
+
+from pyspark.sql import SparkSession
+
+settings = {
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.connect.grpc.binding.port": "0",
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+    "spark.ui.enabled": "false",
+}
+session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+print(session._jvm.org.apache.spark.sql.connect.service.SparkConnectService.localPort(), flush=True)
+sys.stdin.read()
+session.stop()
+SERVE
+
 cat >"$folder/search.py" <<'SEARCH'
+import subprocess
 import sys
 
 import pyspark
 from pyspark.sql import SparkSession
 
 from asyncsearch import ASHA, GridSearch, Study, choice
+from asyncsearch.errors import UnsupportedSparkError
+
+REFUSED = f"need Spark 4.0 or newer on both sides, and pyspark here is {pyspark.__version__}."
 
 
 def train(trial):
@@ -39,21 +62,38 @@ def train(trial):
         trial.report(loss=trial.params["x"] / epoch)
 
 
-if __name__ == "__main__":
-    kind = sys.argv[2]
-    if kind == "classic":
-        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-    else:
-        SparkSession.builder.remote("local[2]").getOrCreate()
+def search(store):
     space = {"x": choice(*range(1, 10))}
     study = Study(
         train, space=space, searcher=GridSearch(), scheduler=ASHA(max_resource=9), metric="loss", mode="min",
-        store=sys.argv[1], backend="spark",
+        store=store, backend="spark",
     )
     study.run(display="none")
     assert study.best_trial.params == {"x": 1}, study.best_trial
-    words = f"Python {sys.version.split()[0]}, pyspark {pyspark.__version__}, {kind}: {len(study.trials)} trials, the best is right"
-    print(words)
+    return f"{len(study.trials)} trials, the best is right"
+
+
+def refused(store, python):
+    with subprocess.Popen([python, "serve.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        session = SparkSession.builder.remote(f"sc://127.0.0.1:{server.stdout.readline().strip()}").getOrCreate()
+        try:
+            search(store)
+        except UnsupportedSparkError as error:
+            assert REFUSED in str(error), error
+            return f"refused, with a server of Spark {session.version}: {error}"
+        finally:
+            server.stdin.close()
+    raise AssertionError("pyspark 3.5 was not refused")
+
+
+if __name__ == "__main__":
+    store, kind, *python = sys.argv[1:]
+    if kind == "classic":
+        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    elif kind == "connect":
+        SparkSession.builder.remote("local[2]").getOrCreate()
+    words = refused(store, *python) if kind == "refused" else search(store)
+    print(f"Python {sys.version.split()[0]}, pyspark {pyspark.__version__}, {kind}: {words}", flush=True)
 SEARCH
 
 failed=
@@ -69,7 +109,14 @@ for pair in "$@"; do
         [ -n "${JAVA_HOME:-}" ] || unset JAVA_HOME
         cd "$folder"
         "$environment/bin/python" search.py "$folder/study-$pair" classic 2>"$folder/errors" || exit 1
-        case $spark in 3.*) exit 0 ;; esac # its Connect sessions lose long queries, and are refused
+        case $spark in
+        3.*)
+            # What its client imports. Its own extra asks for an old NumPy, with which new pyarrow does not import.
+            "$uv" pip install --quiet --python "$environment/bin/python" "pandas<3" pyarrow grpcio-status googleapis-common-protos
+            "$environment/bin/python" search.py "$folder/study-$pair-connect" refused "$PYTHON" 2>"$folder/errors"
+            exit
+            ;;
+        esac
         "$uv" pip install --quiet --python "$environment/bin/python" "$wheel[connect]" "pyspark==$spark.*"
         export PYSPARK_PYTHON=$environment/bin/python SPARK_TESTING=1 # any free port
         export PYSPARK_SUBMIT_ARGS="--conf spark.ui.enabled=false pyspark-shell"

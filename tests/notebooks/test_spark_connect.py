@@ -36,7 +36,7 @@ def test_notebook_of_connect_runs_from_top_to_bottom(tmp_path: Path, monkeypatch
     monkeypatch.setenv("SPARK_TESTING", "1")  # any free port
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     place = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=place).execute()
+    nbclient.NotebookClient(notebook, timeout=None, kernel_name="python3", resources=place).execute()
     said = printed(notebook)
     assert "pyspark.sql.connect.session" in said
     assert "epoch 1: loss " in said, "lines that trials printed on their workers"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from asyncsearch.errors import UnsupportedSparkError
-from asyncsearch.launch.spark.joining import join
+from asyncsearch.launch.spark.joining import join, present
 from asyncsearch.launch.spark.launcher import SparkLauncher
 
 pytest.importorskip("pyspark")
@@ -28,6 +28,15 @@ def test_a_connect_session_that_was_stopped_is_refused() -> None:
 def test_a_connect_server_without_tags_is_refused_by_its_version() -> None:
     with pytest.raises(UnsupportedSparkError, match=r"need Spark 4\.0 or newer .*, and its server is 3\.5\.4"):
         join(connect_session(is_stopped=False, version="3.5.4"))
+
+
+def test_a_connect_client_without_tags_is_refused_wherever_it_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyspark
+
+    monkeypatch.setattr(pyspark, "__version__", "3.5.9")  # its sessions do not tell their settings
+    for meet in (join, present):
+        with pytest.raises(UnsupportedSparkError, match=r"need Spark 4\.0 or newer .*, and pyspark here is 3\.5\.9"):
+            meet(connect_session(is_stopped=False, version="4.3.0"))
 
 
 def test_missing_pyspark_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,11 @@ def test_a_first_launch_says_its_wait_and_is_given_up_where_nothing_works() -> N
     assert wait(TIMEOUT_S, is_shown=True).reason == "it found no free task slot within 600 s"
 
 
+def test_where_slots_are_not_told_a_wait_names_the_number_of_workers() -> None:
+    found = wait(10.0, has_others=True, tells_slots=False)
+    assert "executors are missing, or parallelism= is above the number of slots. It waits on, and" in found.sentence
+
+
 @pytest.mark.parametrize("hope", ["has_others", "is_elastic"])
 def test_a_launch_is_kept_while_others_work_or_the_cluster_may_grow(hope: str) -> None:
     for waited_s in (TIMEOUT_S, 10 * TIMEOUT_S):

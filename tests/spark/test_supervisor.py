@@ -26,6 +26,7 @@ class FakeSpark:
     is_one_process = False
     has_broadcasts = True
     tells_departures = False
+    tells_slots = True
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()

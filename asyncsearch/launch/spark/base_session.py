@@ -134,6 +134,11 @@ class AnySpark(abc.ABC):
         """Seconds since the application started; infinite if it does not tell."""
         return math.inf
 
+    @property
+    def tells_slots(self) -> bool:
+        """Whether it says how many slots there are, so that too high a ``parallelism`` was refused."""
+        return True
+
     @abc.abstractmethod
     def slots(self) -> int | None:
         """Return the number of tasks that the current executors can run at once; None if it does not tell."""

@@ -50,8 +50,9 @@ class ConnectSpark(AnySpark):
         """Wrap a session, and ask its server for the settings.
 
         Raises:
-            UnsupportedSparkError: its server does not answer with them.
+            UnsupportedSparkError: its server does not answer with them, or one of the two sides is too old.
         """
+        require_connect(session)
         self.session = session
         self._settings = _settings_of(session)
         self._tags = frozenset(session.getTags())
@@ -119,6 +120,10 @@ class ConnectSpark(AnySpark):
     def executors(self) -> Sequence[Executor] | None:
         # One Java process is its only executor, and stays; others come and go untold.
         return [Executor(DRIVER, self._server, self.slots() or 1)] if self.is_one_process else None
+
+    @property
+    def tells_slots(self) -> bool:
+        return self.slots() is not None
 
     def slots(self) -> int | None:
         if not self.is_one_process:
@@ -268,23 +273,32 @@ _NEWEST_TOO_OLD = (3, 5)
 
 
 def require_connect(session: Any) -> None:
-    """Check that this side and the server speak of tags and progress.
+    """Check that a session is open, and that this side and its server speak of tags and progress.
 
     Raises:
-        UnsupportedSparkError: one of them is too old; the message says which.
+        UnsupportedSparkError: it is not, or one of them is too old; the message says which.
     """
     import pyspark
 
     if session.is_stopped:
         raise UnsupportedSparkError("The Spark session was stopped. Make a new one, or omit session=.")
-    for name, version in (("pyspark here", pyspark.__version__), ("its server", str(session.version))):
-        if tuple(map(int, version.split(".")[:2])) <= _NEWEST_TOO_OLD:
-            raise UnsupportedSparkError(
-                f"Workers by Spark Connect need Spark 4.0 or newer on both sides, and {name} is {version}. Install a "
-                "newer one, or use a classic session: SparkSession.builder.master(...) where the Spark driver runs."
-            )
+    if session in _FIT:
+        return
+    _require_new("pyspark here", pyspark.__version__)
+    _require_new("its server", str(_told(lambda: session.version, "version")))
+    _FIT.add(session)
 
 
+def _require_new(name: str, version: str) -> None:
+    if tuple(map(int, version.split(".")[:2])) <= _NEWEST_TOO_OLD:
+        raise UnsupportedSparkError(
+            f"Workers by Spark Connect need Spark 4.0 or newer on both sides, and {name} is {version}. Install a "
+            "newer one, or use a classic session: SparkSession.builder.master(...) where the Spark driver runs."
+        )
+
+
+_FIT: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The sessions whose two sides are new enough."""
 _SERVED: weakref.WeakSet[Any] = weakref.WeakSet()
 """The sessions in which workers were launched."""
 _EXAMINED: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
@@ -292,11 +306,16 @@ _EXAMINED: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary(
 
 
 def _settings_of(session: Any) -> dict[str, str]:
+    return {str(key): str(value) for key, value in _told(lambda: session.conf.getAll, "settings").items()}
+
+
+def _told(ask: Callable[[], Any], what: str) -> Any:
+    """Return what a server tells of its session."""
     try:
-        return {str(key): str(value) for key, value in session.conf.getAll.items()}
+        return ask()
     except Exception as error:
         raise UnsupportedSparkError(
-            f"The settings of this Spark Connect session cannot be read: {query_failure(error)}. Make a new session: "
+            f"The {what} of this Spark Connect session cannot be read: {query_failure(error)}. Make a new session: "
             'SparkSession.builder.remote("sc://...").getOrCreate().'
         ) from error
 

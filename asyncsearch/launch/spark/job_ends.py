@@ -25,12 +25,16 @@ _SESSION_CLOSED = (
 _SERVER_GONE = ("StatusCode.UNAVAILABLE", "RETRIES_EXCEEDED")
 _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "cancelled part of cancelled", "cancelled as part of")
 _CRASHED = ("Python worker exited unexpectedly", "Python worker failed to connect back")
+_BARRIER_REFUSED = (
+    "dynamic allocation does not allow barrier tasks, and the session does not tell that it is on: make one with "
+    "spark.dynamicAllocation.enabled=false"
+)
 _KNOWN = (
     (_SESSION_CLOSED, "the Spark Connect session was closed, by its server or here"),
     (_SERVER_GONE, "the Spark Connect server does not answer"),
     (_JVM_GONE, "Spark's driver is gone: the session was stopped, or its Java process ended"),
     (_CANCELLED, "its Spark job was cancelled"),
-    (("SPARK-24942", "BarrierJobRunWithDynamicAllocation"), "dynamic allocation does not allow barrier tasks"),
+    (("SPARK-24942", "BarrierJobRunWithDynamicAllocation"), _BARRIER_REFUSED),
     (("SPARK-24819", "BarrierJobSlotsNumberCheckFailed"), "the cluster no longer has a task slot"),
     (_CRASHED, "its Python worker process crashed or was killed"),
 )

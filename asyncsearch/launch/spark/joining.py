@@ -10,7 +10,7 @@ from typing import Any
 from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.spark import job_ends
 from asyncsearch.launch.spark.base_session import AnySpark
-from asyncsearch.launch.spark.connect import ConnectSpark, is_connect, require_connect
+from asyncsearch.launch.spark.connect import ConnectSpark, is_connect
 from asyncsearch.launch.spark.session import KNOWN, Made, Spark, checked
 
 _QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
@@ -61,12 +61,7 @@ def join(session: Any = None) -> AnySpark:
     if tuple(map(int, re.findall(r"\d+", pyspark.__version__)[:2])) < (3, 5):
         raise UnsupportedSparkError(f"pyspark {pyspark.__version__} is too old: asyncsearch needs 3.5.1 or newer.")
     found = session or active_connect() or SparkSession.getActiveSession()
-    return _joined_connect(found) if is_connect(found) else _joined(found)
-
-
-def _joined_connect(session: Any) -> ConnectSpark:
-    require_connect(session)
-    return ConnectSpark(session)
+    return ConnectSpark(found) if is_connect(found) else _joined(found)
 
 
 def _joined(session: Any) -> AnySpark:
@@ -79,7 +74,7 @@ def _joined(session: Any) -> AnySpark:
         if context is None:
             made = _make(SparkSession.builder)
             if is_connect(made):  # by SPARK_REMOTE
-                return _joined_connect(made)
+                return ConnectSpark(made)
             context = made.sparkContext
             KNOWN.made[context] = Made(made)
         spark = Spark(context, KNOWN.made.get(context))

@@ -178,6 +178,7 @@ def wait_on(
     is_shown: bool,
     has_others: bool,
     is_elastic: bool,
+    tells_slots: bool = True,
 ) -> SlotWait:
     """Return the next step for a launch without a slot.
 
@@ -189,6 +190,7 @@ def wait_on(
         is_shown: whether people know already that it waits.
         has_others: whether other workers of the run have slots.
         is_elastic: whether the cluster brings executors by itself, and has brought some for this run.
+        tells_slots: whether the cluster says how many slots it has.
     """
     if waited_s >= timeout_s and not (has_others or is_elastic):
         return SlotWait(waited_s, reason=f"it found no free task slot within {timeout_s:.0f} s")
@@ -197,6 +199,8 @@ def wait_on(
         return SlotWait(next_s)
     since = f" since {waited_s:.0f} s" if is_replacement or is_shown else ""
     why = "no executor has come for the one that was lost" if is_replacement else "executors are missing"
+    if not (tells_slots or is_replacement):
+        why += ", or parallelism= is above the number of slots"
     meanwhile = ""
     if has_others:
         meanwhile = " It waits on, and the other workers train meanwhile."
@@ -208,17 +212,26 @@ def wait_on(
 class SlotWatch:
     """The slots of one run's launches, by the tags of their jobs."""
 
-    def __init__(self, running: Callable[[], Set[str] | None], timeout_s: float, *, brings_executors: bool) -> None:
+    def __init__(
+        self,
+        running: Callable[[], Set[str] | None],
+        timeout_s: float,
+        *,
+        brings_executors: bool,
+        tells_slots: bool = True,
+    ) -> None:
         """Begin without launches.
 
         Args:
             running: asks Spark which jobs have a slot, all by one look; None if it cannot tell.
             timeout_s: time after which a launch is given up where nothing else works.
             brings_executors: whether the cluster starts executors by itself.
+            tells_slots: whether it says how many slots it has.
         """
         self._running = running
         self._timeout_s = timeout_s
         self._brings_executors = brings_executors
+        self._tells_slots = tells_slots
         self._launched: set[WorkerId] = set()
         self._replacing: set[str] = set()
         self._holding: set[str] = set()
@@ -265,6 +278,7 @@ class SlotWatch:
             is_shown=tag in self._shown,
             has_others=not self._holding.isdisjoint(others),
             is_elastic=self._brings_executors and bool(self._holding),
+            tells_slots=self._tells_slots,
         )
         if wait.sentence:
             self._shown.add(tag)

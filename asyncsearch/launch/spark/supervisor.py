@@ -80,7 +80,12 @@ class Supervisor:
         self._reporting = threading.Lock()
         self._jobs: dict[LaunchKey, _Job] = {}
         self._shared = SharedPart(spark)
-        self._slots = SlotWatch(spark.running, start_timeout_s, brings_executors=spark.has_dynamic_allocation)
+        self._slots = SlotWatch(
+            spark.running,
+            start_timeout_s,
+            brings_executors=spark.has_dynamic_allocation,
+            tells_slots=spark.tells_slots,
+        )
         self._stop_at: float | None = None
         """When to cancel the jobs that still run; None if not stopping."""
         self._give_up_at: float | None = None
