@@ -12,9 +12,9 @@ import msgspec
 
 from asyncsearch.driver.commits import Commits
 from asyncsearch.driver.dispatcher import Dispatcher
-from asyncsearch.driver.incoming import EventInbox, Incoming, Received, TrueSizes
+from asyncsearch.driver.incoming import EventInbox, Incoming, TrueSizes
 from asyncsearch.driver.promises import Promises
-from asyncsearch.driver.questions import Settled
+from asyncsearch.driver.questions import Received, Settled
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.engine.affected import is_stale, trials_unsaved
 from asyncsearch.engine.attempts import Attempt

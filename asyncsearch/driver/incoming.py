@@ -15,7 +15,7 @@ import msgspec
 
 from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.logs import LogSink
-from asyncsearch.driver.questions import Settled
+from asyncsearch.driver.questions import Received, Settled
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
@@ -39,21 +39,11 @@ from asyncsearch.rpc.messages import (
     RankFailed,
     StoreOutage,
     TrialQuestion,
-    WorkerMessage,
 )
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
 
 LaneEvent = Reported | TrainingEnded | CheckpointCommitted | CheckpointFailed
-
-
-class Received(msgspec.Struct, frozen=True):
-    """A numbered message of a worker."""
-
-    worker: WorkerId
-    epoch: int
-    number: int
-    message: WorkerMessage
 
 
 class EventInbox:

@@ -25,11 +25,11 @@ from asyncsearch.driver.commits import Commits, Follow, Snapshots
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.event_handling import EventHandling
-from asyncsearch.driver.incoming import EventInbox, Incoming, Received, TrueSizes
+from asyncsearch.driver.incoming import EventInbox, Incoming, TrueSizes
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.node_writers import NodeWriters
 from asyncsearch.driver.promises import Promises
-from asyncsearch.driver.questions import Answerer, Questions, Settled
+from asyncsearch.driver.questions import Answerer, Questions, Received, Settled
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
 from asyncsearch.driver.threads import LoopThread
 from asyncsearch.driver.timeouts import DriverSettings, IdleWorkers, RuleTimes, Timeouts
@@ -242,8 +242,11 @@ class Driver:
             reason = self._questions.take((worker, epoch), message)
             if reason:
                 self._incoming.end_lease((worker, epoch), message.lease, reason)
-        if not isinstance(message, Heartbeat):
-            self._inbox.put(Received(worker, epoch, number, message))
+        if isinstance(message, Heartbeat):
+            return
+        received = Received(worker, epoch, number, message)
+        if not self._questions.holds(received):
+            self._inbox.put(received)
 
     def detached(self, worker: WorkerId, epoch: int) -> None:
         """A broken stream means nothing yet: the worker may attach again before its lease times out."""

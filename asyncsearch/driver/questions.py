@@ -5,6 +5,9 @@
 A question counts only behind the seal of its launch (``runner.seal``), and an answer goes out behind one.
 An answerer may keep a question and answer it later, as where a worker waits for something to do.
 
+What a trial says without awaiting an answer may be its last word, with its end right behind it: that waits here until
+its facts have come, so that one write has both.
+
 An answer that the driver has sent and not written yet is lost with the driver, and the trial that got it is, too: so it
 waits for the disk only where the answerer says that it must not be lost.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
@@ -25,7 +29,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UnauthenticatedError
 from asyncsearch.events import AnyEvent, Consulted, EnoughTrials
 from asyncsearch.ids import Lease, TrialId, WorkerId
-from asyncsearch.rpc.messages import DriverMessage, TrialAnswer, TrialQuestion
+from asyncsearch.rpc.messages import DriverMessage, TrialAnswer, TrialQuestion, WorkerMessage
 from asyncsearch.runner.notes import note_in
 from asyncsearch.runner.protocol import parts_of
 from asyncsearch.runner.seal import Seal, launch_key
@@ -57,6 +61,15 @@ class Answerer(Protocol):
         """Take note of a record of the journal; of what is returned only ``enough`` counts."""
 
 
+class Received(msgspec.Struct, frozen=True):
+    """A numbered message of a worker."""
+
+    worker: WorkerId
+    epoch: int
+    number: int
+    message: WorkerMessage
+
+
 class Settled(msgspec.Struct, frozen=True):
     """An answer, on its way into the journal."""
 
@@ -76,7 +89,7 @@ class Questions:
         secret: bytes,
         loop: asyncio.AbstractEventLoop,
         *,
-        post: Callable[[AnyEvent | Settled], None],
+        post: Callable[[AnyEvent | Settled | Received], None],
         send: Callable[[WorkerId, int, DriverMessage], None],
         say: Callable[[str], None],
         fail: Callable[[BaseException], None],
@@ -97,6 +110,10 @@ class Questions:
         self._post, self._send, self._say, self._fail = post, send, say, fail
         self._parts: dict[tuple[Lease, int], list[bytes]] = {}
         """What has come of questions whose rest is still to come."""
+        self._unsettled: Counter[Worker] = Counter()
+        """How many questions of a worker are not settled that it does not await."""
+        self._behind: dict[Worker, list[Received]] = {}
+        """Its messages behind them, in their order: a later one would be acknowledged with those before it."""
         self._thread = ThreadPoolExecutor(1, "asyncsearch-answers") if answerer is not None else None
 
     def take(self, worker: Worker, question: TrialQuestion) -> str:
@@ -122,8 +139,18 @@ class Questions:
         elif self._thread is None:
             return _UNANSWERED
         else:
+            if not question.is_awaited:
+                self._unsettled[worker] += 1
             self._thread.submit(self._answer, worker, question, attempt.trial, content)
         return ""
+
+    def holds(self, received: Received) -> bool:
+        """Return whether a message waits until what its worker has said before is settled; then it is posted."""
+        worker = received.worker, received.epoch
+        if not self._unsettled[worker]:
+            return False
+        self._behind.setdefault(worker, []).append(received)
+        return True
 
     def follow(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
         """Let the answerer take note of a record with decisions."""
@@ -142,7 +169,7 @@ class Questions:
         try:
             answered = self._answerer.answer(trial, question.lease, content)
         except BaseException as error:
-            self._loop.call_soon_threadsafe(self._fail, error)
+            self._loop.call_soon_threadsafe(self._fail_at, worker, question, error)
         else:
             if isinstance(answered, Future):
                 answered.add_done_callback(lambda done: self._settle_late(worker, question, done.result()))
@@ -161,7 +188,8 @@ class Questions:
         except BaseException as error:
             self._loop.call_soon_threadsafe(self._fail, error)
         else:
-            self._loop.call_soon_threadsafe(self._end_if_enough, answered)
+            if answered.enough:  # else the loop would wake for nothing
+                self._loop.call_soon_threadsafe(self._end_if_enough, answered)
 
     # The driver's thread
 
@@ -179,6 +207,19 @@ class Questions:
             self._say(answered.notice)
         if event is not None or last is not None:
             self._post(Settled(worker, event, last))
+        if not question.is_awaited:
+            self._release(worker)
+
+    def _fail_at(self, worker: Worker, question: TrialQuestion, error: BaseException) -> None:
+        self._fail(error)
+        if not question.is_awaited:
+            self._release(worker)
+
+    def _release(self, worker: Worker) -> None:
+        self._unsettled[worker] -= 1
+        if not self._unsettled[worker]:
+            for received in self._behind.pop(worker, ()):
+                self._post(received)
 
     def _seal(self, worker: Worker) -> Seal:
         return Seal(launch_key(self._secret, *worker), is_driver=True)

@@ -149,7 +149,7 @@ class StudyAnswerer:
             self._study._thread_local.cached_all_trials = None
         self._last = lease.number
         if kind == "begin":
-            return self._begin(trial, lease)
+            return self._begin(trial, lease, *arguments)
         opened = self._open.get(lease.number)
         if opened is None:
             return self._error(RuntimeError("This trial has failed: its worker seemed lost."))
@@ -215,7 +215,8 @@ class StudyAnswerer:
 
     # Questions
 
-    def _begin(self, trial: TrialId, lease: Lease) -> Response:
+    def _begin(self, trial: TrialId, lease: Lease, order: int) -> Response:
+        """Let a trial begin; ``order``: the last one that its process has got."""
         options, study = self._options, self._study
         if trial in self._waiting:
             return self._go_on(trial, lease)
@@ -245,7 +246,8 @@ class StudyAnswerer:
         if self._is_kept and not self._has_written_asked:
             self._has_written_asked = True
             facts["asked"] = options.n_trials or 0
-        return Response(self._codec.dumps(["ok", [frozen, ahead]]), facts)
+        names = None if ahead.order.number == order else [*ahead.order.names]
+        return Response(self._codec.dumps(["ok", [frozen, ahead.order.number, names, ahead.internals]]), facts)
 
     def _opened(self, asked: Trial, trial: TrialId) -> _Open:
         ends = ExitStack()
@@ -260,7 +262,7 @@ class StudyAnswerer:
             return Response(self._codec.dumps(["over", self._over]), enough=self._over)
         self._open[lease.number] = opened
         frozen = self._study._storage.get_trial(opened.trial._trial_id)
-        return Response(self._codec.dumps(["ok", [frozen, []]]), self._facts.resumed(frozen.number))
+        return Response(self._codec.dumps(["ok", [frozen, 0, [], []]]), self._facts.resumed(frozen.number))
 
     def _suggest(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[Any, dict[str, Any]]:
         """Return what the worker needs to know the value, and all values that were drawn together with it."""
@@ -285,10 +287,9 @@ class StudyAnswerer:
         internal = distribution.to_internal_repr(trial._suggest(name, distribution))
         return None, self._facts.suggested(name, distribution, internal)
 
-    def _used(self, trial: Trial) -> tuple[None, dict[str, Any]]:
-        """Take note that the worker has taken the next value that was drawn for it when it began."""
-        name, distribution, internal = self._ahead.use(trial)
-        return None, self._facts.used(name, distribution, internal)
+    def _used(self, trial: Trial, count: int) -> tuple[None, dict[str, Any]]:
+        """Take note that the worker has taken the next values that were drawn for it when it began."""
+        return None, self._facts.used(self._ahead.use(trial, count))
 
     def _report(self, trial: Trial, step: int, value: float) -> tuple[None, dict[str, Any]]:
         trial.report(value, step)

@@ -7,18 +7,65 @@ last used value left it: with one worker the values are those that Optuna draws 
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import optuna
+from optuna._transform import _SearchSpaceTransform
 from optuna.distributions import BaseDistribution, _get_single_value
 
 Drawn = tuple[str, BaseDistribution, float]
 """Name, distribution, and the value as storages keep it."""
 
 
+class Order(NamedTuple):
+    """What trials ask for, in their order."""
+
+    number: int = 0
+    """Differs from that of each other order of this process, whose workers may serve several calls of ``optimize``."""
+    names: tuple[tuple[str, BaseDistribution], ...] = ()
+
+
+class Ahead(NamedTuple):
+    """The values that a trial may use, as its worker and the journal get them."""
+
+    order: Order
+    internals: list[float]
+    """As storages keep them."""
+
+    @property
+    def drawn(self) -> list[Drawn]:
+        """Each with its name and distribution."""
+        return [(*one, internal) for one, internal in zip(self.order.names, self.internals, strict=True)]
+
+
+NOTHING = Ahead(Order(), [])
+_numbers = itertools.count(1)
+
+
+class _Draws:
+    """Draws the values of an order in one call of the generator, which gives the numbers of one call for each."""
+
+    def __init__(self, order: Order) -> None:
+        space = {name: one for name, one in order.names if not one.single()}
+        self._transform = _SearchSpaceTransform(space) if space else None
+        bounds = None if self._transform is None else self._transform.bounds
+        self._ends = None if bounds is None else (bounds[:, 0], bounds[:, 1])
+        self._order = order
+        self._single = {name: _get_single_value(one) for name, one in order.names if one.single()}
+
+    def draw(self, generator: Any) -> list[float]:
+        """Return the values, as storages keep them."""
+        values = dict(self._single)
+        if self._transform is not None and self._ends is not None:
+            values |= self._transform.untransform(generator.uniform(*self._ends))
+        return [float(one.to_internal_repr(values[name])) for name, one in self._order.names]
+
+
 @dataclass(slots=True)
-class _Ahead:
+class _Taken:
     """The values of one trial."""
 
     values: list[Drawn]
@@ -34,56 +81,48 @@ class DrawnAhead:
 
     def __init__(self, study: Any) -> None:
         self._study = study
-        self._order: list[tuple[str, BaseDistribution]] = []
-        """What the last trial that ended asked for, in its order."""
-        self._drawn: dict[int, _Ahead] = {}
+        self._order = Order()
+        """What the last trial that ended asked for."""
+        self._draws_of = _Draws(self._order)
+        self._taken: dict[int, _Taken] = {}
         """By the id of the trial."""
         self._draws = 0
 
-    def draw(self, trial: Any) -> list[Drawn]:
+    def draw(self, trial: Any) -> Ahead:
         """Return values for a trial that begins. Empty if the sampler must be asked for each."""
         sampler = self._study.sampler
-        if type(sampler) is not optuna.samplers.RandomSampler or trial._fixed_params or not self._order:
-            return []
-        state, found = sampler._rng.rng.get_state(), []
-        for name, distribution in self._order:
-            value = self._value(trial, name, distribution)
-            found.append((name, distribution, float(distribution.to_internal_repr(value))))
+        if type(sampler) is not optuna.samplers.RandomSampler or trial._fixed_params or not self._order.names:
+            return NOTHING
+        state = sampler._rng.rng.get_state()
+        found = Ahead(self._order, self._draws_of.draw(sampler._rng.rng))
         self._draws += 1
-        self._drawn[trial._trial_id] = _Ahead(found, state, self._draws)
+        self._taken[trial._trial_id] = _Taken(found.drawn, state, self._draws)
         return found
 
-    def _value(self, trial: Any, name: str, distribution: BaseDistribution) -> Any:
-        if distribution.single():
-            return _get_single_value(distribution)
-        return self._study.sampler.sample_independent(self._study, trial._cached_frozen_trial, name, distribution)
-
-    def use(self, trial: Any) -> Drawn:
-        """Let the trial take its next value, as if the sampler had drawn it now, and return it."""
-        ahead = self._drawn[trial._trial_id]
-        name, distribution, internal = ahead.values[ahead.used]
-        ahead.used += 1
-        before = trial.relative_params, trial.relative_search_space
-        value = distribution.to_external_repr(internal)
-        trial._relative_params, trial.relative_search_space = {name: value}, {name: distribution}
-        try:
-            trial._suggest(name, distribution)
-        finally:
-            trial._relative_params, trial.relative_search_space = before
-        return name, distribution, internal
+    def use(self, trial: Any, count: int) -> Sequence[Drawn]:
+        """Let the trial take its next values, as if the sampler had drawn them now, and return them."""
+        taken = self._taken[trial._trial_id]
+        values = taken.values[taken.used : taken.used + count]
+        taken.used += count
+        frozen = trial._cached_frozen_trial
+        for name, distribution, internal in values:  # as ``Trial._suggest`` does with a value that it has drawn
+            trial.storage.set_trial_param(trial._trial_id, name, internal, distribution)
+            frozen.distributions[name] = distribution
+            frozen.params[name] = distribution.to_external_repr(internal)
+        return values
 
     def drop(self, trial: Any) -> None:
         """Forget the values that a trial has not used: it asks for others, or has ended."""
-        ahead = self._drawn.pop(trial._trial_id, None)
+        ahead = self._taken.pop(trial._trial_id, None)
         # Where another trial has drawn since, its values would come once more.
         if ahead is not None and ahead.used < len(ahead.values) and ahead.draw == self._draws:
-            self._study.sampler._rng.rng.set_state(ahead.state)
-            for name, distribution, _ in ahead.values[: ahead.used]:
-                self._value(trial, name, distribution)
+            generator = self._study.sampler._rng.rng
+            generator.set_state(ahead.state)
+            _Draws(Order(names=tuple([(name, one) for name, one, _ in ahead.values[: ahead.used]]))).draw(generator)
 
     def given(self, trial: Any) -> list[Drawn]:
         """Return the values that a lost trial has got, and may have used without having said so."""
-        ahead = self._drawn.pop(trial._trial_id, None)
+        ahead = self._taken.pop(trial._trial_id, None)
         found = [] if ahead is None else ahead.values
         space, params = trial.relative_search_space or {}, trial._relative_params or {}
         together = [(name, space[name], space[name].to_internal_repr(params[name])) for name in params if name in space]
@@ -92,7 +131,10 @@ class DrawnAhead:
     def asked(self, trial: Any) -> None:
         """Note what a trial that has ended asked for."""
         self.drop(trial)
-        self._order = list(trial._cached_frozen_trial.distributions.items())
+        names = tuple(trial._cached_frozen_trial.distributions.items())
+        if names != self._order.names:
+            self._order = Order(next(_numbers), names)
+            self._draws_of = _Draws(self._order)
 
     def note_draw(self) -> None:
         """Note that the sampler was asked for a value, so that no state before it comes back."""

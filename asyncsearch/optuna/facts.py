@@ -1,9 +1,9 @@
 """What the journal keeps of a study of Optuna, and the trials that it tells.
 
-Each fact is one JSON object of one trial, in the order in which it came: ``begun``, ``suggested``, ``reported``,
-``judged``, ``resumed``, ``user_attr``, ``system_attr``, ``ended``; or ``several`` of them that came together. A trial
-that has begun and not ended was lost with its driver, unless a scheduler had paused it. Attributes of the study itself
-stand behind the fact that they came with.
+Each fact is one JSON object of one trial, in the order in which it came: ``begun``, ``suggested``, ``used``,
+``reported``, ``judged``, ``resumed``, ``user_attr``, ``system_attr``, ``ended``; or ``several`` of them that came
+together. A trial that has begun and not ended was lost with its driver, unless a scheduler had paused it. Attributes of
+the study itself stand behind the fact that they came with.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from asyncsearch.events import Consulted
-from asyncsearch.optuna.drawn_ahead import Drawn
+from asyncsearch.optuna.drawn_ahead import NOTHING, Ahead, Drawn
 from asyncsearch.optuna.messages import MOST_KEPT_BYTES, ValueCodec
 
 _MOST_SHOWN = 60
@@ -30,10 +30,18 @@ class StudyFacts:
 
     def __init__(self) -> None:
         self._codec = ValueCodec(MOST_KEPT_BYTES)
+        self._order = 0
+        """The last one that was written."""
 
-    def begun(self, trial: FrozenTrial, ahead: Sequence[Drawn] = ()) -> dict[str, Any]:
-        """A trial has begun, with values that it may use."""
-        return {"begun": trial.number, "trial": self._codec.encode(trial), **self._drawn(ahead)}
+    def begun(self, trial: FrozenTrial, ahead: Ahead = NOTHING) -> dict[str, Any]:
+        """A trial has begun, with values that it may use; what they are is written where it changes."""
+        fact = {"begun": trial.number, "trial": self._codec.encode(trial)}
+        if ahead.internals:
+            fact["ahead"] = self._codec.encode(ahead.internals)
+        if ahead.internals and ahead.order.number != self._order:
+            self._order = ahead.order.number
+            fact["order"] = [[name, self._codec.encode(one)] for name, one in ahead.order.names]
+        return fact
 
     def resumed(self, number: int) -> dict[str, Any]:
         """A trial that was paused, or had lost its worker, goes on under another lease."""
@@ -51,13 +59,10 @@ class StudyFacts:
             **self._drawn(together),
         }
 
-    def used(self, name: str, distribution: BaseDistribution, internal: float) -> dict[str, Any]:
-        """A value was suggested that was drawn when the trial began, and stands there."""
-        return {
-            "suggested": name,
-            "params": {name: _shown(distribution.to_external_repr(internal))},
-            "value": self._codec.encode(float(internal)),
-        }
+    def used(self, values: Sequence[Drawn]) -> dict[str, Any]:
+        """Values were suggested that were drawn when the trial began, and stand there."""
+        shown = {name: _shown(one.to_external_repr(internal)) for name, one, internal in values}
+        return {"used": len(values), "params": shown}
 
     def _drawn(self, values: Sequence[Drawn]) -> dict[str, Any]:
         if not values:
@@ -145,11 +150,14 @@ def trials_of(
     trials: dict[int, FrozenTrial] = {}
     first: dict[int, int] = {}
     drawn: dict[int, list[Any]] = {}
+    order: list[Any] = []
     for event in facts:
         lease = first.get(event.lease.number, event.lease.number)
         for fact in facts_in(event):
             if "begun" in fact:
-                trials[lease], drawn[lease] = codec.decode(fact["trial"]), []
+                order = fact.get("order", order)
+                ahead = zip(order, fact["ahead"], strict=True) if "ahead" in fact else ()
+                trials[lease], drawn[lease] = codec.decode(fact["trial"]), [[*one, value] for one, value in ahead]
             elif "resumed" in fact:
                 number = fact["resumed"]
                 lease = next((one for one, trial in trials.items() if trial.number == number), lease)
@@ -196,6 +204,9 @@ def _apply(codec: ValueCodec, trial: FrozenTrial, facts: dict[str, Any], drawn: 
             _set_param(codec, trial, name, distribution, value)
         case {"suggested": name, "value": value}:
             _set_param(codec, trial, name, next(one[1] for one in drawn if one[0] == name), value)
+        case {"used": count}:
+            for one in [one for one in drawn if one[0] not in trial.distributions][:count]:
+                _set_param(codec, trial, *one)
         case {"reported": value, "step": step}:
             trial.intermediate_values.setdefault(step, codec.decode(value))
         case {"user_attr": key, "value": value}:

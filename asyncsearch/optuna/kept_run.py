@@ -41,6 +41,7 @@ class _Held(NamedTuple):
     """A trial that has asked to begin, and waits for an ``optimize``."""
 
     lease: Lease
+    content: bytes
     later: Future[Response]
 
 
@@ -167,8 +168,8 @@ class KeptRun(EndlessRun):
 
     def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response | Future[Response]:
         with self._lock:
-            if content == BEGIN:
-                return self._begin(trial, lease)
+            if content.startswith(BEGIN):
+                return self._begin(trial, lease, content)
             if self._present is None:
                 error = RuntimeError("This trial has failed: its worker seemed lost, or its study has ended.")
                 return Response(ValueCodec().dumps(["error", error]))
@@ -184,21 +185,21 @@ class KeptRun(EndlessRun):
             if self._present is not None:
                 self._present.followed(event, actions)
                 self._give()
-            self.inbox.put(None)
+            self._look()
             return Response(enough=self._over)
 
     # All that follows is called with the lock
 
-    def _begin(self, trial: TrialId, lease: Lease) -> Response | Future[Response]:
+    def _begin(self, trial: TrialId, lease: Lease, content: bytes) -> Response | Future[Response]:
         if self._over:
             return Response(ValueCodec().dumps(["unwanted", self._over]), enough=self._over)
         if self._present is not None and self._present.wants_more:
             self._given += 1
             self._running.add(trial)
-            return self._settled(self._present.answer(trial, lease, BEGIN))
+            return self._settled(self._present.answer(trial, lease, content))
         later: Future[Response] = Future()
-        self._held[trial] = _Held(lease, later)
-        self.inbox.put(None)
+        self._held[trial] = _Held(lease, content, later)
+        self._look()
         return later
 
     def _give(self) -> None:
@@ -206,7 +207,7 @@ class KeptRun(EndlessRun):
         while self._held and self._present is not None and self._present.wants_more and not self._over:
             trial = next(iter(self._held))
             held = self._held.pop(trial)
-            answered = self._begin(trial, held.lease)
+            answered = self._begin(trial, held.lease, held.content)
             assert isinstance(answered, Response)
             held.later.set_result(answered)
 
@@ -217,8 +218,13 @@ class KeptRun(EndlessRun):
         """
         if notice := answered.notice:
             self.inbox.put(lambda: self.display.warn([notice]))
-        self.inbox.put(None)
+        self._look()
         return answered._replace(enough=self._over, notice="")
+
+    def _look(self) -> None:
+        """Wake the calling thread once it has nothing more to wait for: for each answer it would cost as much again."""
+        if self._is_done:
+            self.inbox.put(None)
 
     def _send_away(self, reason: str) -> None:
         with self._lock:

@@ -20,6 +20,7 @@ from optuna.study.study import _ThreadLocalStudyAttribute
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from asyncsearch.errors import UsageError
+from asyncsearch.optuna.drawn_ahead import Ahead, Order
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd, end_by_error, end_by_value
 from asyncsearch.optuna.units import METRIC, ReportedUnits
@@ -77,6 +78,13 @@ class DriverLine:
         """Tell the driver what it can foresee, together with what it is asked or told next."""
         self._noted.append([kind, *arguments])
 
+    def note_used(self) -> None:
+        """Note that the trial has taken the next of the values that came when it began."""
+        if self._noted and self._noted[-1][0] == "used":
+            self._noted[-1][1] += 1
+        else:
+            self.note("used", 1)
+
     def _content(self, kind: str, arguments: tuple[Any, ...]) -> bytes:
         noted, self._noted = self._noted, []
         return self._codec.dumps(["several", *noted, [kind, *arguments]] if noted else [kind, *arguments])
@@ -94,6 +102,15 @@ sent_study: contextvars.ContextVar[Study | None] = contextvars.ContextVar("sent_
 """The study whose objective is being pickled for the workers: it asks the driver there."""
 _lines: list[DriverLine] = []
 """That of the present trial; empty between trials."""
+
+
+class _Orders:
+    """What this process knows of the order in which trials ask."""
+
+    last = Order()
+
+
+_orders = _Orders()
 
 
 def _line() -> DriverLine:
@@ -191,9 +208,9 @@ class WorkerStudy(Study):  # type: ignore[misc]  # not typed here
 class WorkerTrial(Trial):  # type: ignore[misc]  # not typed here
     """A trial on a worker."""
 
-    def __init__(self, study: WorkerStudy, frozen: FrozenTrial, ahead: list[tuple[str, Any, float]]) -> None:
+    def __init__(self, study: WorkerStudy, frozen: FrozenTrial, ahead: Ahead) -> None:
         """``ahead``: values that were drawn already, for as long as the objective asks for them in their order."""
-        self._ahead = ahead
+        self._ahead = ahead.drawn[::-1]
         self.study, self._trial_id, self.storage = study, frozen._trial_id, study._storage
         self._cached_frozen_trial = frozen
         self.relative_search_space: dict[str, BaseDistribution] | None = None
@@ -248,9 +265,9 @@ class WorkerTrial(Trial):  # type: ignore[misc]  # not typed here
         if known is not None and known[0] == distribution and name not in self._fixed_params:
             internal = known[1]
             _line().note("suggested", name, distribution)
-        elif self._ahead and self._ahead[0][:2] == (name, distribution):
-            internal = self._ahead.pop(0)[2]
-            _line().note("used")
+        elif self._ahead and self._ahead[-1][:2] == (name, distribution):
+            internal = self._ahead.pop()[2]
+            _line().note_used()
         else:
             self._ahead = []
             internal, together = _line().ask("suggest", name, distribution)
@@ -295,10 +312,12 @@ class Objective:
     def __call__(self, trial: TrialContext) -> Any:
         line = DriverLine(trial, ValueCodec())
         try:
-            frozen, ahead = line.ask("begin")
+            frozen, number, names, internals = line.ask("begin", _orders.last.number)
         except UnwantedError:
             trial.stop(UNWANTED)
-        line.trial = WorkerTrial(self._study, frozen, ahead)
+        if names is not None:
+            _orders.last = Order(number, tuple(names))
+        line.trial = WorkerTrial(self._study, frozen, Ahead(_orders.last, internals))
         if self._pauses is not None:
             line.units = ReportedUnits(trial, [*frozen.intermediate_values], must_pause=self._pauses)
         _lines.append(line)
@@ -320,11 +339,12 @@ class Objective:
             return end_by_error(error, text)
 
     def _end(self, context: TrialContext, line: DriverLine, ended: ObjectiveEnd) -> Any:
-        """Tell the study, and end asyncsearch's trial in the same way."""
-        state = line.ask("tell", *(ended if travels(ended.error) else ended._replace(error=None)))
-        if state == TrialState.FAIL.name:
+        """Tell the study, and end asyncsearch's trial in the same way: nothing is left to wait for."""
+        line.tell("tell", *(ended if travels(ended.error) else ended._replace(error=None)))
+        state = ended.state_in(self._study)
+        if state is TrialState.FAIL:
             raise ended.error or NoValueError(f"the objective returned {ended.shown}, which is no value of this study")
-        if state == TrialState.PRUNED.name:
+        if state is TrialState.PRUNED:
             words = str(ended.error or "")
             context.stop(f"pruned: {words}" if words else "pruned")
         if ended.numbers is None:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from optuna.exceptions import TrialPruned
+from optuna.study import Study
+from optuna.study._tell import _check_values_are_feasible
+from optuna.trial import TrialState
 
 from asyncsearch.programs.raised import ObjectiveError, TracebackError
 
@@ -45,6 +48,16 @@ class ObjectiveEnd(NamedTuple):
             return None
         values = [Unusable(one) if isinstance(one, str) else one for one in self.numbers]
         return values[0] if self.is_one else values
+
+    def state_in(self, study: Study) -> TrialState:
+        """Return the state that the study gives the trial, by the rules of Optuna's ``tell``."""
+        if self.state is not None:
+            return TrialState[self.state]
+        if self.numbers is None:
+            return TrialState.FAIL
+        found = self.value_or_values
+        problem = _check_values_are_feasible(study, [found] if self.is_one else found)
+        return TrialState.COMPLETE if problem is None else TrialState.FAIL
 
 
 def end_by_value(value: object) -> ObjectiveEnd:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -67,10 +68,16 @@ def explain(
 
 def fact_words(event: Consulted) -> list[str]:
     """Return what a trial was answered by another library's program, without its reports and what changed nothing."""
-    facts = event.facts.get("several", [event.facts])
+    several = event.facts.get("several", [event.facts])
+    facts = [one for fact in several for one in (_each_used(fact) if "used" in fact else [fact])]
     kept = [fact for fact in facts if "reported" not in fact and fact.get("judged") is not False]
     plain = [{key: value for key, value in fact.items() if isinstance(value, str | int | float)} for fact in kept]
     return [", ".join(f"{key} {value}" for key, value in fact.items()) for fact in plain if fact]
+
+
+def _each_used(fact: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a fact for each value of one that tells of several."""
+    return [{"suggested": name, "value": value} for name, value in fact["params"].items()]
 
 
 class _Story:

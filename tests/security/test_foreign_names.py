@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from asyncsearch.actions import Assign
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.gangs import Gangs
-from asyncsearch.driver.incoming import Incoming, Received
+from asyncsearch.driver.incoming import Incoming
 from asyncsearch.driver.node_writers import NodeWriters
+from asyncsearch.driver.questions import Received
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import ProtocolError
