@@ -285,7 +285,7 @@ def require_connect(session: Any) -> None:
     if session in _FIT:
         return
     _require_new("pyspark here", pyspark.__version__)
-    _require_new("its server", str(_told(lambda: session.version, "version")))
+    _require_new("its server", str(_answer_of(lambda: session.version, "version")))
     _FIT.add(session)
 
 
@@ -306,10 +306,10 @@ _EXAMINED: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary(
 
 
 def _settings_of(session: Any) -> dict[str, str]:
-    return {str(key): str(value) for key, value in _told(lambda: session.conf.getAll, "settings").items()}
+    return {str(key): str(value) for key, value in _answer_of(lambda: session.conf.getAll, "settings").items()}
 
 
-def _told(ask: Callable[[], Any], what: str) -> Any:
+def _answer_of(ask: Callable[[], Any], what: str) -> Any:
     """Return what a server tells of its session."""
     try:
         return ask()
