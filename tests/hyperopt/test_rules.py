@@ -173,7 +173,8 @@ def test_trials_of_a_driver_that_is_no_more_go_on_by_the_same_line(
     space = {"x": hp.uniform("x", -5, 5)}
 
     def found(**given: Any) -> Any:
-        monkeypatch.setattr(TrialsRuns, "_numbered", 0)  # as in a new process
+        waiting_run.let_go()  # as in a new process
+        monkeypatch.setattr(TrialsRuns, "_numbered", 0)
         trials = ours.Trials()
         rstate = np.random.default_rng(1)
         options = {"algo": ours.rand.suggest, "trials": trials, "rstate": rstate, "verbose": False}
