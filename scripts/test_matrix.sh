@@ -39,7 +39,8 @@ settings = {
     "spark.ui.enabled": "false",
 }
 session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
-print(session._jvm.org.apache.spark.sql.connect.service.SparkConnectService.localPort(), flush=True)
+service = getattr(session._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+print(getattr(service, "MODULE$").localPort(), flush=True)
 sys.stdin.read()
 session.stop()
 SERVE

@@ -110,7 +110,7 @@ def test_parallelism_is_asked_for_where_connect_does_not_say(session: Any, monke
         SparkLauncher().check(None)
 
 
-@takes_long  # in one of four runs it waited for minutes, and why is not known
+@takes_long  # a new session's Python is started by Spark, which took minutes on a busy machine
 def test_a_session_that_its_server_closes_is_made_anew(session: Any, tmp_path: Path) -> None:
     other = type(session)(connection=session.client._builder)
     gate = Gate(tmp_path).make()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from typing import Any, NamedTuple
@@ -37,6 +38,27 @@ def test_a_connect_client_without_tags_is_refused_wherever_it_is_met(monkeypatch
     for meet in (join, present):
         with pytest.raises(UnsupportedSparkError, match=r"need Spark 4\.0 or newer .*, and pyspark here is 3\.5\.9"):
             meet(connect_session(is_stopped=False, version="4.3.0"))
+
+
+def test_a_process_ends_although_the_server_of_its_session_has_gone() -> None:
+    """Spark's client would try it for 10 minutes, in threads for which the exit waits."""
+    pytest.importorskip("grpc_status")
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        url = f"sc://127.0.0.1:{nobody.getsockname()[1]}"
+    code = f"""
+from concurrent.futures import ThreadPoolExecutor
+from pyspark.sql.connect.session import SparkSession
+from asyncsearch.launch.spark import connect
+class Asked(SparkSession):
+    version = "4.3.0"
+session = Asked(connection={url!r})
+connect.require_connect(session)
+ThreadPoolExecutor(1).submit(session.client.release_session)
+print("at its end")
+"""
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.stdout == "at its end\n", done.stderr
 
 
 def test_missing_pyspark_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

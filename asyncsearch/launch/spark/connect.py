@@ -9,6 +9,7 @@ Rule: Spark's client tries for minutes to reach a server that is gone, so only a
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import socket
@@ -228,15 +229,9 @@ class ConnectSpark(AnySpark):
         tag_notes.end_tag_of(self.session, note)
 
     def trouble(self) -> str:
-        endpoint = tag_notes.endpoint_of(self.session)
-        host, _, port = endpoint.rpartition(":")
         looked_s, found = self._look
-        if port.isdecimal() and time.monotonic() - looked_s > _LOOK_AGAIN_S:
-            try:
-                socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK_AGAIN_S).close()
-                found = ""
-            except OSError as error:
-                found = f"the Spark Connect server at {endpoint} does not answer: {error}"
+        if time.monotonic() - looked_s > _LOOK_AGAIN_S:
+            found = _why_silent(self.session)
             self._look = time.monotonic(), found
         return found
 
@@ -249,7 +244,8 @@ class ConnectSpark(AnySpark):
 
     def close(self) -> None:
         if self.trouble():
-            self._give_up_retries()
+            for session in {id(one): one for one in (*self._listened, self.session)}.values():
+                _give_up_retries(session)
         for session in self._listened:
             with contextlib.suppress(ValueError):  # the user has cleared all handlers
                 session.removeProgressHandler(self._progress)
@@ -258,15 +254,43 @@ class ConnectSpark(AnySpark):
                 self.session.client.release_session()
                 self.session.client.close()
 
-    def _give_up_retries(self) -> None:
-        """Let this process end: at its exit Spark's client speaks to its server, and tries a dead one for 10 minutes.
 
-        Threads that release results try it as long, and the exit waits for them, too.
-        """
-        for session in {id(one): one for one in (*self._listened, self.session)}.values():
-            for policy in session.client.get_retry_policies():
-                policy.max_retries = 0  # for the tries under way
-            session.client.set_retry_policies([])
+def _why_silent(session: Any) -> str:
+    """Return why the server of a session cannot be reached, by one look; empty if it can."""
+    endpoint = tag_notes.endpoint_of(session)
+    host, _, port = endpoint.rpartition(":")
+    if not port.isdecimal():
+        return ""
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK_AGAIN_S).close()
+    except OSError as error:
+        return f"the Spark Connect server at {endpoint} does not answer: {error}"
+    return ""
+
+
+def _give_up_retries(session: Any) -> None:
+    """Let this process end: at its exit Spark's client speaks to its server, and tries a dead one for 10 minutes.
+
+    Threads that release results try it as long, and the exit waits for them, too.
+    """
+    for policy in session.client.get_retry_policies():
+        policy.max_retries = 0  # for the tries under way
+    session.client.set_retry_policies([])
+
+
+def give_up_silent_servers() -> None:
+    """Call off the tries for servers that have gone since the run: the exit of this process would wait for them."""
+    for session in list(_FIT):
+        if not session.is_stopped and _why_silent(session):
+            _give_up_retries(session)
+
+
+@functools.cache
+def _look_at_exit() -> None:
+    # Python's own hook for it is called too late: thread pools have been waited for by then.
+    register = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        register(give_up_silent_servers)
 
 
 _NEWEST_TOO_OLD = (3, 5)
@@ -287,6 +311,7 @@ def require_connect(session: Any) -> None:
     _require_new("pyspark here", pyspark.__version__)
     _require_new("its server", str(_answer_of(lambda: session.version, "version")))
     _FIT.add(session)
+    _look_at_exit()
 
 
 def _require_new(name: str, version: str) -> None:
