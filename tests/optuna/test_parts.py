@@ -237,11 +237,19 @@ def test_only_known_versions_of_optuna_run(version: str, is_known: bool) -> None
             require_version(version)
 
 
-def test_a_sampler_that_learned_from_another_study_is_refused() -> None:
-    sampler = optuna.samplers.TPESampler()
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("kind", ["TPE", "CmaEs", "GP", "NSGAII", "QMC"])
+def test_a_sampler_that_learned_from_another_study_is_refused(kind: str) -> None:
+    sampler = getattr(optuna.samplers, f"{kind}Sampler")()
     require_supported(optuna.create_study(sampler=sampler, study_name="first"))
-    with pytest.raises(UsageError, match=r"learned from 'first'.*sampler=TPESampler"):
+    with pytest.raises(UsageError, match=rf"learned from 'first'.*sampler={kind}Sampler"):
         require_supported(optuna.create_study(sampler=sampler, study_name="second"))
+
+
+def test_samplers_that_keep_nothing_of_a_study_serve_several() -> None:
+    for sampler in (optuna.samplers.RandomSampler(), optuna.samplers.GridSampler({"x": [0, 1]})):
+        for name in ("first", "second"):
+            require_supported(optuna.create_study(sampler=sampler, study_name=name))
 
 
 def test_a_search_that_makes_its_own_study_is_answered() -> None:
