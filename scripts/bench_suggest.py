@@ -1,11 +1,12 @@
 """The way of a suggestion to the driver and back, and what an objective of suggestions alone costs.
 
-Figures: ``suggest_p99_ms`` is the 99th percentile over ``--workers`` workers that suggest without a pause; its baseline
-is the median. ``suggest_trial_ms`` is the time of a trial of 20 suggestions and no work; its baseline is that of a
-trial of plain asyncsearch, which draws all values at once. ``suggest_storage_ratio`` has that of Optuna itself with
-journal storage in as many processes as its baseline. ``fmin_again_ms`` is the median time from a further ``fmin`` of
-the same trials of Hyperopt to the beginning of its objective; its baseline is what the driver's thread computes in all
-of that ``fmin``.
+Figures: ``suggest_p99_ms`` is the 99th percentile over ``--workers`` workers that suggest without a pause, and
+``suggest_p50_ms`` the median. Their baselines are those of the same workers' bytes to a process that sends them back by
+a bare socket, one after each suggestion: what more processes than cores cost anybody there. ``suggest_trial_ms`` is the
+time of a trial of 20 suggestions and no work; its baseline is that of a trial of plain asyncsearch, which draws all
+values at once. ``suggest_storage_ratio`` has that of Optuna itself with journal storage in as many processes as its
+baseline. ``fmin_again_ms`` is the median time from a further ``fmin`` of the same trials of Hyperopt to the beginning
+of its objective; its baseline is what the driver's thread computes in all of that ``fmin``.
 
     python scripts/bench_suggest.py [--workers 8] [--suggestions 500] [--trials 200]
 """
@@ -13,9 +14,13 @@ of that ``fmin``.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
+import selectors
+import socket
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +43,7 @@ def main() -> None:
     given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # workers that wait still write there
-        waits = latencies(Path(folder), given.workers, given.suggestions)
+        waits, echoes = latencies(Path(folder), given.workers, given.suggestions)
         here = seconds_here(Path(folder), given.trials, given.parallelism)
         plain = seconds_plain(Path(folder), given.trials, given.parallelism)
         stored = seconds_stored(Path(folder), given.trials, given.parallelism)
@@ -46,7 +51,8 @@ def main() -> None:
     each = 1e3 / given.trials
     print(f"suggestions: {len(waits):,}; trials: {given.trials:,} on {given.parallelism} workers")
     figures = [
-        Figure("suggest_p99_ms", percentile(waits, 99), "ms", percentile(waits, 50)),
+        Figure("suggest_p99_ms", percentile(waits, 99), "ms", percentile(echoes, 99)),
+        Figure("suggest_p50_ms", percentile(waits, 50), "ms", percentile(echoes, 50)),
         Figure("suggest_trial_ms", each * here, "ms", each * plain),
         Figure("suggest_storage_ratio", each * here, "ms", each * stored),
         Figure("fmin_again_ms", again[0], "ms", again[1]),
@@ -54,23 +60,59 @@ def main() -> None:
     show("A suggestion", figures)
 
 
-def latencies(folder: Path, workers: int, suggestions: int) -> list[float]:
-    """Return the milliseconds of each suggestion, sorted."""
+def send_back(listener: socket.socket) -> None:
+    """Send back what comes, for ever."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                found: Any = key.fileobj
+                if found is listener:
+                    selector.register(listener.accept()[0], selectors.EVENT_READ)
+                elif data := found.recv(4_096):
+                    found.sendall(data)
+                else:
+                    selector.unregister(found)
 
-    def objective(trial: Any) -> float:
-        trial.suggest_float("first", 0, 1)
-        waits = []
-        for number in range(suggestions):
-            began = time.perf_counter()
-            trial.suggest_float(f"x{trial.number}_{number}", 0, 1)  # a name that no trial had, so none is drawn ahead
-            waits.append(1e3 * (time.perf_counter() - began))
-        trial.set_user_attr("waits", waits)
-        return 0.0
 
-    ours.workers(workers, backend="processes", store=str(folder / "waits"), display="none")
-    study = ours.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-    study.optimize(objective, n_trials=workers)
-    return sorted(wait for trial in study.trials for wait in trial.user_attrs["waits"])
+@contextlib.contextmanager
+def echo() -> Iterator[tuple[str, int]]:
+    """Run a process that sends back what comes, and give its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = multiprocessing.get_context("spawn").Process(target=send_back, args=(listener,))
+        process.start()
+        try:
+            yield listener.getsockname()
+        finally:
+            process.kill()
+            process.join()
+
+
+def latencies(folder: Path, workers: int, suggestions: int) -> tuple[list[float], list[float]]:
+    """Return the milliseconds of each suggestion, and those of each echo, sorted."""
+    with echo() as address:
+
+        def objective(trial: Any) -> float:
+            trial.suggest_float("first", 0, 1)
+            waits, echoes = [], []
+            with socket.create_connection(address) as line:
+                for number in range(suggestions):
+                    began = time.perf_counter()
+                    trial.suggest_float(f"x{trial.number}_{number}", 0, 1)  # no other has it: it is not drawn ahead
+                    asked = time.perf_counter()
+                    line.sendall(bytes(300))
+                    line.recv(300)
+                    waits.append(1e3 * (asked - began))
+                    echoes.append(1e3 * (time.perf_counter() - asked))
+            trial.set_user_attr("waits", [waits, echoes])
+            return 0.0
+
+        ours.workers(workers, backend="processes", store=str(folder / "waits"), display="none")
+        study = ours.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+        study.optimize(objective, n_trials=workers)
+    found = [trial.user_attrs["waits"] for trial in study.trials]
+    waits, echoes = [sorted(one for each in found for one in each[place]) for place in (0, 1)]
+    return waits, echoes
 
 
 def objective(trial: Any) -> float:

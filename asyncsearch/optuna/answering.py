@@ -7,21 +7,14 @@ call of it, so that with one worker the sampler is asked what Optuna itself asks
 
 from __future__ import annotations
 
-import copy
-import gc
-import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import optuna
-from optuna import progress_bar
 from optuna.distributions import BaseDistribution
-from optuna.storages._heartbeat import get_heartbeat_thread, is_heartbeat_enabled
-from optuna.study._optimize import _log_failed_trial
-from optuna.study._tell import _tell_with_warning
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.storages._heartbeat import is_heartbeat_enabled
+from optuna.trial import Trial
 
 from asyncsearch.actions import AnyAction, MoveTrial
 from asyncsearch.driver.questions import Response
@@ -32,37 +25,14 @@ from asyncsearch.optuna.choices import KnownChoices
 from asyncsearch.optuna.drawn_ahead import DrawnAhead
 from asyncsearch.optuna.facts import StudyAttributes, StudyFacts
 from asyncsearch.optuna.messages import ValueCodec
-from asyncsearch.optuna.returned import ObjectiveEnd, error_of
+from asyncsearch.optuna.returned import ObjectiveEnd
 from asyncsearch.optuna.study_runs import OpenRun
+from asyncsearch.optuna.trial_ends import ALL_BEGUN, OpenTrial, OptimizeOptions, TrialEnds
 from asyncsearch.programs.changes import words_of
 from asyncsearch.trial import TrialState as State
 
-_ALL_BEGUN = "all trials have begun"
-TrialCallback = Callable[[Any, FrozenTrial], None]
-_logger = optuna.logging.get_logger("optuna.study._optimize")
 _ADVICE = "trial.set_user_attr(name, value), and read study.trials[number].user_attrs[name]"
 """How a trial gives what it has found."""
-
-
-class OptimizeOptions(NamedTuple):
-    """The arguments of ``optimize`` that the driver obeys."""
-
-    n_trials: int | None
-    timeout_s: float | None
-    catch: tuple[type[Exception], ...]
-    callbacks: Sequence[TrialCallback]
-    gc_after_trial: bool
-    show_progress_bar: bool
-    retries_lost: bool
-
-
-class _Open(NamedTuple):
-    """A trial that runs on a worker."""
-
-    trial: Trial
-    asyncsearch_trial: TrialId
-    ends: ExitStack
-    """Ends its heartbeat."""
 
 
 class StudyAnswerer:
@@ -88,8 +58,6 @@ class StudyAnswerer:
             is_kept: whether the run serves other calls of ``optimize`` too, so that the journal must tell them apart.
             earlier: the run of a former process that goes on.
         """
-        self.error: BaseException | None = None
-        """What ``optimize`` raises: the exception of a trial that nothing catches, or of a callback."""
         self.was_asked_to_prune = False
         """Whether any trial asked the pruner."""
         self._study, self._codec, self._options = study, codec, options
@@ -97,10 +65,11 @@ class StudyAnswerer:
         self._attributes = StudyAttributes(study)
         self._choices = KnownChoices(study)
         self._ahead = DrawnAhead(study)
-        self._open: dict[int, _Open] = {}
+        self._ends = TrialEnds(study, options, self._ahead)
+        self._open: dict[int, OpenTrial] = {}
         """By the number of its lease."""
         self._is_scheduled, self._is_kept = is_scheduled, is_kept
-        self._waiting: dict[TrialId, _Open] = {}
+        self._waiting: dict[TrialId, OpenTrial] = {}
         """Trials that a scheduler has paused, or that wait for another worker: they go on under another lease."""
         self._paused: dict[TrialId, str] = {}
         """Why they were paused."""
@@ -115,15 +84,15 @@ class StudyAnswerer:
         """The trials of asyncsearch that have asked to begin."""
         self._last = -1
         """The lease that was answered last."""
-        self._over = ""
-        """Why no further trial begins. Empty while some may."""
-        self._since_s: float | None = None
-        """When the first trial began, by which the timeout counts: workers take their time to start."""
         if earlier is not None:
             self._begun, self._known = len(earlier.begun), set(earlier.begun)
             for trial, number in earlier.trials.items():
-                self._waiting[trial] = self._opened(Trial(study, number), trial)
-        self._bar = progress_bar._ProgressBar(options.show_progress_bar, options.n_trials, options.timeout_s)
+                self._waiting[trial] = OpenTrial.begun(study, Trial(study, number), trial)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ``optimize`` raises: the exception of a trial that nothing catches, or of a callback."""
+        return self._ends.error
 
     @property
     def n_trials(self) -> int | None:
@@ -133,7 +102,7 @@ class StudyAnswerer:
     @property
     def wants_more(self) -> bool:
         """Whether a further trial may begin."""
-        return not self._enough() and (self.n_trials is None or self._begun < self.n_trials)
+        return not self._ends.enough() and (self.n_trials is None or self._begun < self.n_trials)
 
     @property
     def is_done(self) -> bool:
@@ -165,17 +134,16 @@ class StudyAnswerer:
         consulted = [*known, *([] if facts is None else [facts]), *self._attributes.changed()]
         facts = {"several": consulted} if len(consulted) > 1 else next(iter(consulted), None)
         notice, self._notice = self._notice, ""
-        return Response(self._codec.dumps(["ok", value]), facts, kind == "tell", self._enough(), notice)
+        return Response(self._codec.dumps(["ok", value]), facts, kind == "tell", self._ends.enough(), notice)
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
         for action in actions:
             if isinstance(action, MoveTrial):
-                if action.to is State.FAILED and action.trial not in self._known and not self._over:
+                if action.to is State.FAILED and action.trial not in self._known and not self._ends.over:
                     words = f"The objective could not be run on a worker: {action.detail or action.reason}"
-                    self.error = self.error or TrialsFailedError(words)
-                    self._over = "no trial can begin"
+                    self._ends.break_off(TrialsFailedError(words), "no trial can begin")
                 self._move(action)
-        return Response(enough=self._enough())
+        return Response(enough=self._ends.enough())
 
     def _move(self, action: MoveTrial) -> None:
         """Follow what the engine has decided of a trial that has begun and not ended here."""
@@ -186,23 +154,23 @@ class StudyAnswerer:
         if self._is_scheduled and action.to in (State.PAUSED, State.WAITING, State.RUNNING):
             self._waiting[action.trial], self._paused[action.trial] = opened, action.reason
         elif self._is_scheduled and action.to in (State.STOPPED, State.COMPLETED):
-            self._prune_off(opened, action.reason)
+            self._ends.prune(opened, action.reason)
         else:
-            self._lose(opened, action.reason)
+            self._begun -= self._ends.lose(opened, action.reason)
 
     def finish(self) -> None:
         """End the trials that are still open: those that are paused are pruned, those that an interrupt left fail."""
         self._study._thread_local.in_optimize_loop = True
         try:
             for trial, opened in self._waiting.items():
-                self._prune_off(opened, self._paused.get(trial, "it was paused before"))
+                self._ends.prune(opened, self._paused.get(trial, "it was paused before"))
             for opened in self._open.values():
-                self._lose(opened, "the run was ended", is_retried=False)
+                self._ends.lose(opened, "the run was ended", is_retried=False)
         finally:
             self._study._thread_local.in_optimize_loop = False
             self._waiting.clear()
             self._open.clear()
-            self._bar.close()
+            self._ends.close()
 
     def notes(self) -> list[str]:
         """Return sentences for the end of the run: that the pruner was given for nothing."""
@@ -222,20 +190,19 @@ class StudyAnswerer:
             return self._go_on(trial, lease)
         if trial in self._known and not options.retries_lost:
             return Response(self._codec.dumps(["over", "it was lost with its worker, and has failed"]))
-        if self._since_s is None:
-            self._since_s = time.monotonic()
-        if not self._enough() and options.n_trials is not None and self._begun >= options.n_trials:
-            self._over = _ALL_BEGUN
-        if self._over:
+        self._ends.note_begin()
+        if not self._ends.enough() and options.n_trials is not None and self._begun >= options.n_trials:
+            self._ends.over = ALL_BEGUN
+        if over := self._ends.over:
             self._known.add(trial)
-            return Response(self._codec.dumps(["unwanted", self._over]), enough=self._over)
+            return Response(self._codec.dumps(["unwanted", over]), enough=over)
         try:
             if is_heartbeat_enabled(study._storage):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                     optuna.storages.fail_stale_trials(study)
             asked = study.ask()
-            opened = self._opened(asked, trial)
+            opened = OpenTrial.begun(study, asked, trial)
         except Exception as error:
             return self._give_up(error)
         self._begun += 1
@@ -249,17 +216,12 @@ class StudyAnswerer:
         names = None if ahead.order.number == order else [*ahead.order.names]
         return Response(self._codec.dumps(["ok", [frozen, ahead.order.number, names, ahead.internals]]), facts)
 
-    def _opened(self, asked: Trial, trial: TrialId) -> _Open:
-        ends = ExitStack()
-        ends.enter_context(get_heartbeat_thread(asked._trial_id, self._study._storage))
-        return _Open(asked, trial, ends)
-
     def _go_on(self, trial: TrialId, lease: Lease) -> Response:
         """Let a trial go on that was paused, or whose worker was lost; none does once the run was told to end."""
         opened = self._waiting.pop(trial)
-        if self._enough() not in ("", _ALL_BEGUN):
-            self._prune_off(opened, self._over)
-            return Response(self._codec.dumps(["over", self._over]), enough=self._over)
+        if (over := self._ends.enough()) not in ("", ALL_BEGUN):
+            self._ends.prune(opened, over)
+            return Response(self._codec.dumps(["over", over]), enough=over)
         self._open[lease.number] = opened
         frozen = self._study._storage.get_trial(opened.trial._trial_id)
         return Response(self._codec.dumps(["ok", [frozen, 0, [], []]]), self._facts.resumed(frozen.number))
@@ -324,92 +286,10 @@ class StudyAnswerer:
         self._study.stop()
         return None, None
 
-    def _tell(self, trial: Trial, *fields: Any) -> tuple[str, dict[str, Any]]:
-        """End a trial as ``optimize`` of Optuna does, and call the callbacks."""
-        study, lease, ended = self._study, self._last, ObjectiveEnd(*fields)
-        error = error_of(ended, self._options.catch)
-        state = None if ended.state is None else TrialState[ended.state]
-        try:
-            _, _, warning = _tell_with_warning(
-                study=study, trial=trial, value_or_values=ended.value_or_values, state=state, suppress_warning=True
-            )
-        finally:
-            self._open.pop(lease).ends.close()
-            self._ahead.asked(trial)
-            frozen = study._storage.get_trial(trial._trial_id)
-            facts = self._facts.ended(frozen)
-        _log(study, frozen, error, ended, warning)
-        if frozen.state is TrialState.FAIL and error is not None and not isinstance(error, self._options.catch):
-            self.error = self.error or error
-            self._over = self._over or f"trial {frozen.number} has raised {type(error).__name__}"
-            return frozen.state.name, facts
-        self._call_back(frozen)
-        return frozen.state.name, facts
-
-    # After a trial
-
-    def _call_back(self, frozen: FrozenTrial) -> None:
-        """Call the callbacks; an exception of one leaves ``optimize``."""
-        try:
-            for callback in self._options.callbacks:
-                callback(self._study, copy.deepcopy(frozen))
-        except BaseException as error:
-            self.error = self.error or error
-            self._over = self._over or f"a callback has raised {type(error).__name__}"
-        if self._options.gc_after_trial:
-            gc.collect()
-        self._bar.update(self._elapsed_s, self._study)
-
-    def _prune_off(self, opened: _Open, reason: str) -> None:
-        """End a trial that its scheduler has stopped, or that stays paused, with its last report as its value."""
-        study = self._study
-        self._close(opened)
-        try:
-            _tell_with_warning(study=study, trial=opened.trial, state=TrialState.PRUNED, suppress_warning=True)
-        except (ValueError, optuna.exceptions.UpdateFinishedTrialError):
-            return  # another process that uses the storage was first
-        frozen = study._storage.get_trial(opened.trial._trial_id)
-        _logger.info(f"Trial {frozen.number} pruned. {reason}")  # noqa: G004  # as Optuna's own lines
-        self._call_back(frozen)
-
-    def _close(self, opened: _Open) -> None:
-        """Give a trial that has not said its end the values that it has got, and end its heartbeat."""
-        opened.ends.close()
-        for name, distribution, internal in self._ahead.given(opened.trial):
-            self._study._storage.set_trial_param(opened.trial._trial_id, name, internal, distribution)
-
-    def _lose(self, opened: _Open, reason: str, *, is_retried: bool = True) -> None:
-        """Let a trial fail whose worker is gone; the storage's own callback may enqueue it once more."""
-        study = self._study
-        self._close(opened)
-        number = opened.trial._trial_id
-        try:
-            study._storage.set_trial_state_values(number, state=TrialState.FAIL)
-        except optuna.exceptions.UpdateFinishedTrialError:
-            return  # another process that uses the storage was first
-        frozen = study._storage.get_trial(number)
-        _logger.warning(f"Trial {frozen.number} failed: {reason}")  # noqa: G004  # as Optuna's own lines
-        if not is_retried:
-            return
-        retry = _callback_of(study._storage)
-        if retry is None and self._options.retries_lost:
-            retry = _retry()
-        if retry is not None:
-            retry(study, copy.deepcopy(frozen))
-            if self._options.retries_lost:
-                self._begun -= 1
-
-    def _enough(self) -> str:
-        timeout_s = self._options.timeout_s
-        if not self._over and self._study._stop_flag:
-            self._over = "the study was stopped"
-        elif not self._over and timeout_s is not None and self._elapsed_s >= timeout_s:
-            self._over = f"the timeout of {timeout_s:g} s has passed"
-        return self._over
-
-    @property
-    def _elapsed_s(self) -> float:
-        return 0.0 if self._since_s is None else time.monotonic() - self._since_s
+    def _tell(self, _trial: Trial, *fields: Any) -> tuple[str, dict[str, Any]]:
+        """End the trial, as its worker saw it."""
+        frozen = self._ends.tell(self._open.pop(self._last), ObjectiveEnd(*fields))
+        return frozen.state.name, self._facts.ended(frozen)
 
     def _error(self, error: Exception) -> Response:
         try:
@@ -420,38 +300,5 @@ class StudyAnswerer:
 
     def _give_up(self, error: Exception) -> Response:
         """End the run by an exception of the study itself."""
-        self.error = self.error or error
-        self._over = self._over or f"the study has raised {type(error).__name__}"
-        return Response(self._codec.dumps(["over", self._over]), enough=self._over)
-
-
-def _callback_of(storage: Any) -> TrialCallback | None:
-    """Return what a storage calls for a trial that is lost, under the name that its version has for it."""
-    for name in ("get_heartbeat_stale_trial_callback", "get_failed_trial_callback"):
-        if hasattr(storage, name):
-            found: TrialCallback | None = getattr(storage, name)()
-            return found
-    return None
-
-
-def _retry() -> TrialCallback:
-    """Return Optuna's own callback that enqueues a failed trial again, under the name that its version has for it."""
-    newer = getattr(optuna.storages, "RetryHeartbeatStaleTrialCallback", None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        made: TrialCallback = newer() if newer is not None else optuna.storages.RetryFailedTrialCallback()
-    return made
-
-
-def _log(
-    study: Any, frozen: FrozenTrial, error: BaseException | None, ended: ObjectiveEnd, warning: str | None
-) -> None:
-    """Write the line that Optuna writes."""
-    if frozen.state is TrialState.COMPLETE:
-        study._log_completed_trial(frozen.values, frozen.number, frozen.params)
-    elif frozen.state is TrialState.PRUNED:
-        _logger.info(f"Trial {frozen.number} pruned. {error}")  # noqa: G004
-    else:
-        message = repr(error) if error is not None else str(warning)
-        shown = None if error is None else (type(error), error, error.__traceback__)
-        _log_failed_trial(frozen.number, frozen.params, message, exc_info=shown, value_or_values=ended.shown)
+        self._ends.break_off(error, f"the study has raised {type(error).__name__}")
+        return Response(self._codec.dumps(["over", self._ends.over]), enough=self._ends.over)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import optuna
+from optuna.search_space import IntersectionSearchSpace
+from optuna.search_space.group_decomposed import _GroupDecomposedSearchSpace
 
 from asyncsearch.errors import UsageError
 from asyncsearch.optuna.units import HOW_TO_PAUSE
@@ -90,10 +92,17 @@ def require_supported(study: Any) -> None:
     if kind == "DaskStorage":
         raise UsageError(f"{kind} is {OWN_STUDIES[kind]}.")
     sampler = study.sampler
-    if not isinstance(sampler, optuna.samplers.TPESampler):
+    if not _keeps_a_study(sampler):
         return
     if _studies.setdefault(sampler, study.study_name) != study.study_name:
         raise UsageError(
             f"The sampler of study {study.study_name!r} has learned from {_studies[sampler]!r}, whose trials it would "
-            "take for this one's: make one for each study, sampler=TPESampler(...)."
+            f"take for this one's: make one for each study, sampler={type(sampler).__name__}(...)."
         )
+
+
+def _keeps_a_study(sampler: Any) -> bool:
+    """Return whether a sampler keeps in itself what it has seen of a study, and so takes another one for that."""
+    kept = (IntersectionSearchSpace, _GroupDecomposedSearchSpace)
+    is_qmc = isinstance(sampler, optuna.samplers.QMCSampler)
+    return is_qmc or any(isinstance(one, kept) for one in getattr(sampler, "__dict__", {}).values())

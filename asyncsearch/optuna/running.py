@@ -17,13 +17,14 @@ from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import Bundle, pack, with_sources
 from asyncsearch.launch.machine import cores
 from asyncsearch.launch.value_pickler import OR_IN_THREADS
-from asyncsearch.optuna.answering import OptimizeOptions, StudyAnswerer
+from asyncsearch.optuna.answering import StudyAnswerer
 from asyncsearch.optuna.kept_run import KeptRun
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.objective import Objective, sent_study
 from asyncsearch.optuna.refusals import require_judging, require_supported
 from asyncsearch.optuna.settings import present
 from asyncsearch.optuna.study_runs import OpenRun, StudyRuns
+from asyncsearch.optuna.trial_ends import OptimizeOptions
 from asyncsearch.optuna.units import METRIC
 from asyncsearch.programs.endless_run import ENDLESS, key_of
 from asyncsearch.programs.same_line import outlives_failures

@@ -69,15 +69,17 @@ def explain(
 def fact_words(event: Consulted) -> list[str]:
     """Return what a trial was answered by another library's program, without its reports and what changed nothing."""
     several = event.facts.get("several", [event.facts])
-    facts = [one for fact in several for one in (_each_used(fact) if "used" in fact else [fact])]
+    facts = [one for fact in several for one in (_each_suggested(fact) if "params" in fact else [fact])]
     kept = [fact for fact in facts if "reported" not in fact and fact.get("judged") is not False]
     plain = [{key: value for key, value in fact.items() if isinstance(value, str | int | float)} for fact in kept]
     return [", ".join(f"{key} {value}" for key, value in fact.items()) for fact in plain if fact]
 
 
-def _each_used(fact: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a fact for each value of one that tells of several."""
-    return [{"suggested": name, "value": value} for name, value in fact["params"].items()]
+def _each_suggested(fact: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a fact for each value of one that tells of several, as the trial has got it."""
+    if not {"suggested", "used"} & fact.keys():
+        return [fact]
+    return [{"suggested": name, "value": str(value)} for name, value in fact["params"].items()]
 
 
 class _Story:

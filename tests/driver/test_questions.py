@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from asyncsearch.actions import AnyAction
-from asyncsearch.driver.questions import Questions, Response
+from asyncsearch.driver.questions import Questions, Received, Response
 from asyncsearch.errors import UnauthenticatedError
-from asyncsearch.events import AnyEvent
+from asyncsearch.events import AnyEvent, Outcome, TrainingEnded
 from asyncsearch.ids import Lease, TrialId, WorkerId
-from asyncsearch.rpc.messages import TrialAnswer, TrialQuestion
+from asyncsearch.rpc.messages import Heartbeat, TrialAnswer, TrialQuestion
 from asyncsearch.runner.seal import Seal, launch_key
 
 SECRET, LEASE = b"s" * 32, Lease(7, WorkerId(2), 3)
@@ -25,10 +25,13 @@ WORKER = (LEASE.worker, LEASE.epoch)
 class Answerer:
     def __init__(self) -> None:
         self.asked: list[bytes] = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
 
     def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response:
+        self.may_answer.wait(60)
         self.asked.append(content)
-        return Response(b"answer to " + content)
+        return Response(b"answer to " + content, {"said": content.decode()})
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
         return Response()
@@ -44,12 +47,13 @@ class Driver:
         attempt = SimpleNamespace(end=None, trial=TrialId(0))
         state: Any = SimpleNamespace(attempt=lambda lease, lane: attempt)
         self.sent: list[TrialAnswer] = []
+        self.posted: list[Any] = []
         self.questions = Questions(
             state,
             self.answerer,
             SECRET,
             self.loop,
-            post=lambda item: None,
+            post=self.posted.append,
             send=lambda worker, epoch, message: self.sent.append(message),  # type: ignore[arg-type]
             say=lambda sentence: None,
             fail=lambda error: None,
@@ -99,3 +103,18 @@ def test_a_question_without_the_seal_of_its_launch_reaches_nobody(driver: Driver
     driver.close()
     assert driver.answerer.asked == []
     assert driver.sent == []
+
+
+def test_the_end_of_a_trial_waits_for_the_facts_of_its_last_word(driver: Driver) -> None:
+    other = Received(WorkerId(3), 1, 9, Heartbeat())
+    end = Received(*WORKER, 5, TrainingEnded(LEASE, Outcome.RETURNED, 0))
+    last_word = TrialQuestion(LEASE, 1, Seal(launch_key(SECRET, *WORKER)).closed(1, b"this"), False)
+    driver.answerer.may_answer.clear()
+    assert not driver.questions.holds(end)
+    driver.questions.take(WORKER, last_word)
+    assert [driver.questions.holds(one) for one in (end, other)] == [True, False]
+    driver.answerer.may_answer.set()
+    driver.close()
+    said, behind = driver.posted
+    assert (said.event.facts, behind) == ({"said": "this"}, end)
+    assert not driver.questions.holds(end)

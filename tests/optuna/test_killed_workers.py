@@ -57,7 +57,10 @@ def require_oracle(study: Any, store: Path, killed: dict[int, str], *, retries_l
     failed = {trial.number for trial in trials if trial.state.name == "FAIL"}
     assert failed == set(killed)
     assert {trial.state.name for trial in trials if trial.number not in failed} == {"COMPLETE"}, "nothing is RUNNING"
-    again = {trial.system_attrs["failed_trial"]: trial for trial in trials if "failed_trial" in trial.system_attrs}
+    # By its last entry: on a slow machine a trial that is killed may itself be the repetition of another one.
+    again = {
+        trial.system_attrs["retry_history"][-1]: trial for trial in trials if "retry_history" in trial.system_attrs
+    }
     assert set(again) == (failed if retries_lost else set())
     points = {trial.number: (trial.params["x"], trial.params["y"]) for trial in trials}
     for number, trial in again.items():

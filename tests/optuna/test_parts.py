@@ -23,6 +23,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import Consulted
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.optuna.choices import KnownChoices
+from asyncsearch.optuna.drawn_ahead import DrawnAhead
 from asyncsearch.optuna.facts import StudyFacts, trials_of
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.refusals import require_supported, require_version
@@ -31,6 +32,7 @@ from asyncsearch.optuna.units import ReportedUnits
 from asyncsearch.programs.changes import Watch, here
 from asyncsearch.programs.pickles import pickled, unpickled
 from asyncsearch.programs.raised import ObjectiveError, raised_by
+from asyncsearch.report.explain import fact_words
 
 
 @pytest.mark.parametrize(
@@ -86,6 +88,60 @@ def test_facts_give_the_trials_and_those_that_were_lost_have_failed() -> None:
     assert complete == study.trials[0]
     assert lost.state is optuna.trial.TrialState.FAIL
     assert (lost.params, lost.intermediate_values) == (study.trials[1].params, study.trials[1].intermediate_values)
+
+
+def _mixed(trial: Any) -> float:
+    trial.suggest_categorical("kind", ["b", "a", "c"])
+    trial.suggest_int("width", 1, 500, log=True)
+    trial.suggest_float("one", 2.0, 2.0)
+    return float(trial.suggest_float("rate", 0.0, 1.0, step=0.05))
+
+
+@pytest.mark.parametrize("used", [4, 2, 0])
+def test_values_drawn_ahead_are_those_that_optuna_draws_one_by_one(used: int) -> None:
+    plain, ahead = [optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=3)) for _ in range(2)]
+    plain.optimize(_mixed, n_trials=3)
+    drawn = DrawnAhead(ahead)
+    for count in (0, used, 4):
+        trial = ahead.ask()
+        assert len(drawn.draw(trial).internals) == (4 if trial.number else 0)
+        drawn.use(trial, count) if trial.number else None
+        if count < 4:
+            drawn.drop(trial)
+        value = _mixed(trial)
+        drawn.asked(trial)
+        ahead.tell(trial, value)
+    assert [trial.params for trial in ahead.trials] == [trial.params for trial in plain.trials]
+
+
+def test_facts_of_used_values_give_the_values_whose_order_stood_in_an_earlier_trial() -> None:
+    facts, study = StudyFacts(), optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=3))
+    drawn, events = DrawnAhead(study), []
+    for number in range(3):
+        trial = study.ask()
+        ahead = drawn.draw(trial)
+        found = [facts.begun(trial._cached_frozen_trial, ahead)]
+        if ahead.internals:
+            found.append(facts.used(drawn.use(trial, 4)))
+        value = _mixed(trial)
+        if not ahead.internals:
+            told = trial.params.items()
+            found += [
+                facts.suggested(name, one := trial.distributions[name], one.to_internal_repr(v)) for name, v in told
+            ]
+        drawn.asked(trial)
+        study.tell(trial, value)
+        events += [Consulted(Lease(number, WorkerId(0), 1), one) for one in [*found, facts.ended(study.trials[-1])]]
+    assert ["order" in event.facts for event in events if "begun" in event.facts] == [False, True, False]
+    assert [*trials_of(events)] == study.trials
+    assert fact_words(events[-2])[0].startswith("suggested kind, value ")
+
+
+@pytest.mark.parametrize("value", [None, 0.5, math.nan, math.inf, "no", (1, 2), [1.0]], ids=repr)
+def test_a_worker_foresees_the_state_that_the_study_gives_its_trial(value: Any) -> None:
+    study, ended = optuna.create_study(), end_by_value(value)
+    study.optimize(lambda _trial: value, n_trials=1)
+    assert ended.state_in(study) is study.trials[0].state
 
 
 def test_choices_in_another_order_are_the_known_ones() -> None:
@@ -181,11 +237,19 @@ def test_only_known_versions_of_optuna_run(version: str, is_known: bool) -> None
             require_version(version)
 
 
-def test_a_sampler_that_learned_from_another_study_is_refused() -> None:
-    sampler = optuna.samplers.TPESampler()
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("kind", ["TPE", "CmaEs", "GP", "NSGAII", "QMC"])
+def test_a_sampler_that_learned_from_another_study_is_refused(kind: str) -> None:
+    sampler = getattr(optuna.samplers, f"{kind}Sampler")()
     require_supported(optuna.create_study(sampler=sampler, study_name="first"))
-    with pytest.raises(UsageError, match=r"learned from 'first'.*sampler=TPESampler"):
+    with pytest.raises(UsageError, match=rf"learned from 'first'.*sampler={kind}Sampler"):
         require_supported(optuna.create_study(sampler=sampler, study_name="second"))
+
+
+def test_samplers_that_keep_nothing_of_a_study_serve_several() -> None:
+    for sampler in (optuna.samplers.RandomSampler(), optuna.samplers.GridSampler({"x": [0, 1]})):
+        for name in ("first", "second"):
+            require_supported(optuna.create_study(sampler=sampler, study_name=name))
 
 
 def test_a_search_that_makes_its_own_study_is_answered() -> None:

@@ -194,7 +194,7 @@ def test_a_run_tells_its_story_and_goes_on_by_its_program_alone(tmp_path: Path) 
     file = read_study_file(open_store(folder))
     assert file is not None
     assert (file.trainable, file.script) == ("<lambda>", __file__)
-    assert f"suggested depth, value {study.trials[1].params['depth']}.0" in story
+    assert f"suggested depth, value {study.trials[1].params['depth']}" in story
     assert "ended COMPLETE" in story
     assert [trial.params for trial in Study.open(folder).trials] == [trial.params for trial in study.trials]
     with pytest.raises(UsageError, match="run that program again"):
