@@ -272,6 +272,7 @@ class Driver:
         # A snapshot that is ahead of the journal could not be opened: its records would be missing.
         if self._commits.is_due or is_snapshot_due:
             await self._events.commit()
+            self._questions.durable()
         else:
             self._commits.delay()
         self._timeouts.arm()

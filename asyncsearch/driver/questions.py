@@ -114,6 +114,9 @@ class Questions:
         """How many questions of a worker are not settled that it does not await."""
         self._behind: dict[Worker, list[Received]] = {}
         """Its messages behind them, in their order: a later one would be acknowledged with those before it."""
+        self._unnoted: list[tuple[AnyEvent, Sequence[AnyAction]]] = []
+        """Records that are being written."""
+        self._is_closed = False
         self._thread = ThreadPoolExecutor(1, "asyncsearch-answers") if answerer is not None else None
 
     def take(self, worker: Worker, question: TrialQuestion) -> str:
@@ -153,12 +156,20 @@ class Questions:
         return True
 
     def follow(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
-        """Let the answerer take note of a record with decisions."""
+        """Let the answerer take note of a record with decisions, once it is durable."""
         if self._thread is not None and actions:
-            self._thread.submit(self._note, event, actions)
+            self._unnoted.append((event, actions))
+
+    def durable(self) -> None:
+        """Pass on the records: a program that goes on after them may be killed, and has them all."""
+        records, self._unnoted = self._unnoted, []
+        for event, actions in records:
+            if self._thread is not None and not self._is_closed:
+                self._thread.submit(self._note, event, actions)
 
     def close(self) -> None:
         """Answer no more; what is being answered comes to its end first."""
+        self._is_closed = True
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
 
