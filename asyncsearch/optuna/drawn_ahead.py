@@ -20,7 +20,7 @@ Drawn = tuple[str, BaseDistribution, float]
 """Name, distribution, and the value as storages keep it."""
 
 
-class AskingOrder(NamedTuple):
+class AskedOrder(NamedTuple):
     """What trials ask for, in their order."""
 
     number: int = 0
@@ -31,7 +31,7 @@ class AskingOrder(NamedTuple):
 class Ahead(NamedTuple):
     """The values that a trial may use, as its worker and the journal get them."""
 
-    order: AskingOrder
+    order: AskedOrder
     internals: list[float]
     """As storages keep them."""
 
@@ -41,14 +41,14 @@ class Ahead(NamedTuple):
         return [(*one, internal) for one, internal in zip(self.order.names, self.internals, strict=True)]
 
 
-NOTHING = Ahead(AskingOrder(), [])
+NOTHING = Ahead(AskedOrder(), [])
 _numbers = itertools.count(1)
 
 
 class _Draws:
     """Draws the values of an order in one call of the generator, which gives the numbers of one call for each."""
 
-    def __init__(self, order: AskingOrder) -> None:
+    def __init__(self, order: AskedOrder) -> None:
         space = {name: one for name, one in order.names if not one.single()}
         self._transform = _SearchSpaceTransform(space) if space else None
         bounds = None if self._transform is None else self._transform.bounds
@@ -81,7 +81,7 @@ class DrawnAhead:
 
     def __init__(self, study: Any) -> None:
         self._study = study
-        self._order = AskingOrder()
+        self._order = AskedOrder()
         """What the last trial that ended asked for."""
         self._draws_of = _Draws(self._order)
         self._taken: dict[int, _Taken] = {}
@@ -118,7 +118,7 @@ class DrawnAhead:
         if ahead is not None and ahead.used < len(ahead.values) and ahead.draw == self._draws:
             generator = self._study.sampler._rng.rng
             generator.set_state(ahead.state)
-            _Draws(AskingOrder(names=tuple([(name, one) for name, one, _ in ahead.values[: ahead.used]]))).draw(
+            _Draws(AskedOrder(names=tuple([(name, one) for name, one, _ in ahead.values[: ahead.used]]))).draw(
                 generator
             )
 
@@ -135,7 +135,7 @@ class DrawnAhead:
         self.drop(trial)
         names = tuple(trial._cached_frozen_trial.distributions.items())
         if names != self._order.names:
-            self._order = AskingOrder(next(_numbers), names)
+            self._order = AskedOrder(next(_numbers), names)
             self._draws_of = _Draws(self._order)
 
     def note_draw(self) -> None:

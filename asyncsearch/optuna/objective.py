@@ -20,7 +20,7 @@ from optuna.study.study import _ThreadLocalStudyAttribute
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from asyncsearch.errors import UsageError
-from asyncsearch.optuna.drawn_ahead import Ahead, AskingOrder
+from asyncsearch.optuna.drawn_ahead import Ahead, AskedOrder
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd, end_by_error, end_by_value
 from asyncsearch.optuna.units import METRIC, ReportedUnits
@@ -107,7 +107,7 @@ _lines: list[DriverLine] = []
 class _Orders:
     """What this process knows of the order in which trials ask."""
 
-    last = AskingOrder()
+    last = AskedOrder()
 
 
 _orders = _Orders()
@@ -316,7 +316,7 @@ class Objective:
         except UnwantedError:
             trial.stop(UNWANTED)
         if names is not None:
-            _orders.last = AskingOrder(number, tuple(names))
+            _orders.last = AskedOrder(number, tuple(names))
         line.trial = WorkerTrial(self._study, frozen, Ahead(_orders.last, internals))
         if self._pauses is not None:
             line.units = ReportedUnits(trial, [*frozen.intermediate_values], must_pause=self._pauses)

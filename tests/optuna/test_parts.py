@@ -114,7 +114,7 @@ def test_values_drawn_ahead_are_those_that_optuna_draws_one_by_one(used: int) ->
     assert [trial.params for trial in ahead.trials] == [trial.params for trial in plain.trials]
 
 
-def test_facts_of_used_values_give_the_values_whose_order_stood_in_an_earlier_trial() -> None:
+def test_used_values_are_found_by_an_order_told_with_an_earlier_trial() -> None:
     facts, study = StudyFacts(), optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=3))
     drawn, events = DrawnAhead(study), []
     for number in range(3):
