@@ -54,10 +54,11 @@ def taken(key: tuple[Any, ...], number: int | None) -> EndlessRun | None:
         number: of workers that are needed; None: as many as the cluster turns out to have.
     """
     for run in _all_taken():
-        run.let_remove(False)
         if run.suits(key, number):
-            return run
-        run.let_remove(True)
+            run.let_remove(False)
+            if not run.is_removed:  # after the other look, and before its folder was missed
+                return run
+            run.let_remove(True)
         run.close()
     return None
 
