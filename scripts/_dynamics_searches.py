@@ -16,6 +16,10 @@ CALL_OF_LANES_S = 0.05
 """Of up to 16 trainings together; more take as much longer as they are more."""
 
 
+_BEGUN_S = 20.0
+"""Time in which a process that imports beforehand begins."""
+
+
 def killed_once(lines: Path) -> type[Any]:
     """Make a trainer in torch whose second trial kills its process, and which writes when it does and when it steps."""
     import torch
@@ -54,10 +58,13 @@ def awaited_megabytes() -> float:
     """Wait until a process beside this one has no more to do, and return the memory that it alone has. 0: none is."""
     import psutil
 
-    used = -1.0
+    used, until_s = -1.0, time.monotonic() + _BEGUN_S
     while True:
         beside = [one for one in psutil.Process(os.getppid()).children() if one.pid != os.getpid()]
         with contextlib.suppress(psutil.NoSuchProcess):  # some try out a fork, and are gone at once
+            if not beside and time.monotonic() < until_s:
+                time.sleep(0.1)
+                continue
             if not beside or used == (used := sum(one.cpu_times().user for one in beside)):
                 return sum(one.memory_full_info().uss for one in beside) / 2**20
         time.sleep(5.0)

@@ -166,6 +166,39 @@ def test_module_that_no_fork_survives_is_left_out_alone(
     ]
 
 
+def test_package_that_starts_a_thread_is_left_out_whole_and_once(worker: Prepared, tmp_path: Path) -> None:
+    """Its modules come before it where they are named in the order in which they were ready."""
+    package = tmp_path / "site-packages" / "threading_package"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"from threading_package import first, second\n{PACKAGES['threaded_one']}")
+    for name in ("first", "second"):
+        (package / f"{name}.py").write_text("")
+    names = ["threading_package.first", "threading_package.second", "threading_package", "last_one"]
+    worker.imports(*names)
+    assert list(worker.preloaded.left_out) == ["threading_package"]
+    assert worker.look(finds("threading_package.first", "last_one")) == {
+        "accuracy": 1.0, "threading_package.first": 0.0, "last_one": 1.0,
+    }  # fmt: skip
+
+
+def test_memory_of_pyarrow_is_begun_anew_in_a_fork(worker: Prepared) -> None:
+    """Its thread, which each import of pandas brings, kept a process from being forked."""
+    pytest.importorskip("pyarrow")
+
+    def fills(trial: TrialContext) -> dict[str, float]:
+        import sys
+
+        was_there = float("pyarrow" in sys.modules)
+        import pyarrow
+
+        arrays = [pyarrow.array(range(10_000)) for _ in range(100)]
+        return {"accuracy": was_there, "sum": float(sum(len(array) for array in arrays))}
+
+    worker.imports("pyarrow")
+    assert worker.preloaded.left_out == {}
+    assert worker.look(fills) == {"accuracy": 1.0, "sum": 1_000_000.0}
+
+
 def test_template_that_is_given_up_leaves_no_temporary_files(worker: Prepared, tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()

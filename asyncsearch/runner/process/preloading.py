@@ -181,8 +181,12 @@ class _Importer:
         for name in self._names:
             if name in sys.modules or self._is_left_out(name):
                 continue
-            if reason := _failure_of_import(name) or ProcessHoldings().beyond(before):
+            outermost = _outermost_new(name)
+            if reason := _failure_of_import(name):
                 self.found = Preloaded(name, reason)
+                return
+            if reason := ProcessHoldings().beyond(before):
+                self.found = Preloaded(outermost, reason)
                 return
         self.thread_state = ThreadState()
 
@@ -196,6 +200,13 @@ class _Importer:
 
     def _is_left_out(self, name: str) -> bool:
         return any(name == one or name.startswith(f"{one}.") for one in self._left_out)
+
+
+def _outermost_new(name: str) -> str:
+    """Return the package whose import that of a module begins with: the next module would only begin it again."""
+    parts = name.split(".")
+    packages = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    return next(one for one in packages if one not in sys.modules)
 
 
 def _failure_of_import(name: str) -> str:

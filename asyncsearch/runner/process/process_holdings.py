@@ -50,9 +50,20 @@ def _tasks_after_fork() -> int:
     return left
 
 
+_FORK_SAFE = frozenset({"jemalloc_bg_thd"})
+"""Names of threads whose libraries begin them anew in a fork: that of pyarrow's memory, which pandas brings."""
+
+
 def tasks() -> list[str]:
-    """Return the threads of this process, as the system sees them."""
-    return os.listdir("/proc/self/task")
+    """Return the threads of this process that a fork leaves behind, as the system sees them."""
+    return [task for task in os.listdir("/proc/self/task") if _name_of(task) not in _FORK_SAFE]
+
+
+def _name_of(task: str) -> str:
+    try:
+        return Path(f"/proc/self/task/{task}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:  # it has ended
+        return ""
 
 
 _MADE: list[str] = []
