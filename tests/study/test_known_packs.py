@@ -60,4 +60,5 @@ def test_a_study_that_shares_nothing_measures_by_itself(tmp_path: Path, options:
     made(tmp_path / "a" / "first", backend="inline", version="1").run(19, display="none")
     other = made(tmp_path / ("b" if options else "a") / "second", backend="inline", **options).run(19, display="none")
     assert timed(other) == []
-    assert [count for count, _ in measured(other)[0].seconds][:2] == [1, 2]
+    counts = [count for count, _ in measured(other)[0].seconds]
+    assert (counts[0], len(counts) > 1) == (1, True), "it begins with one, however far it leaps from there"
