@@ -10,10 +10,10 @@ from typing import Any
 
 import optuna as optunas
 import pytest
+from psutil import pid_exists
 
 import asyncsearch.hyperopt as hyperopt
 import asyncsearch.optuna as optuna
-from tests.hyperopt.conftest import is_there
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -37,17 +37,17 @@ def test_workers_stay_until_another_library_or_a_line_needs_them() -> None:
     assert search(trials) == kept, "an equal space is no other one"
     optunas.logging.set_verbosity(optunas.logging.CRITICAL)
     optuna.workers(1, backend="processes", display="none")
-    assert not is_there(kept), "to say where trials run lets go those that wait"
+    assert not pid_exists(kept), "to say where trials run lets go those that wait"
     study = optuna.create_study()
     kept = search(trials)
     study.optimize(lambda trial: trial.set_user_attr("worker", os.getppid()) or 0.0, n_trials=1)
-    assert not is_there(kept), "workers of another library are let go first"
+    assert not pid_exists(kept), "workers of another library are let go first"
     kept = study.trials[0].user_attrs["worker"]
-    assert is_there(kept)
+    assert pid_exists(kept)
     last = search(trials)
-    assert not is_there(kept)
+    assert not pid_exists(kept)
     hyperopt.workers()
-    assert not is_there(last)
+    assert not pid_exists(last)
 
 
 def test_a_folder_may_be_removed_while_workers_wait(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -58,12 +58,12 @@ def test_a_folder_may_be_removed_while_workers_wait(tmp_path: Path, caplog: pyte
     shutil.rmtree(tmp_path / "store")
     with caplog.at_level(logging.INFO):
         other = search(trials)
-    assert not is_there(kept)
+    assert not pid_exists(kept)
     assert other != kept
     assert len(trials) == 2
     shutil.rmtree(tmp_path / "store")
     with caplog.at_level(logging.INFO):
         hyperopt.workers()
-    assert not is_there(other)
+    assert not pid_exists(other)
     assert not list(tmp_path.iterdir())
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

@@ -11,6 +11,7 @@ from typing import Any
 
 import optuna
 import pytest
+from psutil import pid_exists
 
 import asyncsearch.optuna as ours
 from asyncsearch import Study
@@ -32,14 +33,6 @@ def objective(trial: Any) -> float:
     return float(trial.suggest_float("x", 0, 1))
 
 
-def is_there(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def test_a_loop_of_optimize_keeps_its_workers_and_all_rules(tmp_path: Path) -> None:
     """Optuna's own values; the journal tells the calls apart; another objective or an error gets other workers."""
     study = ours.create_study(study_name="loop", sampler=optuna.samplers.TPESampler(seed=1))
@@ -53,15 +46,15 @@ def test_a_loop_of_optimize_keeps_its_workers_and_all_rules(tmp_path: Path) -> N
     assert seen == [0, 1, 2]
     assert [trial.params for trial in study.trials] == [trial.params for trial in theirs.trials]
     (kept,) = {trial.user_attrs["worker"] for trial in study.trials}
-    assert is_there(kept)
+    assert pid_exists(kept)
     study.optimize(lambda trial: float(trial.suggest_int("y", 0, 9)), n_trials=1)
-    assert not is_there(kept), "workers of another objective are let go first"
+    assert not pid_exists(kept), "workers of another objective are let go first"
     summary = Study.open(tmp_path / "kept" / "loop" / "1").summary()
     assert "3 configurations tried: 3 trained to the end" in summary, "one that waits for a further call is none"
     with pytest.raises(ValueError, match="the fifth"):
         study.optimize(objective, n_trials=3)
     assert [trial.state.name for trial in study.trials[3:]] == ["COMPLETE", "COMPLETE", "FAIL"]
-    assert not is_there(study.trials[4].user_attrs["worker"])
+    assert not pid_exists(study.trials[4].user_attrs["worker"])
 
 
 def test_ctrl_c_ends_workers_that_were_kept() -> None:
@@ -87,7 +80,7 @@ def test_ctrl_c_ends_workers_that_were_kept() -> None:
         study.optimize(endless, n_trials=2)
     assert [trial.state.name for trial in study.trials] == ["COMPLETE", "FAIL"]
     assert study.trials[1].user_attrs["worker"] == kept
-    assert not is_there(kept)
+    assert not pid_exists(kept)
 
 
 PROGRAM = """
@@ -135,4 +128,4 @@ def test_a_driver_killed_with_kept_workers_goes_on(word: str, before: int, after
     assert [run.returncode for run in runs] == [-signal.SIGKILL, 0], runs[1].stderr
     first, last, worker = map(int, runs[1].stdout.split())
     assert (first, last) == (before, after)
-    assert not is_there(worker), "nothing is left at the end of a process"
+    assert not pid_exists(worker), "nothing is left at the end of a process"
