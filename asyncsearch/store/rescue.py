@@ -50,7 +50,7 @@ class Rescue:
             root: folder of the store.
             may_be_removed: tells whether nobody misses it where it is removed now.
         """
-        self._root, self._may_be_removed = root, may_be_removed
+        self._root, self.may_be_removed = root, may_be_removed
         self._files: dict[str, int] = {}
         self._left_out: list[str] = []
         """Names of the files that could not be opened; they are missed only if the store is lost."""
@@ -65,7 +65,7 @@ class Rescue:
         """Write the rescue file, and return the error that names it and what is gone."""
         what = next((folder for folder in (self._root, gone.parent) if not folder.is_dir()), gone)
         words = f"{str(what)!r} was removed, moved or replaced while process {os.getpid()} wrote the journal in it."
-        if self._may_be_removed():
+        if self.may_be_removed():
             return StoreLostError(words, is_missed=False)
         try:
             file = self.write()

@@ -88,10 +88,18 @@ class LocalSegment:
             if not self._identity.is_in_place():
                 raise self._rescue.lost(self._path)
             if self._lock is not None:
-                flock.require_in_place(self._lock)
+                self._require_lock(self._lock)
         except OSError:
             with explained("look for the journal", self._path):
                 raise
+
+    def _require_lock(self, lock: FileIdentity) -> None:
+        try:
+            flock.require_in_place(lock)
+        except StoreLockedError:
+            if self._rescue.may_be_removed():  # the lock may be the first file of the folder that goes
+                raise self._rescue.lost(Path(lock.path)) from None
+            raise
 
     def _release(self) -> None:
         if self._descriptor is not None:
