@@ -22,6 +22,9 @@ FIRST_COUNTS = (1, 2, 4, 8)
 """How many trainings together are timed first, in the first unit of one pack."""
 MANY_UNITS = 800
 """Units of a search from which on the first pack times all of these: that takes 5 calls more than to train at once."""
+SHORT_FIRST = 25
+"""Lanes of the first pack of a shorter search: one alone, and 24 at once or in two halves. With fewer, more trials
+begin only after the calls that time, and what the longest of them lack is trained by few."""
 WARM_UP = 3
 """Trainings that a process trains first, one alone and two together, since that takes longer than ever after."""
 GAIN = 1.05

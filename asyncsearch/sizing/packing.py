@@ -20,6 +20,7 @@ from asyncsearch.plan.base_plan import Batch
 from asyncsearch.sizing.pack_probe import (
     FIRST_COUNTS,
     MANY_UNITS,
+    SHORT_FIRST,
     WARM_UP,
     curve_of,
     fastest,
@@ -160,7 +161,7 @@ class KnownPacks(msgspec.Struct):
     def most_measured(self, limit: int, units_left: float) -> int:
         """Return enough to time twice the most, and the best number, while throughput rises; then the best number."""
         if not self.seconds:
-            return min(limit, sum(FIRST_COUNTS) + WARM_UP)
+            return min(limit, SHORT_FIRST if units_left < MANY_UNITS else sum(FIRST_COUNTS) + WARM_UP)
         if not is_worth_timing(self.seconds, 2 * max(self.seconds), units_left):
             return self.best
         return max(self.best, min(limit, self.best + 2 * max(self.seconds)))

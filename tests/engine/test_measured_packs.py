@@ -129,7 +129,7 @@ def test_a_slower_two_does_not_keep_four_from_being_timed() -> None:
     """As models that go through ``vmap`` do."""
     training = TrainingModel(pack_speedup={2: 0.76, 4: 1.5, 8: 3.0})
     found = simulate(Curves(unit_s=0.1), scheduler=FIFO(max_resource=9), num_trials=64, pack="auto", training=training)
-    assert [packs.best for packs in found.state.packs.values()] == [8]
+    assert [packs.best >= 8 for packs in found.state.packs.values()] == [True]
 
 
 @settings(max_examples=1000)
