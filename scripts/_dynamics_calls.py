@@ -14,7 +14,7 @@ import _dynamics_clusters
 from _bench import Figure
 
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.store import LocalStore, Store, disk
+from asyncsearch.store import LocalStore, Store, syncing
 from asyncsearch.store.hdfs.addresses import Address
 from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.store.local import checkpoints as local_checkpoints
@@ -76,10 +76,10 @@ def syncs() -> list[Figure]:
         store = LocalStore(folder)
         store.prepare()
         counts: list[int] = []
-        for whole in (disk.is_synced_whole, lambda *_: False):
+        for whole in (syncing.is_synced_whole, lambda *_: False):
             with (
-                mock.patch.object(disk, "is_synced_whole", whole),
-                mock.patch.object(disk, "sync_disk", wraps=disk.sync_disk) as synced,
+                mock.patch.object(syncing, "is_synced_whole", whole),
+                mock.patch.object(syncing, "sync_disk", wraps=syncing.sync_disk) as synced,
                 mock.patch.object(os, "fsync", wraps=os.fsync) as fsync,
             ):
                 committed(store, len(counts))

@@ -1,23 +1,21 @@
-"""Durable operations on a POSIX file system, with explanations of their errors."""
+"""Files and folders on a POSIX file system, with explanations of their errors."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
-import functools
 import logging
 import os
-import re
 import stat
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from asyncsearch.errors import NotAFileError, StoreError
-from asyncsearch.files.plain import NotPlainError, open_to_read, read_file
+from asyncsearch.files.plain import NotPlainError
 from asyncsearch.files.trees import remove_tree
+from asyncsearch.store.syncing import sync_folder
 
 _log = logging.getLogger(__name__)
 _NEXT_STEP = {
@@ -71,31 +69,6 @@ def write_all(descriptor: int, data: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def sync_data(descriptor: int) -> None:
-    """Make a file's content and size durable. macOS has no fdatasync."""
-    getattr(os, "fdatasync", os.fsync)(descriptor)
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    with _opened(path) as descriptor:
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            # Some network mounts cannot sync a folder and keep names durable by themselves.
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                raise
-
-
 def make_folders(path: Path) -> None:
     """Make a folder and its parents, durably."""
     if path.is_dir():
@@ -107,80 +80,6 @@ def make_folders(path: Path) -> None:
         if not path.is_dir():
             raise
     sync_folder(path.parent)
-
-
-SYNCED_WHOLE = frozenset(("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "overlay", "tmpfs"))
-"""Kinds of disks that one call makes durable as a whole. A FUSE or CIFS mount answers it without asking its server."""
-OTHERS_BYTES = 64 << 20
-"""How much that others have written may be made durable along with a folder: more would let it wait for them."""
-
-
-def sync_tree(
-    folder: Path, files: Iterable[str], folders: Iterable[str], size_bytes: int, parents: Iterable[Path] = ()
-) -> None:
-    """Make a folder and all that was written in it durable: by one call for its disk, where that costs little more.
-
-    Args:
-        folder: the folder. That its own name is durable, too, is certain only after ``sync_folder`` of its parent.
-        files: the names of the files in it, at any depth.
-        folders: those of the folders in it.
-        size_bytes: how much the files have.
-        parents: folders of the same disk, the names in which are to be durable too.
-    """
-    if is_synced_whole(_kind_of(os.stat(folder).st_dev), _kernel(), _unwritten_bytes() - size_bytes):
-        sync_disk(folder)
-        return
-    for name in files:
-        with open_to_read(folder / name) as file:
-            os.fsync(file.fileno())
-    for path in (*(folder / name for name in sorted(folders, reverse=True)), folder, *parents):
-        sync_folder(path)
-
-
-def is_synced_whole(kind: str, kernel: tuple[int, ...], others_bytes: int) -> bool:
-    """Return whether one call for a whole disk is certain to make it durable, and waits little for others. Pure.
-
-    Args:
-        kind: of its file system, as Linux names it.
-        kernel: version of Linux; before 5.8 the call hides errors of the disk.
-        others_bytes: how much this machine has not written to its disks yet, beyond what is to be made durable.
-    """
-    return kind in SYNCED_WHOLE and kernel >= (5, 8) and others_bytes <= OTHERS_BYTES
-
-
-def sync_disk(folder: Path) -> None:
-    """Make all that was written on the disk of a folder durable, by one call of Linux."""
-    with _opened(folder) as descriptor:
-        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), str(folder))
-
-
-@functools.lru_cache(maxsize=64)
-def _kind_of(device: int) -> str:
-    """Return the kind of the file system with a device number; empty where Linux does not say."""
-    with contextlib.suppress(OSError, ValueError):
-        number = f"{os.major(device)}:{os.minor(device)}".encode()
-        for line in read_file("/proc/self/mountinfo").splitlines():
-            left, _, right = line.partition(b" - ")
-            if left.split()[2] == number:
-                return right.split()[0].decode()
-    return ""
-
-
-@functools.cache
-def _kernel() -> tuple[int, ...]:
-    found = re.match(r"(\d+)\.(\d+)", os.uname().release) if hasattr(os, "uname") else None
-    return (int(found[1]), int(found[2])) if found else (0,)
-
-
-def _unwritten_bytes() -> int:
-    """Return how much this machine has in memory that is not on its disks yet."""
-    try:
-        lines = read_file("/proc/meminfo").splitlines()
-        return sum(int(line.split()[1]) << 10 for line in lines if line.startswith((b"Dirty:", b"Writeback:")))
-    except (OSError, ValueError, IndexError):
-        return 1 << 62  # unknown: too much
 
 
 def write_new(path: Path, data: bytes, *, is_durable: bool = True) -> None:

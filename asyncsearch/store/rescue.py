@@ -23,7 +23,8 @@ from asyncsearch.errors import StoreError, StoreLostError
 from asyncsearch.files import UNDECODABLE
 from asyncsearch.files.plain import open_file, open_to_read
 from asyncsearch.files.trees import walk
-from asyncsearch.store.disk import explained, sync_folder
+from asyncsearch.store.disk import explained
+from asyncsearch.store.syncing import sync_folder
 
 _FOLDERS = ("journal", "functions")
 _LEFT_OUT = ("lock", "driver.json")

@@ -20,7 +20,7 @@ from asyncsearch.driver.loop import Driver
 from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.report.live.display import Plain
 from asyncsearch.rpc.server import SearchServer
-from asyncsearch.store import disk
+from asyncsearch.store import syncing
 
 WRITES = ("write", "pwrite")
 SYSTEM_CALLS = ("open", *WRITES, "fsync", "fdatasync", "ftruncate", "mkdir", "rename", "replace", "unlink", "rmdir")
@@ -89,7 +89,7 @@ class Calls:
         for name in SYSTEM_CALLS:
             if hasattr(os, name):
                 setattr(os, name, self._counted(name, getattr(os, name)))
-        disk.sync_disk = self._counted("fsync", disk.sync_disk)  # a call of Linux that Python has no name for
+        syncing.sync_disk = self._counted("fsync", syncing.sync_disk)  # a call of Linux that Python has no name for
 
     def count_ours(self) -> None:
         """Count the calls between the parts of a driver too."""

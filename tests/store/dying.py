@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from asyncsearch.store import LocalStore, disk
+from asyncsearch.store import LocalStore, syncing
 from asyncsearch.testing.store_checkpoints import REF, save
 
 CALLS = ("open", "write", "fsync", "fdatasync", "ftruncate", "mkdir", "rename", "replace", "unlink", "rmdir")
@@ -94,7 +94,7 @@ def stop_at(step: int) -> None:
     for name in CALLS:
         if hasattr(os, name):
             setattr(os, name, stopping(getattr(os, name)))
-    disk.sync_disk = stopping(disk.sync_disk)
+    syncing.sync_disk = stopping(syncing.sync_disk)
 
 
 def say(line: str, write: Callable[[int, bytes], int] = os.write) -> None:

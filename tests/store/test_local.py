@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import itertools
 import os
@@ -18,7 +19,7 @@ import pytest
 
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.store import LocalStore, disk
+from asyncsearch.store import LocalStore, syncing
 from asyncsearch.testing.store_checkpoints import NODE, OTHER, REF, load, save
 from asyncsearch.testing.stores import StoreTests
 from tests.shares import first
@@ -198,7 +199,7 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 def test_commit_syncs_everything_before_its_rename_and_the_folder_after(
     store: LocalStore, trace: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk, "is_synced_whole", lambda *facts: False)
+    monkeypatch.setattr(syncing, "is_synced_whole", lambda *facts: False)
     staged = store.stage(REF)
     (staged / "sub").mkdir()
     (staged / "sub" / "optimizer").write_bytes(b"o")
@@ -221,8 +222,8 @@ def test_commit_syncs_its_disk_before_its_rename_and_one_folder_after(
         assert (folder / "manifest.json").exists()
         assert (Path(store.url) / "checkpoints" / REF.node).exists(), "its name is durable, too"
 
-    monkeypatch.setattr(disk, "is_synced_whole", lambda *facts: True)
-    monkeypatch.setattr(disk, "sync_disk", sync_disk)
+    monkeypatch.setattr(syncing, "is_synced_whole", lambda *facts: True)
+    monkeypatch.setattr(syncing, "sync_disk", sync_disk)
     staged = store.stage(REF)
     (staged / "model").write_bytes(b"m")
     store.commit(REF, staged)
@@ -245,15 +246,35 @@ def test_commit_syncs_its_disk_before_its_rename_and_one_folder_after(
 def test_whole_disk_is_synced_only_where_it_is_certain_and_cheap(
     kind: str, kernel: tuple[int, int], others_bytes: int, is_whole: bool
 ) -> None:
-    assert disk.is_synced_whole(kind, kernel, others_bytes) is is_whole
+    assert syncing.is_synced_whole(kind, kernel, others_bytes) is is_whole
+
+
+def test_the_disk_begins_to_write_what_is_large_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+
+    class Calls:
+        def sync_file_range(self, descriptor: int, *_: object) -> None:
+            begun.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Calls())
+    for size in (1, (16 << 20) - 1, 16 << 20, 17 << 20):
+        with open(tmp_path / f"{size} bytes", "wb") as file:
+            file.truncate(size)
+    with syncing.writing_ahead(tmp_path):
+        pass
+    assert sorted(begun) == [16 << 20, 17 << 20]
+    with syncing.writing_ahead(tmp_path / "missing"):
+        pass
 
 
 def test_disk_that_cannot_be_synced_refuses_the_commit(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def sync_disk(folder: Path) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(folder))
 
-    monkeypatch.setattr(disk, "is_synced_whole", lambda *facts: True)
-    monkeypatch.setattr(disk, "sync_disk", sync_disk)
+    monkeypatch.setattr(syncing, "is_synced_whole", lambda *facts: True)
+    monkeypatch.setattr(syncing, "sync_disk", sync_disk)
     staged = store.stage(REF)
     (staged / "model").write_bytes(b"m")
     with pytest.raises(StoreError, match="Input/output error"):

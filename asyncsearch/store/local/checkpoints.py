@@ -21,7 +21,7 @@ from asyncsearch.files.plain import is_folder, read_file
 from asyncsearch.files.trees import remove_tree
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout, scratch
-from asyncsearch.store.disk import discard, explained, make_folders, sweep_away, sync_folder, sync_tree, write_new
+from asyncsearch.store.disk import discard, explained, make_folders, sweep_away, write_new
 from asyncsearch.store.local.files import DiskFiles, names_in
 from asyncsearch.store.manifest import (
     Manifest,
@@ -36,6 +36,7 @@ from asyncsearch.store.manifest import (
     require_damage,
 )
 from asyncsearch.store.staged_files import gone, require_shards, survey, written_twice
+from asyncsearch.store.syncing import sync_folder, sync_tree, writing_ahead
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +73,8 @@ class DiskCheckpoints(DiskFiles):
                 )
             _require_folder(staged)
             seen = stamps_of(staged)  # before it is hashed: what is written into it later is noticed
-            manifest = survey(staged, {} if shards is None else shards.by_name)
+            with writing_ahead(staged):
+                manifest = survey(staged, {} if shards is None else shards.by_name)
             require_shards(shards, manifest, checkpoint)
             described = whole / layout.MANIFEST
             remove_tree(described)  # an earlier attempt to commit this folder may have left it, or the worker
@@ -98,7 +100,8 @@ class DiskCheckpoints(DiskFiles):
             if not self._is_staged(staged) or not is_folder(target):
                 raise gone(checkpoint, target)
             _require_folder(staged)
-            shard = survey(staged)
+            with writing_ahead(staged):
+                shard = survey(staged)
             _open_up(target)
             for name in shard.folders:
                 if os.path.lexists(target / name) and not is_folder(target / name):

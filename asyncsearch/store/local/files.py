@@ -14,7 +14,8 @@ from asyncsearch.files.plain import open_file, open_to_read, read_file
 from asyncsearch.files.trees import remove_tree, walk
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import FileInfo, Store
-from asyncsearch.store.disk import explained, inside, make_folders, sync_folder, write_new
+from asyncsearch.store.disk import explained, inside, make_folders, write_new
+from asyncsearch.store.syncing import sync_folder
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 

@@ -22,21 +22,13 @@ from asyncsearch.files.plain import open_file, read_file
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.blocks import texts_of
-from asyncsearch.store.disk import (
-    FileIdentity,
-    explained,
-    inside,
-    make_folders,
-    sync_data,
-    sync_folder,
-    write_all,
-    write_new,
-)
+from asyncsearch.store.disk import FileIdentity, explained, inside, make_folders, write_all, write_new
 from asyncsearch.store.local.checkpoints import DiskCheckpoints
 from asyncsearch.store.local.files import exists, lines_of, names_in
 from asyncsearch.store.locks import flock
 from asyncsearch.store.open_files import HEAD_FILE
 from asyncsearch.store.rescue import Rescue, rescue_files
+from asyncsearch.store.syncing import sync_data, sync_folder
 
 
 class LocalSegment:
