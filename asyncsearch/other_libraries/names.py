@@ -128,6 +128,7 @@ ARGUMENTS: Mapping[str, Mapping[str, Replacement]] = _table(
             "pack_size max_pack pack_limit num_packed trials_per_worker": "pack={value}",
             "packed packing auto_pack": "pack='auto'",
             "pack_strategy packing_strategy": "pack_opt={value}",
+            "pack_by": "pack_by = {value} in the class of the trainable",
             "checkpoint save_checkpoints": "checkpoints=Checkpoints(keep_checkpoints=3)",
             "callbacks": _REPORTS,
         },

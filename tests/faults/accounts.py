@@ -50,7 +50,7 @@ def require_accounted(study: Study, configurations: Sequence[object], levels: Se
         assert [resource for resource, _ in study.history(trial)] == list(range(1, trial.resource + 1)), trial.name
     records = list(read_records(study.store))
     require_legal_promotions(records, levels)
-    reports = [(r.event.lease, r.event.resource) for r in records if isinstance(r.event, Reported)]
+    reports = [(r.event.lease, r.event.lane, r.event.resource) for r in records if isinstance(r.event, Reported)]
     assert len(reports) == len(set(reports)), "a report came twice"
     pairs = itertools.pairwise(records)
     assert all(one.t <= other.t or isinstance(other.event, DriverStarted) for one, other in pairs), "time went back"

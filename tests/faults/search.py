@@ -30,7 +30,7 @@ from asyncsearch.store.local.store import LocalSegment
 from tests.faults.breakages import BREAKAGES, MENDINGS, unlimited
 from tests.faults.moments import Calls, Moment, kill_this, stop_this
 from tests.faults.places import Places, Victim
-from tests.faults.trained import make_trainable
+from tests.faults.trained import Packed, make_trainable
 
 CONFIGURATIONS = 9
 UNITS = 9
@@ -151,7 +151,8 @@ def make_study(order: Order, **options: Any) -> Study:
         "workers": WorkerOptions(stop_grace=1.0, lease_timeout=order.lease_timeout),
         "checkpoints": Checkpoints(keep_checkpoints=2, at_rungs=True, **waiting),
     }
-    return Study(make_trainable(Places(order.folder, order.victims)), **(settings | options))
+    trainable = Packed if "pack" in options else make_trainable(Places(order.folder, order.victims))
+    return Study(trainable, **(settings | options))
 
 
 def main() -> None:

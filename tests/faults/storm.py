@@ -50,6 +50,8 @@ class StormOrder(search.Order, kw_only=True):
     trials: int = 40
     at_verdicts: bool = False
     """Whether the faults come while a trial waits for a verdict: once its report is durable, before the answer."""
+    pack: int = 0
+    """How many trials train together; 0 for each alone."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -207,6 +209,7 @@ def main() -> None:
         backend=network,
         workers=WorkerOptions(stop_grace=1.0, lease_timeout=LEASE_S if order.at_verdicts else order.lease_timeout),
         **({"checkpoints": Checkpoints()} if order.at_verdicts else {"save_every": 1}),
+        **({"pack": order.pack} if order.pack else {}),
     )
     awaited = count_awaited((folder / "witness").read_bytes().splitlines(keepends=True)) if order.at_verdicts else None
     witness.watch()

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from asyncsearch import Study
+from asyncsearch.actions import AddLane
 from asyncsearch.journal.opening import read_records
 from tests.faults.accounts import losses, require_accounted, say, tell, wasted
 from tests.faults.storm import AT_VERDICTS, FIRST, schedule, schedule_at_verdicts
@@ -72,6 +73,16 @@ def test_a_search_in_a_storm_of_faults_accounts_for_every_trial(tmp_path: Path) 
         undisturbed = storm(tmp_path / "undisturbed")
         require_accounted(undisturbed, range(1, TRIALS + 1), LEVELS)
         tell(f"storm {chosen} of {FAULTS} faults", study, undisturbed)
+
+
+@pytest.mark.parametrize("number", seeds(4))
+def test_packs_in_a_storm_of_faults_account_for_every_trial(tmp_path: Path, number: int) -> None:
+    study = storm(tmp_path, seed=number, faults=FAULTS, pack=4)
+    require_accounted(study, range(1, TRIALS + 1), LEVELS)
+    records = list(read_records(study.store))
+    require_sums(study.time_spent(), records_of(records))
+    assert any(isinstance(action, AddLane) for record in records for action in record.actions), "packs took others in"
+    say(f"{FAULTS} faults of packs, seed {number}: {wasted(study)} units wasted, {len(losses(study))} workers lost")
 
 
 @pytest.mark.parametrize("number", seeds(3, 3))

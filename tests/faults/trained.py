@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from asyncsearch import Trainer
 from asyncsearch.trainable import TrialContext
 from tests.faults.places import Places
 from tests.system.trained import Checkpointed
@@ -37,3 +39,29 @@ def make_trainable(places: Places) -> Callable[[TrialContext], None]:
             places.reach("reported")
 
     return train
+
+
+class Packed(Trainer):
+    """Trains several together, and fails likewise."""
+
+    pack_by = ()
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.model = Checkpointed()
+
+    def train(self) -> None:
+        self.model.train(self.trial.resource + 1)
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Any]) -> None:
+        for trainer in trainers:
+            trainer.train()
+
+    def evaluate(self) -> dict[str, float]:
+        return {"loss": self.trial.params["x"] / len(self.model.units)}
+
+    def save(self, path: Path) -> None:
+        self.model.save(path)
+
+    def load(self, path: Path) -> None:
+        self.model.load(path)
