@@ -16,7 +16,7 @@ import pytest
 
 from asyncsearch import ASHA, FIFO, Checkpoints, Study, uniform
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.store import LocalStore, Store, disk
+from asyncsearch.store import LocalStore, Store, syncing
 from asyncsearch.store.far.store import FsspecStore
 from asyncsearch.store.hdfs.addresses import Address
 from asyncsearch.store.hdfs.store import HdfsStore
@@ -53,9 +53,9 @@ def http(monkeypatch: pytest.MonkeyPatch) -> tuple[Store, Counter[str]]:
 @pytest.fixture
 def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Store, Counter[str]]:
     calls: Counter[str] = Counter()
-    for place, name in ((os, "fsync"), (os, "fdatasync"), (disk, "sync_disk")):
+    for place, name in ((os, "fsync"), (os, "fdatasync"), (syncing, "sync_disk")):
         monkeypatch.setattr(place, name, lambda _: calls.update(["sync"]))
-    monkeypatch.setattr(disk, "is_synced_whole", lambda *_: True)
+    monkeypatch.setattr(syncing, "is_synced_whole", lambda *_: True)
     store = LocalStore(tmp_path / "store")
     store.prepare()
     return store, calls
