@@ -140,8 +140,9 @@ if hasattr(os, "register_at_fork"):
 
 
 _log = logging.getLogger(__name__)
-_FIRST_PAUSE_S, _LONGER, _LONGEST_PAUSE_S = 0.01, 4, 0.5
-"""Between looks at a file that is being closed: each is a call of the NameNode, and most files are by the second."""
+_FIRST_PAUSE_S, _LONGER, _LONGEST_PAUSE_S = 0.03, 4, 0.5
+"""Between looks at a file that is being closed: each is a call of the NameNode, and most files are closed by the first:
+its bytes, which still flow to the DataNodes, take longer than 10 ms where these or the network are busy."""
 
 
 class OpenFile:
