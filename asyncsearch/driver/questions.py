@@ -5,8 +5,9 @@
 A question counts only behind the seal of its launch (``runner.seal``), and an answer goes out behind one.
 An answerer may keep a question and answer it later, as where a worker waits for something to do.
 
-What a trial says without awaiting an answer may be its last word, with its end right behind it: that waits here until
-its facts have come, so that one write has both.
+What a trial says without awaiting an answer may be its last word, with its end, or the loss of its worker, right behind
+it: these wait here until its facts have come. They wait for no word that was said after them, so that a trial which
+never pauses delays nothing for ever.
 
 An answer that the driver has sent and not written yet is lost with the driver, and the trial that got it is, too: so it
 waits for the disk only where the answerer says that it must not be lost.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
@@ -27,7 +28,7 @@ from asyncsearch.actions import AnyAction
 from asyncsearch.driver.store_waits import Worker
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UnauthenticatedError
-from asyncsearch.events import AnyEvent, Consulted, EnoughTrials
+from asyncsearch.events import AnyEvent, Consulted, EnoughTrials, WorkerLost
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.rpc.messages import DriverMessage, TrialAnswer, TrialQuestion, WorkerMessage
 from asyncsearch.runner.notes import note_in
@@ -55,7 +56,7 @@ class Answerer(Protocol):
     """Answers the questions of trials. All its methods are called in one thread, one after another."""
 
     def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response | Future[Response]:
-        """Answer a question, now or later; an exception ends the run, and is raised by it."""
+        """Answer a question, now or, if it is awaited, later; an exception ends the run, and is raised by it."""
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
         """Take note of a record of the journal; of what is returned only ``enough`` counts."""
@@ -68,6 +69,14 @@ class Received(msgspec.Struct, frozen=True):
     epoch: int
     number: int
     message: WorkerMessage
+
+
+class _Behind(NamedTuple):
+    """What waits for its place among the words of a worker."""
+
+    item: Received | WorkerLost
+    question: TrialQuestion | None = None
+    """The word itself, until it is settled. None if it waits for one."""
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -110,18 +119,17 @@ class Questions:
         self._post, self._send, self._say, self._fail = post, send, say, fail
         self._parts: dict[tuple[Lease, int], list[bytes]] = {}
         """What has come of questions whose rest is still to come."""
-        self._unsettled: Counter[Worker] = Counter()
-        """How many questions of a worker are not settled that it does not await."""
-        self._behind: dict[Worker, list[Received]] = {}
-        """Its messages behind them, in their order: a later one would be acknowledged with those before it."""
+        self._behind: dict[Worker, deque[_Behind]] = {}
+        """What a worker has said from its first word on that is not settled, in its order: to acknowledge a message
+        is to acknowledge those before it."""
         self._unnoted: list[tuple[AnyEvent, Sequence[AnyAction]]] = []
         """Records that are being written."""
         self._is_closed = False
         self._thread = ThreadPoolExecutor(1, "asyncsearch-answers") if answerer is not None else None
 
-    def take(self, worker: Worker, question: TrialQuestion) -> str:
+    def take(self, received: Received, question: TrialQuestion) -> str:
         """Pass on a question; return why its lease is to end. Empty if it goes on, or is over: then it is dropped."""
-        lease = question.lease
+        worker, lease = (received.worker, received.epoch), question.lease
         attempt = self._state.attempt(lease, question.lane)
         if attempt is None or attempt.end is not None or (lease.worker, lease.epoch) != worker:
             return ""
@@ -143,16 +151,18 @@ class Questions:
             return _UNANSWERED
         else:
             if not question.is_awaited:
-                self._unsettled[worker] += 1
-            self._thread.submit(self._answer, worker, question, attempt.trial, content)
+                self._behind.setdefault(worker, deque()).append(_Behind(received, question))
+            if not self._is_closed:  # else it stays, and is never acknowledged
+                self._thread.submit(self._answer, worker, question, attempt.trial, content)
         return ""
 
-    def holds(self, received: Received) -> bool:
-        """Return whether a message waits until what its worker has said before is settled; then it is posted."""
-        worker = received.worker, received.epoch
-        if not self._unsettled[worker]:
+    def holds(self, item: Received | WorkerLost) -> bool:
+        """Return whether an item waits until what its worker has said before is settled; then it is posted."""
+        behind = self._behind.get((item.worker, item.epoch))
+        if behind is None:
             return False
-        self._behind.setdefault(worker, []).append(received)
+        if behind[-1].item is not item:  # a word itself is there already
+            behind.append(_Behind(item))
         return True
 
     def follow(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
@@ -183,6 +193,7 @@ class Questions:
             self._loop.call_soon_threadsafe(self._fail_at, worker, question, error)
         else:
             if isinstance(answered, Future):
+                assert question.is_awaited, "the words of a worker are settled in their order"
                 answered.add_done_callback(lambda done: self._settle_late(worker, question, done.result()))
             else:
                 self._loop.call_soon_threadsafe(self._settle, worker, question, answered)
@@ -219,18 +230,22 @@ class Questions:
         if event is not None or last is not None:
             self._post(Settled(worker, event, last))
         if not question.is_awaited:
-            self._release(worker)
+            self._release(worker, question)
 
     def _fail_at(self, worker: Worker, question: TrialQuestion, error: BaseException) -> None:
         self._fail(error)
         if not question.is_awaited:
-            self._release(worker)
+            self._release(worker, question)
 
-    def _release(self, worker: Worker) -> None:
-        self._unsettled[worker] -= 1
-        if not self._unsettled[worker]:
-            for received in self._behind.pop(worker, ()):
-                self._post(received)
+    def _release(self, worker: Worker, settled: TrialQuestion) -> None:
+        """Post a word that is settled, and what waited for it alone."""
+        behind = self._behind[worker]
+        assert behind[0].question is settled
+        self._post(behind.popleft().item)
+        while behind and behind[0].question is None:
+            self._post(behind.popleft().item)
+        if not behind:
+            del self._behind[worker]
 
     def _seal(self, worker: Worker) -> Seal:
         return Seal(launch_key(self._secret, *worker), is_driver=True)

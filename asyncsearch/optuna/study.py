@@ -13,10 +13,12 @@ import optuna
 from optuna.trial import FrozenTrial, Trial
 
 from asyncsearch.checked_calls import answering, require_fit
-from asyncsearch.optuna.objective import WorkerStudy, is_on_worker, sent_study
+from asyncsearch.optuna.driver_line import is_on_worker
+from asyncsearch.optuna.objective import sent_study
 from asyncsearch.optuna.running import RUNS, optimize
 from asyncsearch.optuna.settings import present
 from asyncsearch.optuna.study_runs import StudyRuns
+from asyncsearch.optuna.worker_trial import WorkerStudy
 from asyncsearch.schedulers.base_scheduler import Scheduler
 
 
