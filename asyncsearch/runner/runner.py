@@ -42,7 +42,7 @@ class Runner(LaneRunner):
         with contextlib.suppress(OSError):
             self._folder = os.getcwd()
         self._collect_s = self._sweep_s = 0.005
-        self._unswept_s = 0.0 if load.is_preloaded else float("inf")
+        self._unswept_s = 0.0
         self._sweeps = not load.is_preloaded
         self._names_imports, self._variables = load.names_imports, dict(os.environ)
         super().__init__(channel, SigtermGuard(), _load(load.bundle), load.metric, load.untrusted, load.seal_key)
