@@ -243,6 +243,8 @@ class Driver:
         if isinstance(message, TrialQuestion):
             # Before what waits behind the journal: the trial trains on only once it is answered.
             reason = self._questions.take(received, message)
+            if reason is None:
+                return
             if reason:
                 self._incoming.end_lease((worker, epoch), message.lease, reason)
         if not self._questions.holds(received):

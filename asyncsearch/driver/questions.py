@@ -71,12 +71,18 @@ class Received(msgspec.Struct, frozen=True):
     message: WorkerMessage
 
 
-class _Behind(NamedTuple):
-    """What waits for its place among the words of a worker."""
+class _Asked(NamedTuple):
+    """A question, whole and behind its seal."""
 
-    item: Received | WorkerLost
-    question: TrialQuestion | None = None
-    """The word itself, until it is settled. None if it waits for one."""
+    received: Received
+    """The message with its last part."""
+    question: TrialQuestion
+    trial: TrialId
+    content: bytes
+
+    @property
+    def worker(self) -> Worker:
+        return self.received.worker, self.received.epoch
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -119,7 +125,7 @@ class Questions:
         self._post, self._send, self._say, self._fail = post, send, say, fail
         self._parts: dict[tuple[Lease, int], list[bytes]] = {}
         """What has come of questions whose rest is still to come."""
-        self._behind: dict[Worker, deque[_Behind]] = {}
+        self._behind: dict[Worker, deque[_Asked | Received | WorkerLost]] = {}
         """What a worker has said from its first word on that is not settled, in its order: to acknowledge a message
         is to acknowledge those before it."""
         self._unnoted: list[tuple[AnyEvent, Sequence[AnyAction]]] = []
@@ -127,42 +133,47 @@ class Questions:
         self._is_closed = False
         self._thread = ThreadPoolExecutor(1, "asyncsearch-answers") if answerer is not None else None
 
-    def take(self, received: Received, question: TrialQuestion) -> str:
-        """Pass on a question; return why its lease is to end. Empty if it goes on, or is over: then it is dropped."""
-        worker, lease = (received.worker, received.epoch), question.lease
-        attempt = self._state.attempt(lease, question.lane)
+    def take(self, received: Received, part: TrialQuestion) -> str | None:
+        """Pass on a question.
+
+        Returns:
+            Why its lease is to end. Empty if it goes on. None if the message is posted once it is answered, with what
+            the journal keeps of that.
+        """
+        worker, lease = (received.worker, received.epoch), part.lease
+        attempt = self._state.attempt(lease, part.lane)
         if attempt is None or attempt.end is not None or (lease.worker, lease.epoch) != worker:
             return ""
-        if self._thread is None and question.has_more:  # a note, which needs no answerer, is in one part
+        if self._thread is None and part.has_more:  # a note, which needs no answerer, is in one part
             return _UNANSWERED
-        parts = self._parts.setdefault((lease, question.lane), [])
-        parts.append(question.content)
-        if question.has_more:
+        parts = self._parts.setdefault((lease, part.lane), [])
+        parts.append(part.content)
+        if part.has_more:
             return ""
-        del self._parts[lease, question.lane]
+        del self._parts[lease, part.lane]
         try:
-            content = self._seal(worker).opened(question.number, b"".join(parts))
+            content = self._seal(worker).opened(part.number, b"".join(parts))
         except UnauthenticatedError as error:
             return str(error)
         if (note := note_in(content)) is not None:
-            fact = Consulted(lease, {"note": note[0], "text": note[1]}, question.lane)
+            fact = Consulted(lease, {"note": note[0], "text": note[1]}, part.lane)
             self._post(Settled(worker, fact, None))
-        elif self._thread is None:
+            return ""
+        if self._thread is None:
             return _UNANSWERED
-        else:
-            if not question.is_awaited:
-                self._behind.setdefault(worker, deque()).append(_Behind(received, question))
-            if not self._is_closed:  # else it stays, and is never acknowledged
-                self._thread.submit(self._answer, worker, question, attempt.trial, content)
-        return ""
+        asked = _Asked(received, part, attempt.trial, content)
+        if not part.is_awaited:
+            self._behind.setdefault(worker, deque()).append(asked)
+        if not self._is_closed:  # else it is never acknowledged
+            self._thread.submit(self._answer, asked)
+        return None
 
     def holds(self, item: Received | WorkerLost) -> bool:
         """Return whether an item waits until what its worker has said before is settled; then it is posted."""
         behind = self._behind.get((item.worker, item.epoch))
         if behind is None:
             return False
-        if behind[-1].item is not item:  # a word itself is there already
-            behind.append(_Behind(item))
+        behind.append(item)
         return True
 
     def follow(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
@@ -185,23 +196,23 @@ class Questions:
 
     # The answerer's thread
 
-    def _answer(self, worker: Worker, question: TrialQuestion, trial: TrialId, content: bytes) -> None:
+    def _answer(self, asked: _Asked) -> None:
         assert self._answerer is not None
         try:
-            answered = self._answerer.answer(trial, question.lease, content)
+            answered = self._answerer.answer(asked.trial, asked.question.lease, asked.content)
         except BaseException as error:
-            self._loop.call_soon_threadsafe(self._fail_at, worker, question, error)
+            self._loop.call_soon_threadsafe(self._fail_at, asked, error)
         else:
             if isinstance(answered, Future):
-                assert question.is_awaited, "the words of a worker are settled in their order"
-                answered.add_done_callback(lambda done: self._settle_late(worker, question, done.result()))
+                assert asked.question.is_awaited, "the words of a worker are settled in their order"
+                answered.add_done_callback(lambda done: self._settle_late(asked, done.result()))
             else:
-                self._loop.call_soon_threadsafe(self._settle, worker, question, answered)
+                self._loop.call_soon_threadsafe(self._settle, asked, answered)
 
-    def _settle_late(self, worker: Worker, question: TrialQuestion, answered: Response) -> None:
+    def _settle_late(self, asked: _Asked, answered: Response) -> None:
         """Pass on an answer that was waited for, in whichever thread it came; the run may have ended meanwhile."""
         with contextlib.suppress(RuntimeError):  # its loop is closed
-            self._loop.call_soon_threadsafe(self._settle, worker, question, answered)
+            self._loop.call_soon_threadsafe(self._settle, asked, answered)
 
     def _note(self, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
         assert self._answerer is not None
@@ -215,7 +226,8 @@ class Questions:
 
     # The driver's thread
 
-    def _settle(self, worker: Worker, question: TrialQuestion, answered: Response) -> None:
+    def _settle(self, asked: _Asked, answered: Response) -> None:
+        question, worker = asked.question, asked.worker
         lease, lane = question.lease, question.lane
         event = None if answered.facts is None else Consulted(lease, answered.facts, lane)
         sealed = self._seal(worker).closed(question.number, answered.content) if question.is_awaited else b""
@@ -229,23 +241,25 @@ class Questions:
             self._say(answered.notice)
         if event is not None or last is not None:
             self._post(Settled(worker, event, last))
-        if not question.is_awaited:
-            self._release(worker, question)
+        self._release(asked)
 
-    def _fail_at(self, worker: Worker, question: TrialQuestion, error: BaseException) -> None:
+    def _fail_at(self, asked: _Asked, error: BaseException) -> None:
         self._fail(error)
-        if not question.is_awaited:
-            self._release(worker, question)
+        self._release(asked)
 
-    def _release(self, worker: Worker, settled: TrialQuestion) -> None:
-        """Post a word that is settled, and what waited for it alone."""
-        behind = self._behind[worker]
-        assert behind[0].question is settled
-        self._post(behind.popleft().item)
-        while behind and behind[0].question is None:
-            self._post(behind.popleft().item)
+    def _release(self, asked: _Asked) -> None:
+        """Post a message that is settled, and what waited for it alone."""
+        if asked.question.is_awaited:
+            self._post(asked.received)
+            return
+        behind = self._behind[asked.worker]
+        first = behind.popleft()
+        assert first is asked
+        self._post(asked.received)
+        while behind and not isinstance(behind[0], _Asked):
+            self._post(behind.popleft())  # type: ignore[arg-type]  # tested above
         if not behind:
-            del self._behind[worker]
+            del self._behind[asked.worker]
 
     def _seal(self, worker: Worker) -> Seal:
         return Seal(launch_key(self._secret, *worker), is_driver=True)

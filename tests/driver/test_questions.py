@@ -96,7 +96,7 @@ def word(number: int) -> tuple[Received, TrialQuestion]:
 
 def test_a_question_with_the_seal_of_its_launch_is_answered_under_it(driver: Driver) -> None:
     seal = Seal(launch_key(SECRET, *WORKER))
-    assert driver.questions.take(*said(1, seal.closed(1, b"this"), is_awaited=True)) == ""
+    assert driver.questions.take(*said(1, seal.closed(1, b"this"), is_awaited=True)) is None
     driver.close()
     (answer,) = driver.sent
     assert driver.answerer.asked == [b"this"]
@@ -118,7 +118,7 @@ def test_a_question_with_the_seal_of_its_launch_is_answered_under_it(driver: Dri
     ids=["nothing", "no seal", "no key", "another launch", "another number", "an answer"],
 )
 def test_a_question_without_the_seal_of_its_launch_reaches_nobody(driver: Driver, content: bytes) -> None:
-    assert "no seal of its launch" in driver.questions.take(*said(1, content, is_awaited=True))
+    assert "no seal of its launch" in str(driver.questions.take(*said(1, content, is_awaited=True)))
     driver.close()
     assert driver.answerer.asked == []
     assert driver.sent == []
@@ -130,8 +130,8 @@ def test_the_end_of_a_trial_waits_for_the_facts_of_its_last_word(driver: Driver)
     loss = WorkerLost(*WORKER, "its process has ended")
     driver.answerer.may_answer = threading.Semaphore(0)
     assert not driver.questions.holds(end)
-    driver.questions.take(*(last_word := word(1)))
-    assert [driver.questions.holds(one) for one in (last_word[0], end, loss, other)] == [True, True, True, False]
+    assert driver.questions.take(*(last_word := word(1))) is None
+    assert [driver.questions.holds(one) for one in (end, loss, other)] == [True, True, False]
     driver.answerer.may_answer.release()
     driver.wait_for_posted(4)
     facts, *behind = driver.posted
@@ -142,10 +142,9 @@ def test_the_end_of_a_trial_waits_for_the_facts_of_its_last_word(driver: Driver)
 def test_a_message_waits_for_no_word_that_was_said_after_it(driver: Driver) -> None:
     first, report, second = word(1), Received(*WORKER, 2, Reported(LEASE, 1, {})), word(3)
     driver.answerer.may_answer = threading.Semaphore(0)
-    for received, question in (first, (report, None), second):
-        if question is not None:
-            driver.questions.take(received, question)
-        assert driver.questions.holds(received)
+    driver.questions.take(*first)
+    assert driver.questions.holds(report)
+    driver.questions.take(*second)
     driver.answerer.may_answer.release()
     driver.wait_for_posted(3)
     assert driver.posted[1:] == [first[0], report]
@@ -156,8 +155,7 @@ def test_a_message_waits_for_no_word_that_was_said_after_it(driver: Driver) -> N
 
 def test_a_word_that_nobody_answers_any_more_is_not_acknowledged(driver: Driver) -> None:
     driver.questions.close()
-    received, question = word(1)
-    assert driver.questions.take(received, question) == ""
-    assert driver.questions.holds(received)
+    assert driver.questions.take(*word(1)) is None
+    assert driver.questions.holds(Received(*WORKER, 2, Reported(LEASE, 1, {})))
     driver.close()
     assert driver.posted == []

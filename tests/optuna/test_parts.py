@@ -26,7 +26,7 @@ from asyncsearch.optuna.choices import KnownChoices
 from asyncsearch.optuna.drawn_ahead import DrawnAhead
 from asyncsearch.optuna.facts import StudyFacts, trials_of
 from asyncsearch.optuna.messages import ValueCodec
-from asyncsearch.optuna.refusals import require_supported, require_version
+from asyncsearch.optuna.refusals import require_own_sampler, require_version
 from asyncsearch.optuna.returned import end_by_error, end_by_value, error_of
 from asyncsearch.optuna.units import ReportedUnits
 from asyncsearch.programs.changes import Watch, here
@@ -241,15 +241,23 @@ def test_only_known_versions_of_optuna_run(version: str, is_known: bool) -> None
 @pytest.mark.parametrize("kind", ["TPE", "CmaEs", "GP", "NSGAII", "QMC"])
 def test_a_sampler_that_learned_from_another_study_is_refused(kind: str) -> None:
     sampler = getattr(optuna.samplers, f"{kind}Sampler")()
-    require_supported(optuna.create_study(sampler=sampler, study_name="first"))
+    require_own_sampler(optuna.create_study(sampler=sampler, study_name="first"))
     with pytest.raises(UsageError, match=rf"learned from 'first'.*sampler={kind}Sampler"):
-        require_supported(optuna.create_study(sampler=sampler, study_name="second"))
+        require_own_sampler(optuna.create_study(sampler=sampler, study_name="second"))
 
 
 def test_samplers_that_keep_nothing_of_a_study_serve_several() -> None:
     for sampler in (optuna.samplers.RandomSampler(), optuna.samplers.GridSampler({"x": [0, 1]})):
         for name in ("first", "second"):
-            require_supported(optuna.create_study(sampler=sampler, study_name=name))
+            require_own_sampler(optuna.create_study(sampler=sampler, study_name=name))
+
+
+def test_the_storage_of_a_dask_cluster_is_refused_before_a_trial() -> None:
+    class DaskStorage(optuna.storages.InMemoryStorage):  # type: ignore[misc]  # not typed here
+        """As the one that would connect to a cluster."""
+
+    with pytest.raises(UsageError, match=r"DaskStorage is the storage of a Dask cluster.*leave storage= out"):
+        ours.create_study(storage=DaskStorage())
 
 
 def test_a_search_that_makes_its_own_study_is_answered() -> None:
