@@ -32,7 +32,7 @@ from asyncsearch.events import AnyEvent, Consulted, EnoughTrials, WorkerLost
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.rpc.messages import DriverMessage, TrialAnswer, TrialQuestion, WorkerMessage
 from asyncsearch.runner.notes import note_in
-from asyncsearch.runner.protocol import parts_of
+from asyncsearch.runner.protocol import UNASKED, parts_of
 from asyncsearch.runner.seal import Seal, launch_key
 
 _UNANSWERED = "it asks the driver, and nobody there answers"
@@ -50,6 +50,16 @@ class Response(NamedTuple):
     """Why the run is to begin no more trials. Empty if it goes on."""
     notice: str = ""
     """A sentence for the user. Empty if there is none."""
+    unasked: Sequence[Unasked] = ()
+    """What trials that are assigned now are to know at their beginning: they wait for it, and do not ask."""
+
+
+class Unasked(NamedTuple):
+    """The answer to a question that a trial would begin with."""
+
+    trial: TrialId
+    lease: Lease
+    answer: Response | Future[Response]
 
 
 class Answerer(Protocol):
@@ -59,7 +69,7 @@ class Answerer(Protocol):
         """Answer a question, now or, if it is awaited, later; an exception ends the run, and is raised by it."""
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
-        """Take note of a record of the journal; of what is returned only ``enough`` counts."""
+        """Take note of a record of the journal; of what is returned ``enough`` and ``unasked`` count."""
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -74,15 +84,15 @@ class Received(msgspec.Struct, frozen=True):
 class _Asked(NamedTuple):
     """A question, whole and behind its seal."""
 
-    received: Received
-    """The message with its last part."""
+    received: Received | None
+    """The message with its last part. None if nobody has asked."""
     question: TrialQuestion
     trial: TrialId
     content: bytes
 
     @property
     def worker(self) -> Worker:
-        return self.received.worker, self.received.epoch
+        return self.question.lease.worker, self.question.lease.epoch
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -203,11 +213,14 @@ class Questions:
         except BaseException as error:
             self._loop.call_soon_threadsafe(self._fail_at, asked, error)
         else:
-            if isinstance(answered, Future):
-                assert asked.question.is_awaited, "the words of a worker are settled in their order"
-                answered.add_done_callback(lambda done: self._settle_late(asked, done.result()))
-            else:
-                self._loop.call_soon_threadsafe(self._settle, asked, answered)
+            self._pass_on(asked, answered)
+
+    def _pass_on(self, asked: _Asked, answered: Response | Future[Response]) -> None:
+        if isinstance(answered, Future):
+            assert asked.question.is_awaited, "the words of a worker are settled in their order"
+            answered.add_done_callback(lambda done: self._settle_late(asked, done.result()))
+        else:
+            self._loop.call_soon_threadsafe(self._settle, asked, answered)
 
     def _settle_late(self, asked: _Asked, answered: Response) -> None:
         """Pass on an answer that was waited for, in whichever thread it came; the run may have ended meanwhile."""
@@ -221,6 +234,8 @@ class Questions:
         except BaseException as error:
             self._loop.call_soon_threadsafe(self._fail, error)
         else:
+            for trial, lease, answer in answered.unasked:
+                self._pass_on(_Asked(None, TrialQuestion(lease, UNASKED, b""), trial, b""), answer)
             if answered.enough:  # else the loop would wake for nothing
                 self._loop.call_soon_threadsafe(self._end_if_enough, answered)
 
@@ -249,6 +264,8 @@ class Questions:
 
     def _release(self, asked: _Asked) -> None:
         """Post a message that is settled, and what waited for it alone."""
+        if asked.received is None:
+            return
         if asked.question.is_awaited:
             self._post(asked.received)
             return

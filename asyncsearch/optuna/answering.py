@@ -13,14 +13,15 @@ from typing import Any
 
 import optuna
 from optuna.storages._heartbeat import is_heartbeat_enabled
-from optuna.trial import Trial
+from optuna.trial import FrozenTrial, Trial
 
 from asyncsearch.actions import AnyAction, MoveTrial
-from asyncsearch.driver.questions import Response
+from asyncsearch.driver.questions import Response, Unasked
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.events import AnyEvent
 from asyncsearch.ids import Lease, TrialId
-from asyncsearch.optuna.drawn_ahead import DrawnAhead
+from asyncsearch.optuna.beginnings import Beginnings
+from asyncsearch.optuna.drawn_ahead import NOTHING, Ahead, DrawnAhead
 from asyncsearch.optuna.facts import StudyAttributes, StudyFacts
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd
@@ -50,7 +51,8 @@ class StudyAnswerer:
             codec: of questions and answers.
             options: the arguments of ``optimize``.
             is_scheduled: whether a scheduler of asyncsearch judges the trials, and may pause them.
-            is_kept: whether the run serves other calls of ``optimize`` too, so that the journal must tell them apart.
+            is_kept: whether the run serves other calls of ``optimize`` too: the journal must tell them apart then, and
+                the run says when a trial begins.
             earlier: the run of a former process that goes on.
         """
         self._study, self._codec, self._options = study, codec, options
@@ -62,6 +64,10 @@ class StudyAnswerer:
         self._open: dict[int, OpenTrial] = {}
         """By the number of its lease."""
         self._is_scheduled, self._is_kept = is_scheduled, is_kept
+        self.beginnings = Beginnings()
+        """Of the run."""
+        self._given: dict[int, tuple[FrozenTrial, Ahead]] = {}
+        """What open trials have got at their beginning, by the numbers of their leases."""
         self._waiting: dict[TrialId, OpenTrial] = {}
         """Trials that a scheduler has paused, or that wait for another worker: they go on under another lease."""
         self._paused: dict[TrialId, str] = {}
@@ -132,12 +138,14 @@ class StudyAnswerer:
                     words = f"The objective could not be run on a worker: {action.detail or action.reason}"
                     self._ends.break_off(TrialsFailedError(words), "no trial can begin")
                 self._move(action)
-        return Response(enough=self._ends.enough())
+        own = [] if self._is_kept else self.beginnings.questions(actions)
+        unasked = [Unasked(trial, lease, self.answer(trial, lease, content)) for trial, lease, content in own]
+        return Response(enough=self._ends.enough(), unasked=unasked)
 
     def _move(self, action: MoveTrial) -> None:
         """Follow what the engine has decided of a trial that has begun and not ended here."""
         lease = next((one for one, opened in self._open.items() if opened.asyncsearch_trial == action.trial), None)
-        opened = self._waiting.pop(action.trial, None) if lease is None else self._open.pop(lease)
+        opened = self._waiting.pop(action.trial, None) if lease is None else self._closed(lease)
         if opened is None:
             return
         if self._is_scheduled and action.to in (State.PAUSED, State.WAITING, State.RUNNING):
@@ -175,8 +183,10 @@ class StudyAnswerer:
     def _begin(self, trial: TrialId, lease: Lease, order: int) -> Response:
         """Let a trial begin; ``order``: the last one that its process has got."""
         options, study = self._options, self._study
+        if lease.number in self._open:  # it was told, and its process has died before it had begun
+            return self._told(lease, order)
         if trial in self._waiting:
-            return self._go_on(trial, lease)
+            return self._go_on(trial, lease, order)
         if trial in self._known and not options.retries_lost:
             return Response(self._codec.dumps(["over", "it was lost with its worker, and has failed"]))
         self._ends.note_begin()
@@ -197,15 +207,21 @@ class StudyAnswerer:
         self._begun += 1
         self._known.add(trial)
         self._open[lease.number] = opened
-        frozen, ahead = asked._cached_frozen_trial, self._ahead.draw(asked)
+        frozen, ahead = self._given[lease.number] = asked._cached_frozen_trial, self._ahead.draw(asked)
         facts = self._facts.begun(frozen, ahead)
         if self._is_kept and not self._has_written_asked:
             self._has_written_asked = True
             facts["asked"] = options.n_trials or 0
-        names = None if ahead.order.number == order else [*ahead.order.names]
-        return Response(self._codec.dumps(["ok", [frozen, ahead.order.number, names, ahead.internals]]), facts)
+        return self._told(lease, order)._replace(facts=facts)
 
-    def _go_on(self, trial: TrialId, lease: Lease) -> Response:
+    def _told(self, lease: Lease, order: int) -> Response:
+        """Return what a trial gets at its beginning; ``order``: the last one that its process was told."""
+        frozen, ahead = self._given[lease.number]
+        names = None if ahead.order.number == order else [*ahead.order.names]
+        self.beginnings.note(lease, ahead.order.number)
+        return Response(self._codec.dumps(["ok", [frozen, ahead.order.number, names, ahead.internals]]))
+
+    def _go_on(self, trial: TrialId, lease: Lease, order: int) -> Response:
         """Let a trial go on that was paused, or whose worker was lost; none does once the run was told to end."""
         opened = self._waiting.pop(trial)
         if (over := self._ends.enough()) not in ("", ALL_BEGUN):
@@ -213,12 +229,18 @@ class StudyAnswerer:
             return Response(self._codec.dumps(["over", over]), enough=over)
         self._open[lease.number] = opened
         frozen = self._study._storage.get_trial(opened.trial._trial_id)
-        return Response(self._codec.dumps(["ok", [frozen, 0, [], []]]), self._facts.resumed(frozen.number))
+        self._given[lease.number] = frozen, NOTHING
+        return self._told(lease, order)._replace(facts=self._facts.resumed(frozen.number))
 
     def _tell(self, _trial: Trial, *fields: Any) -> tuple[str, dict[str, Any]]:
         """End the trial, as its worker saw it."""
-        frozen = self._ends.tell(self._open.pop(self._last), ObjectiveEnd(*fields))
+        frozen = self._ends.tell(self._closed(self._last), ObjectiveEnd(*fields))
         return frozen.state.name, self._facts.ended(frozen)
+
+    def _closed(self, lease: int) -> OpenTrial:
+        """Return the trial of a lease, which is open no more."""
+        del self._given[lease]
+        return self._open.pop(lease)
 
     def _error(self, error: Exception) -> Response:
         try:

@@ -13,9 +13,8 @@ from optuna.trial import FrozenTrial, Trial
 
 from asyncsearch.errors import UsageError
 from asyncsearch.optuna.drawn_ahead import Ahead, AskedOrder
-from asyncsearch.optuna.messages import ValueCodec
+from asyncsearch.optuna.messages import BEGIN_KIND, ValueCodec
 from asyncsearch.optuna.units import METRIC, ReportedUnits
-from asyncsearch.trainable import TrialContext
 
 
 class UnwantedError(Exception):
@@ -29,7 +28,8 @@ class NotBegunError(Exception):
 class DriverLine:
     """The way from one trial to the driver."""
 
-    def __init__(self, context: TrialContext) -> None:
+    def __init__(self, context: Any) -> None:
+        """Begin; ``context``: asyncsearch's trial."""
         self.trial: Trial | None = None
         """None until it has begun."""
         self.units: ReportedUnits | None = None
@@ -38,15 +38,25 @@ class DriverLine:
         self._resource = 0
         self._noted: list[Any] = []
 
-    def begin(self, known: AskedOrder) -> tuple[FrozenTrial, Ahead]:
-        """Ask for the trial, and for values that it may use; ``known``: the order of which the driver has told last.
+    def begin(self, known: AskedOrder | None) -> tuple[FrozenTrial, Ahead]:
+        """Return the trial, and values that it may use.
+
+        Args:
+            known: the order of which the driver has told this process last; it tells what has begun since by itself.
+                None: no trial has begun here, so this one asks.
 
         Raises:
             NotBegunError: the study has ended.
             UnwantedError: it has all the trials that it wants.
         """
-        frozen, number, names, internals = self.ask("begin", known.number)
-        return frozen, Ahead(known if names is None else AskedOrder(number, tuple(names)), internals)
+        if known is None:
+            frozen, number, names, internals = self.ask(BEGIN_KIND, 0)
+        else:
+            frozen, number, names, internals = self._answered(self._context.told_unasked())
+        order = (known or AskedOrder()) if names is None else AskedOrder(number, tuple(names))
+        if order.number != number:  # a trial was told another order, and has ended before it had read that
+            return self.begin(None)
+        return frozen, Ahead(order, internals)
 
     def ask(self, kind: str, *arguments: Any) -> Any:
         """Ask the driver, and return its answer.
@@ -56,7 +66,10 @@ class DriverLine:
             NotBegunError: the study has ended.
             UnwantedError: it has all the trials that it wants.
         """
-        state, value = self._codec.loads(self._context.ask(self._content(kind, arguments)))
+        return self._answered(self._context.ask(self._content(kind, arguments)))
+
+    def _answered(self, answer: bytes) -> Any:
+        state, value = self._codec.loads(answer)
         if state == "unwanted":
             raise UnwantedError
         if state == "over":

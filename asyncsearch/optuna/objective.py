@@ -20,7 +20,6 @@ from asyncsearch.optuna.units import METRIC, ReportedUnits
 from asyncsearch.optuna.worker_trial import WorkerTrial
 from asyncsearch.programs.changes import Watch, here
 from asyncsearch.programs.raised import travels
-from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import UNWANTED
 
 sent_study: contextvars.ContextVar[Study | None] = contextvars.ContextVar("sent_study", default=None)
@@ -45,17 +44,17 @@ class Objective:
         self.function, self._study, self._pauses = function, study, pauses
         self._home = here()
         self._is_watched = True
-        self._order = AskedOrder()
-        """In which trials ask, as the driver has told this process last."""
+        self._told: tuple[object, AskedOrder] | None = None
+        """Whom the driver has told last in which order trials ask, and that. None before the first trial here."""
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
-    def __call__(self, context: TrialContext) -> Any:
+    def __call__(self, context: Any) -> dict[str, Any]:
         line = DriverLine(context)
         try:
-            frozen, ahead = line.begin(self._order)
+            frozen, ahead = line.begin(self._told[1] if self._told and self._told[0] is context.launch else None)
         except UnwantedError:
             context.stop(UNWANTED)
-        self._order = ahead.order
+        self._told = context.launch, ahead.order
         line.trial = trial = WorkerTrial(self._study, frozen, ahead)
         if self._pauses is not None:
             line.units = ReportedUnits(context, [*frozen.intermediate_values], must_pause=self._pauses)
@@ -74,7 +73,7 @@ class Objective:
             text = "".join(traceback.format_exception(type(error), error, frames))
             return end_by_error(error, text)
 
-    def _end(self, context: TrialContext, line: DriverLine, ended: ObjectiveEnd) -> dict[str, Any]:
+    def _end(self, context: Any, line: DriverLine, ended: ObjectiveEnd) -> dict[str, Any]:
         """Tell the study, and end asyncsearch's trial in the same way: nothing is left to wait for."""
         line.tell("tell", *(ended if travels(ended.error) else ended._replace(error=None)))
         state = ended.state_in(self._study)
