@@ -53,7 +53,7 @@ class Objective:
         try:
             frozen, ahead = line.begin(self._told[1] if self._told and self._told[0] is context.launch else None)
         except UnwantedError:
-            context.stop(UNWANTED)
+            return context.stop(UNWANTED)
         self._told = context.launch, ahead.order
         line.trial = trial = WorkerTrial(self._study, frozen, ahead)
         if self._pauses is not None:

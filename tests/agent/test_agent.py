@@ -16,7 +16,9 @@ from asyncsearch.agent import runner_process
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.events import Outcome, Reported, TrainingEnded
 from asyncsearch.ids import WorkerId
-from asyncsearch.rpc.messages import LogLines, Refused
+from asyncsearch.rpc.messages import LogLines, Refused, TrialAnswer
+from asyncsearch.runner.protocol import UNASKED
+from asyncsearch.runner.seal import Seal
 from asyncsearch.work import Lane
 from tests.agent import trials
 from tests.agent.driver import WORKER, FakeDriver, agent, lease, make_stage
@@ -88,6 +90,17 @@ def test_the_runner_is_replaced_when_its_memory_has_grown(tmp_path: Path) -> Non
             driver.wait(lambda before=driver.heartbeats: driver.heartbeats > before)  # type: ignore[misc]
         else:
             pytest.fail("it was never replaced")
+
+
+def test_what_a_trial_is_told_before_it_has_begun_waits_for_it(tmp_path: Path) -> None:
+    with agent(trials.is_told, tmp_path) as driver:
+        for number in range(2):
+            driver.train(number)
+        for number in (1, 0):
+            told = Seal(b"", is_driver=True).closed(UNASKED, b"%d" % number)
+            driver.deliver(TrialAnswer(lease(number), UNASKED, told))
+        assert [driver.end(number).outcome for number in range(2)] == [Outcome.RETURNED] * 2
+        assert [driver.values(number) for number in range(2)] == [[(1, 0.0)], [(1, 1.0)]]
 
 
 def test_collections_look_no_more_through_what_the_first_trial_left(tmp_path: Path) -> None:

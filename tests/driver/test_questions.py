@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.actions import AnyAction
-from asyncsearch.driver.questions import Questions, Received, Response
+from asyncsearch.actions import AnyAction, StopTraining
+from asyncsearch.driver.questions import Questions, Received, Response, Unasked
 from asyncsearch.errors import UnauthenticatedError
 from asyncsearch.events import AnyEvent, Outcome, Reported, TrainingEnded, WorkerLost
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.rpc.messages import Heartbeat, TrialAnswer, TrialQuestion
+from asyncsearch.runner.protocol import UNASKED
 from asyncsearch.runner.seal import Seal, launch_key
 
 SECRET, LEASE = b"s" * 32, Lease(7, WorkerId(2), 3)
@@ -33,7 +34,7 @@ class Answerer:
         return Response(b"answer to " + content, {"said": content.decode()})
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
-        return Response()
+        return Response(unasked=[Unasked(TrialId(0), LEASE, Response(b"begun", {"begun": 0}))])
 
 
 class Driver:
@@ -122,6 +123,16 @@ def test_a_question_without_the_seal_of_its_launch_reaches_nobody(driver: Driver
     driver.close()
     assert driver.answerer.asked == []
     assert driver.sent == []
+
+
+def test_a_trial_is_told_of_its_beginning_unasked_and_under_the_seal(driver: Driver) -> None:
+    driver.questions.follow(Reported(LEASE, 1, {}), [StopTraining(LEASE, "any decision")])
+    driver.questions.durable()
+    driver.wait_for_posted(1)
+    (told,) = driver.sent
+    assert Seal(launch_key(SECRET, *WORKER)).opened(told.number, told.content) == b"begun"
+    assert told.number == UNASKED
+    assert driver.posted[0].event.facts == {"begun": 0}
 
 
 def test_the_end_of_a_trial_waits_for_the_facts_of_its_last_word(driver: Driver) -> None:
