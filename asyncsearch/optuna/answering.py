@@ -218,7 +218,8 @@ class StudyAnswerer:
         """Return what a trial gets at its beginning; ``order``: the last one that its process was told."""
         frozen, ahead = self._given[lease.number]
         names = None if ahead.order.number == order else [*ahead.order.names]
-        self.beginnings.note(lease, ahead.order.number)
+        if not self._is_scheduled:
+            self.beginnings.note(lease, ahead.order.number)
         return Response(self._codec.dumps(["ok", [frozen, ahead.order.number, names, ahead.internals]]))
 
     def _go_on(self, trial: TrialId, lease: Lease, order: int) -> Response:

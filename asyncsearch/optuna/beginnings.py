@@ -1,7 +1,8 @@
 """The beginnings of trials on processes that have begun one before: they are told of it, and need not ask.
 
 The first trial of a process asks, once its objective could be loaded there: before, no trial of the study begins. From
-then on the driver knows when the process will ask, since that is when it gets work.
+then on the driver knows when the process will ask, since that is when it gets work. With a scheduler each trial asks:
+its work may wait for the deletion of checkpoints, and what it is told must not come before that.
 """
 
 from __future__ import annotations

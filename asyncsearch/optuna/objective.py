@@ -54,7 +54,8 @@ class Objective:
             frozen, ahead = line.begin(self._told[1] if self._told and self._told[0] is context.launch else None)
         except UnwantedError:
             return context.stop(UNWANTED)
-        self._told = context.launch, ahead.order
+        if self._pauses is None:
+            self._told = context.launch, ahead.order
         line.trial = trial = WorkerTrial(self._study, frozen, ahead)
         if self._pauses is not None:
             line.units = ReportedUnits(context, [*frozen.intermediate_values], must_pause=self._pauses)
