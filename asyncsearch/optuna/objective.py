@@ -48,7 +48,7 @@ class Objective:
         """Whom the driver has told last in which order trials ask, and that. None before the first trial here."""
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
-    def __call__(self, context: Any) -> dict[str, Any]:
+    def __call__(self, context: Any) -> Any:
         line = DriverLine(context)
         try:
             frozen, ahead = line.begin(self._told[1] if self._told and self._told[0] is context.launch else None)
