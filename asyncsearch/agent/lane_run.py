@@ -82,7 +82,7 @@ class LaneRun:
         """Its place in the gang that trains it. None if this worker trains it alone."""
         self.notes: list[Note] = []
         """Values that other ranks told before the runner got the lane."""
-        self.told: list[LaneAnswer] = []
+        self.unasked: list[LaneAnswer] = []
         """What the driver has told the lane before the runner got it."""
         self.gives_up = threading.Event()
         """Set once it must not wait for its store any longer."""

@@ -143,11 +143,11 @@ class Workbench:
     def _pass_on(self, answer: TrialAnswer) -> None:
         """Give a lane the answer to its question, or what the driver tells it unasked."""
         for run in self._queue.under(answer.lease, answer.lane):
-            told = LaneAnswer(answer.number, answer.content, answer.has_more, answer.lane)
+            passed = LaneAnswer(answer.number, answer.content, answer.has_more, answer.lane)
             if run.is_sent:
-                self._runner.tell(told)
+                self._runner.tell(passed)
             else:
-                run.told.append(told)
+                run.unasked.append(passed)
 
     def _pass_note(self, note: GangNote) -> None:
         """Pass on a value that another rank of a gang tells this one."""

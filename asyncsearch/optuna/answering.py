@@ -184,7 +184,7 @@ class StudyAnswerer:
         """Let a trial begin; ``order``: the last one that its process has got."""
         options, study = self._options, self._study
         if lease.number in self._open:  # it was told, and its process has died before it had begun
-            return self._told(lease, order)
+            return self._beginning(lease, order)
         if trial in self._waiting:
             return self._go_on(trial, lease, order)
         if trial in self._known and not options.retries_lost:
@@ -212,9 +212,9 @@ class StudyAnswerer:
         if self._is_kept and not self._has_written_asked:
             self._has_written_asked = True
             facts["asked"] = options.n_trials or 0
-        return self._told(lease, order)._replace(facts=facts)
+        return self._beginning(lease, order)._replace(facts=facts)
 
-    def _told(self, lease: Lease, order: int) -> Response:
+    def _beginning(self, lease: Lease, order: int) -> Response:
         """Return what a trial gets at its beginning; ``order``: the last one that its process was told."""
         frozen, ahead = self._given[lease.number]
         names = None if ahead.order.number == order else [*ahead.order.names]
@@ -231,7 +231,7 @@ class StudyAnswerer:
         self._open[lease.number] = opened
         frozen = self._study._storage.get_trial(opened.trial._trial_id)
         self._given[lease.number] = frozen, NOTHING
-        return self._told(lease, order)._replace(facts=self._facts.resumed(frozen.number))
+        return self._beginning(lease, order)._replace(facts=self._facts.resumed(frozen.number))
 
     def _tell(self, _trial: Trial, *fields: Any) -> tuple[str, dict[str, Any]]:
         """End the trial, as its worker saw it."""

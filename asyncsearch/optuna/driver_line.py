@@ -52,7 +52,7 @@ class DriverLine:
         if known is None:
             frozen, number, names, internals = self.ask(BEGIN_KIND, 0)
         else:
-            frozen, number, names, internals = self._answered(self._context.told_unasked())
+            frozen, number, names, internals = self._answered(self._context.unasked_answer())
         order = (known or AskedOrder()) if names is None else AskedOrder(number, tuple(names))
         if order.number != number:  # a trial was told another order, and has ended before it had read that
             return self.begin(None)

@@ -44,18 +44,18 @@ class Objective:
         self.function, self._study, self._pauses = function, study, pauses
         self._home = here()
         self._is_watched = True
-        self._told: tuple[object, AskedOrder] | None = None
-        """Whom the driver has told last in which order trials ask, and that. None before the first trial here."""
+        self._known_order: tuple[object, AskedOrder] | None = None
+        """In which order trials ask, as the launch of a worker in front was told last. None before its first trial."""
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, context: Any) -> Any:
-        line = DriverLine(context)
+        line, known = DriverLine(context), self._known_order
         try:
-            frozen, ahead = line.begin(self._told[1] if self._told and self._told[0] is context.launch else None)
+            frozen, ahead = line.begin(known[1] if known is not None and known[0] is context.launch else None)
         except UnwantedError:
             return context.stop(UNWANTED)
         if self._pauses is None:
-            self._told = context.launch, ahead.order
+            self._known_order = context.launch, ahead.order
         line.trial = trial = WorkerTrial(self._study, frozen, ahead)
         if self._pauses is not None:
             line.units = ReportedUnits(context, [*frozen.intermediate_values], must_pause=self._pauses)

@@ -213,7 +213,7 @@ class SearchContext(TrialContext):
         """The same object for all trainings in one process of one launch of a worker, and for no other."""
         return getattr(self._link, "launch", None)
 
-    def told_unasked(self) -> bytes:
+    def unasked_answer(self) -> bytes:
         """Wait for what the driver says to the trial at its beginning, and return it; see ``ask``.
 
         Raises:
@@ -221,8 +221,8 @@ class SearchContext(TrialContext):
             UsageError: the trial has ended, or is another process's.
         """
         self._require_training("word of the driver")
-        told: bytes = self._link.told_unasked()  # type: ignore[attr-defined]  # of the link that ``ask`` uses
-        return told
+        answer: bytes = self._link.unasked_answer()  # type: ignore[attr-defined]  # of the link that ``ask`` uses
+        return answer
 
     def note(self, key: str, text: object) -> None:
         self.ask(note_bytes(key, text), is_awaited=False)

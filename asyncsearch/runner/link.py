@@ -236,7 +236,7 @@ class AgentLink:
                 return b""
             return self._awaited_answer(number)
 
-    def told_unasked(self) -> bytes:
+    def unasked_answer(self) -> bytes:
         """Wait for what the driver says to the trial at its beginning, and return it.
 
         Raises:

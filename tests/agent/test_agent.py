@@ -92,8 +92,8 @@ def test_the_runner_is_replaced_when_its_memory_has_grown(tmp_path: Path) -> Non
             pytest.fail("it was never replaced")
 
 
-def test_what_a_trial_is_told_before_it_has_begun_waits_for_it(tmp_path: Path) -> None:
-    with agent(trials.is_told, tmp_path) as driver:
+def test_what_a_trial_knows_its_beginning_before_it_has_begun_waits_for_it(tmp_path: Path) -> None:
+    with agent(trials.knows_its_beginning, tmp_path) as driver:
         for number in range(2):
             driver.train(number)
         for number in (1, 0):
@@ -142,7 +142,7 @@ def test_work_that_is_assigned_again_is_trained_once(tmp_path: Path) -> None:
     assert [end.lease.number for end in driver.of(TrainingEnded)] == [0, 1, 2]
 
 
-def test_what_was_reported_and_printed_is_told_before_the_end(tmp_path: Path) -> None:
+def test_what_was_reported_and_printed_knows_its_beginning_before_the_end(tmp_path: Path) -> None:
     with agent(trials.prints, tmp_path) as driver:
         for number in range(20):
             driver.train(number)

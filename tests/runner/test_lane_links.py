@@ -68,7 +68,7 @@ def test_a_folder_for_a_lane_that_was_stopped_meanwhile_is_no_other_lane_s(
     assert links[1].folder(0, 1) == Path("/of/lane/1/checkpoint")
 
 
-def test_what_a_trial_is_told_unasked_answers_no_question(ends: tuple[Agent, dict[int, AgentLink]]) -> None:
+def test_what_a_trial_is_unasked_answer_answers_no_question(ends: tuple[Agent, dict[int, AgentLink]]) -> None:
     agent, links = ends
     driver = Seal(b"", is_driver=True)
     links[1].ask(b"a word", is_awaited=False)
@@ -78,7 +78,7 @@ def test_what_a_trial_is_told_unasked_answers_no_question(ends: tuple[Agent, dic
     for number, content in ((question.number + 1, b"the answer"), (UNASKED, b"its beginning")):
         agent.send(LaneAnswer(number, driver.closed(number, content), lane=1))
     assert links[1].ask(b"a question") == b"the answer"
-    assert links[1].told_unasked() == b"its beginning"
+    assert links[1].unasked_answer() == b"its beginning"
 
 
 def test_reports_name_their_lane(ends: tuple[Agent, dict[int, AgentLink]]) -> None:
