@@ -16,7 +16,7 @@ from asyncsearch.events import CheckpointFailed, Outcome, Spent, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, trial_name
 from asyncsearch.rpc.messages import RankFailed
 from asyncsearch.runner.failures import with_last_lines
-from asyncsearch.runner.protocol import Amendment, GangSeat, Join, Note, ToRunner, Train, TrainPack
+from asyncsearch.runner.protocol import Amendment, GangSeat, Join, LaneAnswer, Note, ToRunner, Train, TrainPack
 from asyncsearch.runner.trial_folder import FolderPlace
 from asyncsearch.store.manifest import PackedWith
 from asyncsearch.values import spell_all
@@ -82,6 +82,8 @@ class LaneRun:
         """Its place in the gang that trains it. None if this worker trains it alone."""
         self.notes: list[Note] = []
         """Values that other ranks told before the runner got the lane."""
+        self.unasked: list[LaneAnswer] = []
+        """What the driver has told the lane before the runner got it."""
         self.gives_up = threading.Event()
         """Set once it must not wait for its store any longer."""
 

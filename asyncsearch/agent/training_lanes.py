@@ -108,6 +108,8 @@ class TrainingLanes:
         is_pack = len(trains) > 1 or runs[0].is_open
         if self._runner.begin(runs, TrainPack(trains, runs[0].measured) if is_pack else trains[0]):
             _mark_sent(runs)
+            for answer in [one for run in runs for one in run.unasked]:
+                self._runner.tell(answer)
 
     def stop(self, run: LaneRun, reason: str) -> None:
         """Stop a lane. One that the runner trains ends when the runner says so."""

@@ -141,10 +141,13 @@ class Workbench:
                 self._runner.tell(Answered(answer.resource, answer.lane, answer.next))
 
     def _pass_on(self, answer: TrialAnswer) -> None:
-        """Give a lane the answer to its question."""
+        """Give a lane the answer to its question, or what the driver tells it unasked."""
         for run in self._queue.under(answer.lease, answer.lane):
+            passed = LaneAnswer(answer.number, answer.content, answer.has_more, answer.lane)
             if run.is_sent:
-                self._runner.tell(LaneAnswer(answer.number, answer.content, answer.has_more, answer.lane))
+                self._runner.tell(passed)
+            else:
+                run.unasked.append(passed)
 
     def _pass_note(self, note: GangNote) -> None:
         """Pass on a value that another rank of a gang tells this one."""

@@ -237,14 +237,16 @@ class Driver:
     def received(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
         """See ``rpc.server.Handler``."""
         self._timeouts.seen((worker, epoch))
-        if isinstance(message, TrialQuestion):
-            # Before what waits behind the journal: the trial trains on only once it is answered.
-            reason = self._questions.take((worker, epoch), message)
-            if reason:
-                self._incoming.end_lease((worker, epoch), message.lease, reason)
         if isinstance(message, Heartbeat):
             return
         received = Received(worker, epoch, number, message)
+        if isinstance(message, TrialQuestion):
+            # Before what waits behind the journal: the trial trains on only once it is answered.
+            reason = self._questions.take(received, message)
+            if reason is None:
+                return
+            if reason:
+                self._incoming.end_lease((worker, epoch), message.lease, reason)
         if not self._questions.holds(received):
             self._inbox.put(received)
 
@@ -252,6 +254,9 @@ class Driver:
         """A broken stream means nothing yet: the worker may attach again before its lease times out."""
 
     def _take(self, event: AnyEvent) -> None:
+        # What a lost worker had said counts. While the run is ended, nobody's answer is waited for.
+        if isinstance(event, WorkerLost) and not self._state.stopping and self._questions.holds(event):
+            return
         self._inbox.put(event)
         if isinstance(event, StopRequested):
             self._waits.changed.set()

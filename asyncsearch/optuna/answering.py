@@ -12,27 +12,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.storages._heartbeat import is_heartbeat_enabled
-from optuna.trial import Trial
+from optuna.trial import FrozenTrial, Trial
 
 from asyncsearch.actions import AnyAction, MoveTrial
-from asyncsearch.driver.questions import Response
+from asyncsearch.driver.questions import Response, Unasked
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.events import AnyEvent
 from asyncsearch.ids import Lease, TrialId
-from asyncsearch.optuna.choices import KnownChoices
-from asyncsearch.optuna.drawn_ahead import DrawnAhead
+from asyncsearch.optuna.beginnings import Beginnings
+from asyncsearch.optuna.drawn_ahead import NOTHING, Ahead, DrawnAhead
 from asyncsearch.optuna.facts import StudyAttributes, StudyFacts
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.returned import ObjectiveEnd
 from asyncsearch.optuna.study_runs import OpenRun
+from asyncsearch.optuna.trial_answers import TrialAnswers
 from asyncsearch.optuna.trial_ends import ALL_BEGUN, OpenTrial, OptimizeOptions, TrialEnds
-from asyncsearch.programs.changes import words_of
 from asyncsearch.trial import TrialState as State
-
-_ADVICE = "trial.set_user_attr(name, value), and read study.trials[number].user_attrs[name]"
-"""How a trial gives what it has found."""
 
 
 class StudyAnswerer:
@@ -55,28 +51,27 @@ class StudyAnswerer:
             codec: of questions and answers.
             options: the arguments of ``optimize``.
             is_scheduled: whether a scheduler of asyncsearch judges the trials, and may pause them.
-            is_kept: whether the run serves other calls of ``optimize`` too, so that the journal must tell them apart.
+            is_kept: whether the run serves other calls of ``optimize`` too: the journal must tell them apart then, and
+                the run says when a trial begins.
             earlier: the run of a former process that goes on.
         """
-        self.was_asked_to_prune = False
-        """Whether any trial asked the pruner."""
         self._study, self._codec, self._options = study, codec, options
         self._facts = StudyFacts()
         self._attributes = StudyAttributes(study)
-        self._choices = KnownChoices(study)
         self._ahead = DrawnAhead(study)
+        self._answers = TrialAnswers(study, self._facts, self._ahead)
         self._ends = TrialEnds(study, options, self._ahead)
         self._open: dict[int, OpenTrial] = {}
         """By the number of its lease."""
         self._is_scheduled, self._is_kept = is_scheduled, is_kept
+        self.beginnings = Beginnings()
+        """Of the run."""
+        self._given: dict[int, tuple[FrozenTrial, Ahead]] = {}
+        """What open trials have got at their beginning, by the numbers of their leases."""
         self._waiting: dict[TrialId, OpenTrial] = {}
         """Trials that a scheduler has paused, or that wait for another worker: they go on under another lease."""
         self._paused: dict[TrialId, str] = {}
         """Why they were paused."""
-        self._named: set[str] = set()
-        """What was said to have been changed on workers."""
-        self._notice = ""
-        """A sentence to say with the next answer."""
         self._begun = 0
         self._has_written_asked = False
         """Whether the journal knows how many trials were asked for."""
@@ -124,8 +119,8 @@ class StudyAnswerer:
             return self._error(RuntimeError("This trial has failed: its worker seemed lost."))
         *noted, (kind, *arguments) = arguments if kind == "several" else [(kind, *arguments)]
         try:
-            known = [getattr(self, f"_{one}")(opened.trial, *rest)[1] for one, *rest in noted]
-            value, facts = getattr(self, f"_{kind}")(opened.trial, *arguments)
+            known = [getattr(self._answers, one)(opened.trial, *rest)[1] for one, *rest in noted]
+            value, facts = (self._tell if kind == "tell" else getattr(self._answers, kind))(opened.trial, *arguments)
         except Exception as error:
             # As in Optuna the objective gets it, unless it has gone on meanwhile, or has ended.
             return self._give_up(error) if kind in ("report", "tell") else self._error(error)
@@ -133,7 +128,7 @@ class StudyAnswerer:
             facts["done"] = True
         consulted = [*known, *([] if facts is None else [facts]), *self._attributes.changed()]
         facts = {"several": consulted} if len(consulted) > 1 else next(iter(consulted), None)
-        notice, self._notice = self._notice, ""
+        notice, self._answers.notice = self._answers.notice, ""
         return Response(self._codec.dumps(["ok", value]), facts, kind == "tell", self._ends.enough(), notice)
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
@@ -143,12 +138,14 @@ class StudyAnswerer:
                     words = f"The objective could not be run on a worker: {action.detail or action.reason}"
                     self._ends.break_off(TrialsFailedError(words), "no trial can begin")
                 self._move(action)
-        return Response(enough=self._ends.enough())
+        own = [] if self._is_kept else self.beginnings.questions(actions)
+        unasked = [Unasked(trial, lease, self.answer(trial, lease, content)) for trial, lease, content in own]
+        return Response(enough=self._ends.enough(), unasked=unasked)
 
     def _move(self, action: MoveTrial) -> None:
         """Follow what the engine has decided of a trial that has begun and not ended here."""
         lease = next((one for one, opened in self._open.items() if opened.asyncsearch_trial == action.trial), None)
-        opened = self._waiting.pop(action.trial, None) if lease is None else self._open.pop(lease)
+        opened = self._waiting.pop(action.trial, None) if lease is None else self._closed(lease)
         if opened is None:
             return
         if self._is_scheduled and action.to in (State.PAUSED, State.WAITING, State.RUNNING):
@@ -176,7 +173,7 @@ class StudyAnswerer:
         """Return sentences for the end of the run: that the pruner was given for nothing."""
         pruner = self._study.pruner
         is_given = not isinstance(pruner, optuna.pruners.NopPruner | optuna.pruners.MedianPruner)
-        if not is_given or self.was_asked_to_prune or not self._begun:
+        if not is_given or self._answers.was_asked_to_prune or not self._begun:
             return []
         missing = "trial.should_prune() after trial.report(value, step)"
         return [f"No trial asked {type(pruner).__name__} whether to go on: call {missing} in the objective."]
@@ -186,8 +183,10 @@ class StudyAnswerer:
     def _begin(self, trial: TrialId, lease: Lease, order: int) -> Response:
         """Let a trial begin; ``order``: the last one that its process has got."""
         options, study = self._options, self._study
+        if lease.number in self._open:  # it was told, and its process has died before it had begun
+            return self._beginning(lease, order)
         if trial in self._waiting:
-            return self._go_on(trial, lease)
+            return self._go_on(trial, lease, order)
         if trial in self._known and not options.retries_lost:
             return Response(self._codec.dumps(["over", "it was lost with its worker, and has failed"]))
         self._ends.note_begin()
@@ -208,15 +207,22 @@ class StudyAnswerer:
         self._begun += 1
         self._known.add(trial)
         self._open[lease.number] = opened
-        frozen, ahead = asked._cached_frozen_trial, self._ahead.draw(asked)
+        frozen, ahead = self._given[lease.number] = asked._cached_frozen_trial, self._ahead.draw(asked)
         facts = self._facts.begun(frozen, ahead)
         if self._is_kept and not self._has_written_asked:
             self._has_written_asked = True
             facts["asked"] = options.n_trials or 0
-        names = None if ahead.order.number == order else [*ahead.order.names]
-        return Response(self._codec.dumps(["ok", [frozen, ahead.order.number, names, ahead.internals]]), facts)
+        return self._beginning(lease, order)._replace(facts=facts)
 
-    def _go_on(self, trial: TrialId, lease: Lease) -> Response:
+    def _beginning(self, lease: Lease, order: int) -> Response:
+        """Return what a trial gets at its beginning; ``order``: the last one that its process was told."""
+        frozen, ahead = self._given[lease.number]
+        names = None if ahead.order.number == order else [*ahead.order.names]
+        if not self._is_scheduled:
+            self.beginnings.note(lease, ahead.order.number)
+        return Response(self._codec.dumps(["ok", [frozen, ahead.order.number, names, ahead.internals]]))
+
+    def _go_on(self, trial: TrialId, lease: Lease, order: int) -> Response:
         """Let a trial go on that was paused, or whose worker was lost; none does once the run was told to end."""
         opened = self._waiting.pop(trial)
         if (over := self._ends.enough()) not in ("", ALL_BEGUN):
@@ -224,72 +230,18 @@ class StudyAnswerer:
             return Response(self._codec.dumps(["over", over]), enough=over)
         self._open[lease.number] = opened
         frozen = self._study._storage.get_trial(opened.trial._trial_id)
-        return Response(self._codec.dumps(["ok", [frozen, 0, [], []]]), self._facts.resumed(frozen.number))
-
-    def _suggest(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[Any, dict[str, Any]]:
-        """Return what the worker needs to know the value, and all values that were drawn together with it."""
-        knew_relative = trial._relative_params is not None
-        self._ahead.drop(trial)
-        self._ahead.note_draw()
-        known = self._choices.known(name, distribution)
-        internal = known.to_internal_repr(trial._suggest(name, known))
-        drawn = trial._relative_params
-        together = {}
-        if drawn and not knew_relative:
-            space = trial.relative_search_space or {}
-            together = {
-                one: (space[one], space[one].to_internal_repr(value)) for one, value in drawn.items() if one in space
-            }
-        value = self._choices.index_in(distribution, known, internal)
-        drawn_ahead = [(one, *pair) for one, pair in together.items() if one != name]
-        return (value, together), self._facts.suggested(name, known, internal, drawn_ahead)
-
-    def _suggested(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[None, dict[str, Any]]:
-        """Take note that the worker has taken a value that it knew already."""
-        internal = distribution.to_internal_repr(trial._suggest(name, distribution))
-        return None, self._facts.suggested(name, distribution, internal)
-
-    def _used(self, trial: Trial, count: int) -> tuple[None, dict[str, Any]]:
-        """Take note that the worker has taken the next values that were drawn for it when it began."""
-        return None, self._facts.used(self._ahead.use(trial, count))
-
-    def _report(self, trial: Trial, step: int, value: float) -> tuple[None, dict[str, Any]]:
-        trial.report(value, step)
-        return None, self._facts.reported(step, value)
-
-    def _prune(self, trial: Trial) -> tuple[bool, dict[str, Any]]:
-        self.was_asked_to_prune = True
-        verdict = bool(trial.should_prune())
-        return verdict, self._facts.judged(verdict)
-
-    def _user_attr(self, trial: Trial, key: str, value: Any) -> tuple[None, dict[str, Any]]:
-        trial.set_user_attr(key, value)
-        return None, self._facts.attribute("user_attr", key, value)
-
-    def _system_attr(self, trial: Trial, key: str, value: Any) -> tuple[None, dict[str, Any]]:
-        trial.storage.set_trial_system_attr(trial._trial_id, key, value)
-        trial._cached_frozen_trial.system_attrs[key] = value
-        return None, self._facts.attribute("system_attr", key, value)
-
-    def _storage(self, _trial: Trial, method: str, arguments: tuple[Any, ...]) -> tuple[Any, None]:
-        """Call a method of the storage for the worker's copy of it."""
-        return getattr(self._study._storage, method)(*arguments), None
-
-    def _changed(self, _trial: Trial, names: list[str]) -> tuple[None, None]:
-        """Say, once for each name, what the program will look for in vain."""
-        new = [name for name in names if name not in self._named]
-        self._named.update(new)
-        self._notice = words_of(new, _ADVICE) if new else ""
-        return None, None
-
-    def _stop(self, _trial: Trial) -> tuple[None, None]:
-        self._study.stop()
-        return None, None
+        self._given[lease.number] = frozen, NOTHING
+        return self._beginning(lease, order)._replace(facts=self._facts.resumed(frozen.number))
 
     def _tell(self, _trial: Trial, *fields: Any) -> tuple[str, dict[str, Any]]:
         """End the trial, as its worker saw it."""
-        frozen = self._ends.tell(self._open.pop(self._last), ObjectiveEnd(*fields))
+        frozen = self._ends.tell(self._closed(self._last), ObjectiveEnd(*fields))
         return frozen.state.name, self._facts.ended(frozen)
+
+    def _closed(self, lease: int) -> OpenTrial:
+        """Return the trial of a lease, which is open no more."""
+        del self._given[lease]
+        return self._open.pop(lease)
 
     def _error(self, error: Exception) -> Response:
         try:

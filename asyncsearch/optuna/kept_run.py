@@ -19,12 +19,13 @@ import msgspec
 
 from asyncsearch.actions import AnyAction, MoveTrial
 from asyncsearch.driver.interrupts import interrupts_to
-from asyncsearch.driver.questions import Response
+from asyncsearch.driver.questions import Response, Unasked
 from asyncsearch.driver.threads import next_of
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.events import AnyEvent
 from asyncsearch.ids import Lease, TrialId, trial_name
 from asyncsearch.optuna.answering import StudyAnswerer
+from asyncsearch.optuna.beginnings import Beginnings
 from asyncsearch.optuna.messages import BEGIN, ValueCodec
 from asyncsearch.programs.endless_run import EndlessRun
 from asyncsearch.report.live.display import Display
@@ -54,6 +55,8 @@ class KeptRun(EndlessRun):
         """What the calling thread is to do; None: to look."""
         self._lock = threading.RLock()
         self._present: StudyAnswerer | None = None
+        self.beginnings = Beginnings()
+        """Of the trials of all calls of ``optimize``."""
         self._held: dict[TrialId, _Held] = {}
         self._running: set[TrialId] = set()
         """The trials of the present ``optimize`` that the engine has not seen end."""
@@ -81,7 +84,7 @@ class KeptRun(EndlessRun):
         with interrupts_to(self._press):
             with self._lock:
                 self._given_before = self._given
-                self._present = answerer
+                self._present, answerer.beginnings = answerer, self.beginnings
                 self._give()
             while not (self.is_ended or self._is_done):
                 self._show_next()
@@ -185,16 +188,18 @@ class KeptRun(EndlessRun):
             if self._present is not None:
                 self._present.followed(event, actions)
                 self._give()
+            begun = self.beginnings.questions(actions)
+            unasked = [Unasked(trial, lease, self._begin(trial, lease, content)) for trial, lease, content in begun]
             self._look()
-            return Response(enough=self._over)
+            return Response(enough=self._over, unasked=unasked)
 
     # All that follows is called with the lock
 
     def _begin(self, trial: TrialId, lease: Lease, content: bytes) -> Response | Future[Response]:
         if self._over:
             return Response(ValueCodec().dumps(["unwanted", self._over]), enough=self._over)
-        if self._present is not None and self._present.wants_more:
-            self._given += 1
+        if self._present is not None and (trial in self._running or self._present.wants_more):
+            self._given += trial not in self._running
             self._running.add(trial)
             return self._settled(self._present.answer(trial, lease, content))
         later: Future[Response] = Future()

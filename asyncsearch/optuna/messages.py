@@ -31,8 +31,10 @@ MOST_KEPT_BYTES = 2**16
 """Pickles beyond this size are not kept in the journal, which is read as a whole."""
 
 
+BEGIN_KIND = "begin"
+"""The kind of the question of a trial that asks to begin."""
 BEGIN = b'["begin"'
-"""How the question of a trial begins that asks to begin."""
+"""How that question begins."""
 
 
 class ValueCodec:

@@ -82,15 +82,23 @@ def require_judging(
         raise UsageError(HOW_TO_PAUSE)
 
 
-def require_supported(study: Any) -> None:
-    """Refuse a study that cannot run on workers.
+def require_storage(study: Any) -> None:
+    """Refuse a storage that is not the driver's to open.
 
     Raises:
-        UsageError: its storage is a cluster's own, or its sampler has learned from another study.
+        UsageError: it is a cluster's own.
     """
     kind = type(study._storage).__name__
     if kind == "DaskStorage":
         raise UsageError(f"{kind} is {OWN_STUDIES[kind]}.")
+
+
+def require_own_sampler(study: Any) -> None:
+    """Refuse a sampler that knows another study.
+
+    Raises:
+        UsageError: it has learned from that.
+    """
     sampler = study.sampler
     if not _keeps_a_study(sampler):
         return

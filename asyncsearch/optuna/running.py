@@ -21,7 +21,7 @@ from asyncsearch.optuna.answering import StudyAnswerer
 from asyncsearch.optuna.kept_run import KeptRun
 from asyncsearch.optuna.messages import ValueCodec
 from asyncsearch.optuna.objective import Objective, sent_study
-from asyncsearch.optuna.refusals import require_judging, require_supported
+from asyncsearch.optuna.refusals import require_judging, require_own_sampler
 from asyncsearch.optuna.settings import present
 from asyncsearch.optuna.study_runs import OpenRun, StudyRuns
 from asyncsearch.optuna.trial_ends import OptimizeOptions
@@ -69,7 +69,7 @@ def optimize(
     )
     if n_jobs is not None and n_jobs != -1:
         settings = replace(settings, parallelism=workers_of("n_jobs", n_jobs))
-    require_supported(study)
+    require_own_sampler(study)
     require_judging(scheduler, study, func, n_trials, is_in_threads=settings.backend == THREADS)
     display = open_display(settings.display, logs=settings.logs)
     if settings.backend == THREADS or not _is_run(study, func, settings, options, display, scheduler):

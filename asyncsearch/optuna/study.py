@@ -13,10 +13,13 @@ import optuna
 from optuna.trial import FrozenTrial, Trial
 
 from asyncsearch.checked_calls import answering, require_fit
-from asyncsearch.optuna.objective import WorkerStudy, is_on_worker, sent_study
+from asyncsearch.optuna.driver_line import is_on_worker
+from asyncsearch.optuna.objective import sent_study
+from asyncsearch.optuna.refusals import require_storage
 from asyncsearch.optuna.running import RUNS, optimize
 from asyncsearch.optuna.settings import present
 from asyncsearch.optuna.study_runs import StudyRuns
+from asyncsearch.optuna.worker_trial import WorkerStudy
 from asyncsearch.schedulers.base_scheduler import Scheduler
 
 
@@ -82,6 +85,7 @@ class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
 
 def _adopted(study: optuna.study.Study, *, may_add: bool) -> OptunaStudy:
     """Make a study of Optuna one of ours, with what earlier processes have found; see ``study_runs``."""
+    require_storage(study)
     made = OptunaStudy.__new__(OptunaStudy)
     made.__dict__.update(study.__dict__)
     runs = StudyRuns(made, present().store, goes_on=may_add)

@@ -229,7 +229,8 @@ class Connection:
                 stream.welcome()
                 stream.is_heartbeat_due = bool(self._outbox)
                 self._was_attached = True
-            self._changed.notify_all()
+            if isinstance(message, Welcome) or not self._outbox:  # else who writes would wake at each message
+                self._changed.notify_all()
             # Accepted here, delivered outside the lock: deliver may send or close, which take it.
             is_new = number > 0 and not self._is_closing and self._inbox.accept(number)
         if is_new and message is not None and not isinstance(message, Welcome):

@@ -90,7 +90,7 @@ class TrialQuestion(msgspec.Struct, frozen=True):
 
     lease: Lease
     number: int
-    """From 1; it grows by one from question to question of a lane."""
+    """From 2; it grows by one from question to question of a lane."""
     content: bytes
     is_awaited: bool = True
     """Whether an ``TrialAnswer`` follows."""
@@ -104,7 +104,7 @@ class TrialAnswer(msgspec.Struct, frozen=True):
 
     lease: Lease
     number: int
-    """That of the question."""
+    """That of the question; 1 for what a trial is told at its beginning without having asked."""
     content: bytes
     has_more: bool = False
     """Whether the rest of the content follows in another message of this number."""

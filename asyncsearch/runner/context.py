@@ -208,6 +208,22 @@ class SearchContext(TrialContext):
         answer: bytes = ask(content, is_awaited=is_awaited)
         return answer
 
+    @property
+    def launch(self) -> object:
+        """The same object for all trainings in one process of one launch of a worker, and for no other."""
+        return getattr(self._link, "launch", None)
+
+    def unasked_answer(self) -> bytes:
+        """Wait for what the driver says to the trial at its beginning, and return it; see ``ask``.
+
+        Raises:
+            TrialStopped: the trial is to stop.
+            UsageError: the trial has ended, or is another process's.
+        """
+        self._require_training("word of the driver")
+        answer: bytes = self._link.unasked_answer()  # type: ignore[attr-defined]  # of the link that ``ask`` uses
+        return answer
+
     def note(self, key: str, text: object) -> None:
         self.ask(note_bytes(key, text), is_awaited=False)
 

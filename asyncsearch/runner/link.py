@@ -16,6 +16,7 @@ from asyncsearch.runner.failures import UnreadableCheckpointError, exception_tex
 from asyncsearch.runner.process.kernel_files import device_name
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import (
+    UNASKED,
     Amendment,
     Answered,
     Folder,
@@ -181,13 +182,18 @@ class AgentLink:
         self._answer: ShardAnswer | None = None
         self._asking = threading.Lock()
         """Held while an answer is awaited: a trial's threads may ask, and each would read the others' answers."""
-        self._questions = 0
-        self._parts: list[LaneAnswer] = []
-        """What has come of the answer to the last question."""
+        self._questions = UNASKED
+        self._answers: dict[int, list[LaneAnswer]] = {}
+        """What has come of answers that are or may be awaited, by the numbers of their questions."""
 
     @property
     def stopwatch(self) -> Stopwatch:
         return self._lanes.stopwatch
+
+    @property
+    def launch(self) -> object:
+        """See ``SearchContext``: a process gets the key of its launch once."""
+        return self._lanes.seal
 
     def report(self, resource: int, metrics: dict[str, float], *, is_awaited: bool = False) -> None:
         self._send(LaneReported(resource, metrics, self._lane, is_awaited, self.stopwatch.news(is_urgent=is_awaited)))
@@ -223,19 +229,32 @@ class AgentLink:
         """
         with self._asking:
             self._questions += 1
-            number, self._parts = self._questions, []
+            number = self._questions
             for part, has_more in parts_of(self._lanes.seal.closed(number, content)):
                 self._send(LaneQuestion(number, part, is_awaited, has_more, self._lane))
             if not is_awaited:
                 return b""
-            while not self._is_answered(number) and self._reason is None:
-                self.await_until(lambda: self._is_answered(number) or self._reason is not None, _ANSWER_S)
-            if not self._is_answered(number):
-                raise TrialStopped(self._reason)
-            return self._lanes.seal.opened(number, b"".join([part.content for part in self._parts]))
+            return self._awaited_answer(number)
+
+    def unasked_answer(self) -> bytes:
+        """Wait for what the driver says to the trial at its beginning, and return it.
+
+        Raises:
+            TrialStopped: the trial is to stop.
+            UnauthenticatedError: it is not the driver who says it.
+        """
+        with self._asking:
+            return self._awaited_answer(UNASKED)
+
+    def _awaited_answer(self, number: int) -> bytes:
+        while not self._is_answered(number) and self._reason is None:
+            self.await_until(lambda: self._is_answered(number) or self._reason is not None, _ANSWER_S)
+        if not self._is_answered(number):
+            raise TrialStopped(self._reason)
+        return self._lanes.seal.opened(number, b"".join([part.content for part in self._answers.pop(number)]))
 
     def _is_answered(self, number: int) -> bool:
-        return bool(self._parts) and self._parts[-1].number == number and not self._parts[-1].has_more
+        return number in self._answers and not self._answers[number][-1].has_more
 
     def tell_gang(self, rank: int, key: str, value: str) -> None:
         """Tell the other ranks of the gang a value."""
@@ -345,7 +364,7 @@ class AgentLink:
             case Loadable():
                 self._loadable = message
             case LaneAnswer():
-                self._parts.append(message)
+                self._answers.setdefault(message.number, []).append(message)
             case Answered():
                 self._answered = message.resource, message.next
             case _:

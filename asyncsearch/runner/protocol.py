@@ -185,7 +185,7 @@ class LaneQuestion(_Message, frozen=True, tag="lane_question"):
     """The user's function asks the one who answers in the driver, or tells it something; only these two read it."""
 
     number: int
-    """From 1; it grows by one from question to question of a lane."""
+    """It grows by one from question to question of a lane; the first one has that behind ``UNASKED``."""
     content: bytes
     is_awaited: bool = True
     """Whether a ``LaneAnswer`` follows."""
@@ -194,6 +194,8 @@ class LaneQuestion(_Message, frozen=True, tag="lane_question"):
     lane: int = 0
 
 
+UNASKED = 1
+"""The number of what the driver may tell a lane at its beginning, as if it had been asked."""
 PART_BYTES = 2**20
 """Most bytes of a question or an answer in one message."""
 

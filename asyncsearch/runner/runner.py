@@ -42,7 +42,7 @@ class Runner(LaneRunner):
         with contextlib.suppress(OSError):
             self._folder = os.getcwd()
         self._collect_s = self._sweep_s = 0.005
-        self._unswept_s = 0.0 if load.is_preloaded else float("inf")
+        self._unswept_s = 0.0
         self._sweeps = not load.is_preloaded
         self._names_imports, self._variables = load.names_imports, dict(os.environ)
         super().__init__(channel, SigtermGuard(), _load(load.bundle), load.metric, load.untrusted, load.seal_key)
@@ -114,8 +114,9 @@ class Runner(LaneRunner):
         """Free the reference cycles that hold a trial's model, on host and device, if that costs little."""
         self._unswept_s += trained_s
         if self._sweeps and self._unswept_s > 200 * self._sweep_s:
-            # What the first training has imported lives on: from then on only what came since is looked through. But
-            # what a trial has kept beyond its end was frozen with that, and is looked for now and then.
+            # First after a second of training: the next trial waits for it. What was imported until then lives on, and
+            # only what came since is looked through. But what a trial has kept beyond its end was frozen with that, and
+            # is looked for now and then.
             gc.unfreeze()
             self._sweep_s, self._unswept_s = _collected_s(), 0.0
             gc.freeze()

@@ -16,7 +16,9 @@ from asyncsearch.agent import runner_process
 from asyncsearch.agent.config import LogLimits
 from asyncsearch.events import Outcome, Reported, TrainingEnded
 from asyncsearch.ids import WorkerId
-from asyncsearch.rpc.messages import LogLines, Refused
+from asyncsearch.rpc.messages import LogLines, Refused, TrialAnswer
+from asyncsearch.runner.protocol import UNASKED
+from asyncsearch.runner.seal import Seal
 from asyncsearch.work import Lane
 from tests.agent import trials
 from tests.agent.driver import WORKER, FakeDriver, agent, lease, make_stage
@@ -90,6 +92,17 @@ def test_the_runner_is_replaced_when_its_memory_has_grown(tmp_path: Path) -> Non
             pytest.fail("it was never replaced")
 
 
+def test_what_a_trial_knows_its_beginning_before_it_has_begun_waits_for_it(tmp_path: Path) -> None:
+    with agent(trials.knows_its_beginning, tmp_path) as driver:
+        for number in range(2):
+            driver.train(number)
+        for number in (1, 0):
+            told = Seal(b"", is_driver=True).closed(UNASKED, b"%d" % number)
+            driver.deliver(TrialAnswer(lease(number), UNASKED, told))
+        assert [driver.end(number).outcome for number in range(2)] == [Outcome.RETURNED] * 2
+        assert [driver.values(number) for number in range(2)] == [[(1, 0.0)], [(1, 1.0)]]
+
+
 def test_collections_look_no_more_through_what_the_first_trial_left(tmp_path: Path) -> None:
     with agent(trials.keeps_many, tmp_path) as driver:
         for number in range(2):
@@ -129,7 +142,7 @@ def test_work_that_is_assigned_again_is_trained_once(tmp_path: Path) -> None:
     assert [end.lease.number for end in driver.of(TrainingEnded)] == [0, 1, 2]
 
 
-def test_what_was_reported_and_printed_is_told_before_the_end(tmp_path: Path) -> None:
+def test_what_was_reported_and_printed_knows_its_beginning_before_the_end(tmp_path: Path) -> None:
     with agent(trials.prints, tmp_path) as driver:
         for number in range(20):
             driver.train(number)

@@ -8,23 +8,26 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from asyncsearch.actions import Assign, StopTraining
+from asyncsearch.actions import AnyAction, Assign, StopTraining
 from asyncsearch.driver.incoming import EventInbox
 from asyncsearch.driver.loop import Driver
+from asyncsearch.driver.questions import Answerer, Response
 from asyncsearch.driver.timeouts import DriverSettings
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import MessageTooLargeError, StaleLeaseError, StoreError
 from asyncsearch.events import (
     KILLED,
+    AnyEvent,
     CheckpointCommitted,
     CheckpointFailed,
+    Consulted,
     DriverStarted,
     Outcome,
     Reported,
@@ -32,10 +35,11 @@ from asyncsearch.events import (
     StopRequested,
     TrainingEnded,
 )
-from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.opening import read_records, replay
 from asyncsearch.journal.writer import Journal
-from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, WorkerMessage
+from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, TrialQuestion, WorkerMessage
+from asyncsearch.runner.seal import Seal, launch_key
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.store import open_store
@@ -43,7 +47,7 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.store.local.store import LocalLog
 from tests.engine.tools import make_state
 
-W0 = WorkerId(0)
+W0, SECRET = WorkerId(0), b"s" * 32
 T = TypeVar("T")
 PATIENCE_S = 300.0
 
@@ -92,6 +96,7 @@ class Harness:
         clock: Any = time.time,
         is_connected: bool = True,
         launches_at_once: int | None = None,
+        answerer: Answerer | None = None,
         **settings: Any,
     ) -> None:
         self.now = 1000.0
@@ -107,6 +112,8 @@ class Harness:
             launches_at_once=launches_at_once,
             settings=DriverSettings(**settings),
             shared=shared,
+            answerer=answerer,
+            secret=SECRET,
             clock=clock,
         )
         if is_connected:
@@ -230,6 +237,39 @@ def test_a_killed_process_is_announced_with_costs_and_its_trial_reassigned(harne
     assert notice.startswith(
         "trial-0 lost a process on worker-0: its process was killed by SIGKILL. trial-0 begins again"
     )
+
+
+class SlowAnswerer:
+    """Answers once it may."""
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
+
+    def answer(self, _trial: TrialId, _lease: Lease, content: bytes) -> Response:
+        assert self.may_answer.wait(PATIENCE_S)
+        return Response(facts={"said": content.decode()})
+
+    def followed(self, _event: AnyEvent, _actions: Sequence[AnyAction]) -> Response:
+        return Response()
+
+
+def test_a_worker_is_lost_after_all_that_it_had_said(store: Store) -> None:
+    answerer = SlowAnswerer()
+    harness = Harness(store, make_state(FIFO(max_resource=3)), answerer=answerer)
+    try:
+        lease = harness.begin(1).work.lease
+        word = Seal(launch_key(SECRET, W0, 1)).closed(1, b"its last word")
+        harness.say(1, Reported(lease, 3, {"loss": 0.5}))
+        harness.say(2, TrialQuestion(lease, 1, word, is_awaited=False))
+        harness.say(3, TrainingEnded(lease, Outcome.RETURNED, 3))
+        harness.driver.lost(W0, 1, "its process has ended")
+        answerer.may_answer.set()
+        assert harness.driver.ended.wait(PATIENCE_S)
+        assert call(harness.driver, lambda state: state.trials[0].losses) == 0
+    finally:
+        harness.driver.close()
+    told = [type(record.event) for record in read_records(store)]
+    assert told.index(Consulted) < told.index(TrainingEnded)
 
 
 def test_messages_that_wait_together_share_one_sync(harness: Harness) -> None:

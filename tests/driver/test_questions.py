@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.actions import AnyAction
-from asyncsearch.driver.questions import Questions, Received, Response
+from asyncsearch.actions import AnyAction, StopTraining
+from asyncsearch.driver.questions import Questions, Received, Response, Unasked
 from asyncsearch.errors import UnauthenticatedError
-from asyncsearch.events import AnyEvent, Outcome, TrainingEnded
+from asyncsearch.events import AnyEvent, Outcome, Reported, TrainingEnded, WorkerLost
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.rpc.messages import Heartbeat, TrialAnswer, TrialQuestion
+from asyncsearch.runner.protocol import UNASKED
 from asyncsearch.runner.seal import Seal, launch_key
 
 SECRET, LEASE = b"s" * 32, Lease(7, WorkerId(2), 3)
@@ -25,16 +26,15 @@ WORKER = (LEASE.worker, LEASE.epoch)
 class Answerer:
     def __init__(self) -> None:
         self.asked: list[bytes] = []
-        self.may_answer = threading.Event()
-        self.may_answer.set()
+        self.may_answer = threading.Semaphore(10)
 
     def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response:
-        self.may_answer.wait(60)
+        self.may_answer.acquire(timeout=60)
         self.asked.append(content)
         return Response(b"answer to " + content, {"said": content.decode()})
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
-        return Response()
+        return Response(unasked=[Unasked(TrialId(0), LEASE, Response(b"begun", {"begun": 0}))])
 
 
 class Driver:
@@ -48,17 +48,27 @@ class Driver:
         state: Any = SimpleNamespace(attempt=lambda lease, lane: attempt)
         self.sent: list[TrialAnswer] = []
         self.posted: list[Any] = []
+        self.has_posted = threading.Condition()
         self.questions = Questions(
             state,
             self.answerer,
             SECRET,
             self.loop,
-            post=self.posted.append,
+            post=self.post,
             send=lambda worker, epoch, message: self.sent.append(message),  # type: ignore[arg-type]
             say=lambda sentence: None,
             fail=lambda error: None,
         )
         self.thread.start()
+
+    def post(self, item: Any) -> None:
+        with self.has_posted:
+            self.posted.append(item)
+            self.has_posted.notify()
+
+    def wait_for_posted(self, count: int) -> None:
+        with self.has_posted:
+            assert self.has_posted.wait_for(lambda: len(self.posted) == count, 60)
 
     def close(self) -> None:
         self.questions.close()
@@ -75,9 +85,19 @@ def driver() -> Iterator[Driver]:
         made.close()
 
 
+def said(number: int, content: bytes, *, is_awaited: bool = False) -> tuple[Received, TrialQuestion]:
+    """Return a message of the worker, and the question in it."""
+    question = TrialQuestion(LEASE, number, content, is_awaited)
+    return Received(*WORKER, number, question), question
+
+
+def word(number: int) -> tuple[Received, TrialQuestion]:
+    return said(number, Seal(launch_key(SECRET, *WORKER)).closed(number, b"this"))
+
+
 def test_a_question_with_the_seal_of_its_launch_is_answered_under_it(driver: Driver) -> None:
     seal = Seal(launch_key(SECRET, *WORKER))
-    assert driver.questions.take(WORKER, TrialQuestion(LEASE, 1, seal.closed(1, b"this"), True)) == ""
+    assert driver.questions.take(*said(1, seal.closed(1, b"this"), is_awaited=True)) is None
     driver.close()
     (answer,) = driver.sent
     assert driver.answerer.asked == [b"this"]
@@ -99,22 +119,54 @@ def test_a_question_with_the_seal_of_its_launch_is_answered_under_it(driver: Dri
     ids=["nothing", "no seal", "no key", "another launch", "another number", "an answer"],
 )
 def test_a_question_without_the_seal_of_its_launch_reaches_nobody(driver: Driver, content: bytes) -> None:
-    assert "no seal of its launch" in driver.questions.take(WORKER, TrialQuestion(LEASE, 1, content, True))
+    assert "no seal of its launch" in str(driver.questions.take(*said(1, content, is_awaited=True)))
     driver.close()
     assert driver.answerer.asked == []
     assert driver.sent == []
 
 
+def test_a_trial_is_told_of_its_beginning_unasked_and_under_the_seal(driver: Driver) -> None:
+    driver.questions.follow(Reported(LEASE, 1, {}), [StopTraining(LEASE, "any decision")])
+    driver.questions.durable()
+    driver.wait_for_posted(1)
+    (told,) = driver.sent
+    assert Seal(launch_key(SECRET, *WORKER)).opened(told.number, told.content) == b"begun"
+    assert told.number == UNASKED
+    assert driver.posted[0].event.facts == {"begun": 0}
+
+
 def test_the_end_of_a_trial_waits_for_the_facts_of_its_last_word(driver: Driver) -> None:
     other = Received(WorkerId(3), 1, 9, Heartbeat())
     end = Received(*WORKER, 5, TrainingEnded(LEASE, Outcome.RETURNED, 0))
-    last_word = TrialQuestion(LEASE, 1, Seal(launch_key(SECRET, *WORKER)).closed(1, b"this"), False)
-    driver.answerer.may_answer.clear()
+    loss = WorkerLost(*WORKER, "its process has ended")
+    driver.answerer.may_answer = threading.Semaphore(0)
     assert not driver.questions.holds(end)
-    driver.questions.take(WORKER, last_word)
-    assert [driver.questions.holds(one) for one in (end, other)] == [True, False]
-    driver.answerer.may_answer.set()
+    assert driver.questions.take(*(last_word := word(1))) is None
+    assert [driver.questions.holds(one) for one in (end, loss, other)] == [True, True, False]
+    driver.answerer.may_answer.release()
+    driver.wait_for_posted(4)
+    facts, *behind = driver.posted
+    assert (facts.event.facts, behind) == ({"said": "this"}, [last_word[0], end, loss])
+    assert not driver.questions.holds(end)
+
+
+def test_a_message_waits_for_no_word_that_was_said_after_it(driver: Driver) -> None:
+    first, report, second = word(1), Received(*WORKER, 2, Reported(LEASE, 1, {})), word(3)
+    driver.answerer.may_answer = threading.Semaphore(0)
+    driver.questions.take(*first)
+    assert driver.questions.holds(report)
+    driver.questions.take(*second)
+    driver.answerer.may_answer.release()
+    driver.wait_for_posted(3)
+    assert driver.posted[1:] == [first[0], report]
+    driver.answerer.may_answer.release()
+    driver.wait_for_posted(5)
+    assert driver.posted[4:] == [second[0]]
+
+
+def test_a_word_that_nobody_answers_any_more_is_not_acknowledged(driver: Driver) -> None:
+    driver.questions.close()
+    assert driver.questions.take(*word(1)) is None
+    assert driver.questions.holds(Received(*WORKER, 2, Reported(LEASE, 1, {})))
     driver.close()
-    said, behind = driver.posted
-    assert (said.event.facts, behind) == ({"said": "this"}, end)
-    assert not driver.questions.holds(end)
+    assert driver.posted == []

@@ -19,20 +19,27 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 import asyncsearch.optuna as ours
 from asyncsearch import Study, randint, uniform
+from asyncsearch.actions import Assign
+from asyncsearch.driver.questions import Response
 from asyncsearch.errors import UsageError
-from asyncsearch.events import Consulted
-from asyncsearch.ids import Lease, WorkerId
+from asyncsearch.events import Consulted, StopRequested
+from asyncsearch.ids import Lease, TrialId, WorkerId
+from asyncsearch.optuna.answering import StudyAnswerer
 from asyncsearch.optuna.choices import KnownChoices
-from asyncsearch.optuna.drawn_ahead import DrawnAhead
+from asyncsearch.optuna.drawn_ahead import AskedOrder, DrawnAhead
+from asyncsearch.optuna.driver_line import DriverLine
 from asyncsearch.optuna.facts import StudyFacts, trials_of
 from asyncsearch.optuna.messages import ValueCodec
-from asyncsearch.optuna.refusals import require_supported, require_version
+from asyncsearch.optuna.refusals import require_own_sampler, require_version
 from asyncsearch.optuna.returned import end_by_error, end_by_value, error_of
+from asyncsearch.optuna.trial_ends import OptimizeOptions
 from asyncsearch.optuna.units import ReportedUnits
 from asyncsearch.programs.changes import Watch, here
 from asyncsearch.programs.pickles import pickled, unpickled
 from asyncsearch.programs.raised import ObjectiveError, raised_by
 from asyncsearch.report.explain import fact_words
+from asyncsearch.work import Lane, Work
+from tests.agent.driver import make_stage
 
 
 @pytest.mark.parametrize(
@@ -241,15 +248,53 @@ def test_only_known_versions_of_optuna_run(version: str, is_known: bool) -> None
 @pytest.mark.parametrize("kind", ["TPE", "CmaEs", "GP", "NSGAII", "QMC"])
 def test_a_sampler_that_learned_from_another_study_is_refused(kind: str) -> None:
     sampler = getattr(optuna.samplers, f"{kind}Sampler")()
-    require_supported(optuna.create_study(sampler=sampler, study_name="first"))
+    require_own_sampler(optuna.create_study(sampler=sampler, study_name="first"))
     with pytest.raises(UsageError, match=rf"learned from 'first'.*sampler={kind}Sampler"):
-        require_supported(optuna.create_study(sampler=sampler, study_name="second"))
+        require_own_sampler(optuna.create_study(sampler=sampler, study_name="second"))
 
 
 def test_samplers_that_keep_nothing_of_a_study_serve_several() -> None:
     for sampler in (optuna.samplers.RandomSampler(), optuna.samplers.GridSampler({"x": [0, 1]})):
         for name in ("first", "second"):
-            require_supported(optuna.create_study(sampler=sampler, study_name=name))
+            require_own_sampler(optuna.create_study(sampler=sampler, study_name=name))
+
+
+def test_a_trial_that_is_told_of_its_beginning_begins_once_whoever_asks() -> None:
+    codec, study = ValueCodec(), ours.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    answerer = StudyAnswerer(study, codec, OptimizeOptions(3, None, (), (), False, False, False))
+    first, second = [Lease(number, WorkerId(0), 1) for number in range(2)]
+    assigned = Assign(Work(second, (Lane((make_stage(1),)),)))
+    begin, last_word = codec.dumps(["begin", 0]), codec.dumps(["tell", *end_by_value(0.5)])
+    assert answerer.followed(StopRequested(""), [assigned]).unasked == [], "its process has begun no trial yet"
+    answerer.answer(TrialId(0), first, begin)
+    answerer.answer(TrialId(0), first, codec.dumps(["suggest", "x", FloatDistribution(0, 1)]))
+    answerer.answer(TrialId(0), first, last_word)
+    (told,) = answerer.followed(StopRequested(""), [assigned]).unasked
+    assert isinstance(told.answer, Response)
+    assert isinstance(told.answer, Response)
+    asked = answerer.answer(TrialId(1), second, begin)  # a new process, since that one has died
+    assert told.answer == asked._replace(facts=told.answer.facts)
+    assert asked.facts is None
+    assert len(study.trials) == 2
+
+
+def test_a_process_that_has_missed_an_order_of_questions_asks_for_it() -> None:
+    codec, trial = ValueCodec(), ours.create_study().ask()._cached_frozen_trial
+    drawn = [("x", FloatDistribution(0, 1), 0.25)]
+    context = SimpleNamespace(
+        unasked_answer=lambda: codec.dumps(["ok", [trial, 7, None, [0.25]]]),
+        ask=lambda content: codec.dumps(["ok", [trial, 7, [one[:2] for one in drawn], [0.25]]]),
+    )
+    _, ahead = DriverLine(context).begin(AskedOrder(3, (("y", FloatDistribution(0, 9)),)))
+    assert ahead.drawn == drawn
+
+
+def test_the_storage_of_a_dask_cluster_is_refused_before_a_trial() -> None:
+    class DaskStorage(optuna.storages.InMemoryStorage):  # type: ignore[misc]  # not typed here
+        """As the one that would connect to a cluster."""
+
+    with pytest.raises(UsageError, match=r"DaskStorage is the storage of a Dask cluster.*leave storage= out"):
+        ours.create_study(storage=DaskStorage())
 
 
 def test_a_search_that_makes_its_own_study_is_answered() -> None:

@@ -12,7 +12,16 @@ from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.runner.channel import Channel, agent_end, runner_end
 from asyncsearch.runner.link import AgentLink, PackLinks
 from asyncsearch.runner.process.signals import SigtermGuard
-from asyncsearch.runner.protocol import Folder, FromRunner, LaneReported, ToRunner
+from asyncsearch.runner.protocol import (
+    UNASKED,
+    Folder,
+    FromRunner,
+    LaneAnswer,
+    LaneQuestion,
+    LaneReported,
+    ToRunner,
+)
+from asyncsearch.runner.seal import Seal
 from asyncsearch.trainable import TrialStopped
 from tests.agent.driver import NODE, lease
 from tests.untimed import untimed
@@ -57,6 +66,19 @@ def test_a_folder_for_a_lane_that_was_stopped_meanwhile_is_no_other_lane_s(
     agent.send(Folder("/of/lane/0"))
     agent.send(Folder("/of/lane/1", lane=1))
     assert links[1].folder(0, 1) == Path("/of/lane/1/checkpoint")
+
+
+def test_what_a_trial_is_unasked_answer_answers_no_question(ends: tuple[Agent, dict[int, AgentLink]]) -> None:
+    agent, links = ends
+    driver = Seal(b"", is_driver=True)
+    links[1].ask(b"a word", is_awaited=False)
+    question = agent.receive()
+    assert isinstance(question, LaneQuestion)
+    assert question.number > UNASKED
+    for number, content in ((question.number + 1, b"the answer"), (UNASKED, b"its beginning")):
+        agent.send(LaneAnswer(number, driver.closed(number, content), lane=1))
+    assert links[1].ask(b"a question") == b"the answer"
+    assert links[1].unasked_answer() == b"its beginning"
 
 
 def test_reports_name_their_lane(ends: tuple[Agent, dict[int, AgentLink]]) -> None:
