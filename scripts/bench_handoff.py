@@ -7,19 +7,22 @@ launch, which takes the same cores. The baseline is a bare Spark job of two task
 plain socket from the driver. ``first_trial_s`` is the time from the call of ``run`` to the first ``Assign``; its
 baseline is the same on local processes. ``start_s`` lies between the two: runners import and load the trainable.
 
-With ``--connect`` the session is one of Spark Connect, of a server in this process's Java, and the figures are
-``connect_handoff_ms`` and so on. Their baselines are those of a classic session, which is measured before. The hand-off
-is that of a second search in each session: the first one runs while Java and Python still start.
+With ``--connect`` the session is one of Spark Connect, of a server in the same process's Java, and the figures are
+``connect_handoff_ms`` and so on. Their baselines are those of a classic session. Rounds of both go in turns, each in a
+process of its own, and a figure is the median of its rounds: one round beside another load differs by more than the two
+kinds. The hand-off is that of a second search in each session: the first one runs while Java and Python still start.
 
-    python scripts/bench_handoff.py [--trials 1000] [--connect]
+    python scripts/bench_handoff.py [--trials 1000] [--connect] [--rounds 5]
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -27,6 +30,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from _bench import Figure, show
@@ -163,19 +167,43 @@ def bare_ms(session: Any, numbers: int) -> float:
     return 1e3 * (times[1] - times[0]) / numbers
 
 
-def compare(trials: int) -> None:
-    """Measure Spark Connect beside a classic session."""
-    with spark_session():
-        classic, classic_again = handoff("spark", trials), handoff("spark", trials)
-    with connect_session():
-        by_connect, again = handoff("spark", trials), handoff("spark", trials)
+SESSIONS = {"classic": spark_session, "connect": connect_session}
+
+
+def measure_round(kind: str, trials: int) -> None:
+    """Print the times of two searches in a session of one kind."""
+    with SESSIONS[kind]():
+        print(json.dumps([handoff("spark", trials), handoff("spark", trials)]))
+
+
+def round_of(kind: str, trials: int) -> tuple[Taken, Taken]:
+    """Measure a round in a process of its own: Java has one session, and compiles for all that come after."""
+    command = [sys.executable, __file__, "--round", kind, "--trials", str(trials)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    first, again = json.loads(done.stdout.splitlines()[-1])
+    return Taken(*first), Taken(*again)
+
+
+def compare(trials: int, rounds: int) -> None:
+    """Measure Spark Connect and a classic session in turns."""
+    taken: dict[str, list[tuple[Taken, Taken]]] = {kind: [] for kind in SESSIONS}
+    for number in range(rounds):
+        for kind in list(SESSIONS)[:: 1 if number % 2 else -1]:
+            taken[kind].append(round_of(kind, trials))
+    figures = []
+    for name, unit, time_of in (
+        ("handoff_ms", "ms", lambda first, again: again.trial_ms),
+        ("first_trial_s", "s", lambda first, again: first.first_s),
+        ("start_s", "s", lambda first, again: first.start_s),
+    ):
+        classic, by_connect = ([time_of(*one) for one in taken[kind]] for kind in ("classic", "connect"))
+        ratios = sorted(mine / other for mine, other in zip(by_connect, classic, strict=True))
+        print(f"connect_{name}: ratios of the rounds {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
+        figures.append(Figure(f"connect_{name}", median(by_connect), unit, median(classic)))
     show(
-        f"{trials} trials that do nothing, on {WORKERS} workers by Spark Connect; baselines: on a classic session",
-        [
-            Figure("connect_handoff_ms", again.trial_ms, "ms", classic_again.trial_ms),
-            Figure("connect_first_trial_s", by_connect.first_s, "s", classic.first_s),
-            Figure("connect_start_s", by_connect.start_s, "s", classic.start_s),
-        ],
+        f"{trials} trials that do nothing, on {WORKERS} workers by Spark Connect; baselines: on a classic session; "
+        f"medians of {rounds} rounds in turns",
+        figures,
     )
 
 
@@ -183,10 +211,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the overhead of a trial.")
     parser.add_argument("--trials", type=int, default=1_000)
     parser.add_argument("--connect", action="store_true", help="compare Spark Connect with a classic session")
+    parser.add_argument("--rounds", type=int, default=5, help="of each of the two")
+    parser.add_argument("--round", choices=list(SESSIONS), help=argparse.SUPPRESS)
     options = parser.parse_args()
     trials = options.trials
+    if options.round:
+        measure_round(options.round, trials)
+        return
     if options.connect:
-        compare(trials)
+        compare(trials, options.rounds)
         return
     with spark_session() as session:
         bare = bare_ms(session, trials)

@@ -31,6 +31,8 @@ Post = Callable[[WorkerId, int, int, WorkerMessage], None]
 """Passes (worker, epoch, number, message) of a worker in this process to the driver, from any thread."""
 TOO_LATE = "it was launched after the end of the run"
 """Reason for the end of a worker whose launch came after ``stop``."""
+SILENT_FOR_S = 75.0
+"""How long a cluster may not answer: time for a pause of the network, or for a server to start again."""
 
 
 def run_agent(config: WorkerConfig) -> str:

@@ -53,3 +53,18 @@ def test_the_user_can_ask_for_grpcs_own_log(setting: dict[str, str]) -> None:
     ended = attacked(**setting)
     assert "andshake" in ended.stderr
     assert ended.stdout == "INFO\n"
+
+
+OTHER_PROTOBUF = """
+import warnings
+from google.protobuf import runtime_version
+def warn(*of):
+    warnings.warn("Protobuf gencode version 5.27.2 is exactly one major version older than the runtime version 6.31.1")
+runtime_version.ValidateProtobufRuntimeVersion = warn
+import asyncsearch.rpc.fields
+"""
+
+
+def test_the_stubs_are_imported_without_a_word_of_a_protobuf_that_warns() -> None:
+    command = [sys.executable, "-W", "error", "-c", OTHER_PROTOBUF]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stderr == ""

@@ -71,7 +71,8 @@ class ConnectServer:
             patch.setenv("PYSPARK_PYTHON", sys.executable)
             self.daemon = Daemon(log, *submit, "--class", name, "spark-internal", heap="512m")
         found = self.daemon.await_line(r"Spark Connect server started at: \S*?:(\d+)")
-        self.url = f"sc://127.0.0.1:{found[1]}"
+        self.port = found[1]
+        self.url = f"sc://127.0.0.1:{self.port}"
 
     def session(self) -> Any:
         """Return a new session of it."""

@@ -1,4 +1,4 @@
-"""A Connect server in front of a standalone cluster, whose executors are lost alone, and which tells no slots."""
+"""Connect servers in processes of their own, which are lost, or stand before executors that are."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.errors import NotEnoughSlotsError
+from asyncsearch import WorkerOptions
+from asyncsearch.errors import NotEnoughSlotsError, WorkersLostError
 from asyncsearch.events import WorkerLost
 from asyncsearch.journal.opening import read_records
+from asyncsearch.launch.spark.connect import ConnectSpark
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from tests.shares import takes_long
 from tests.spark.cluster import StandaloneCluster
 from tests.spark.connect_server import ConnectServer
 from tests.spark.test_executor_loss import executor_of
 from tests.spark.test_local_session import require_whole
-from tests.system.tools import Running, make_study
+from tests.system.tools import PATIENCE_S, Running, make_study
 from tests.system.trained import Gate, make_trainable
 
 pytest.importorskip("grpc_status")
@@ -43,3 +45,74 @@ def test_a_killed_executor_of_connect_costs_only_its_worker(standalone: Standalo
         require_whole(running.wait())
         [loss] = [r.event for r in read_records(study.store) if isinstance(r.event, WorkerLost)]
         assert loss.reason.startswith("its executor ")
+
+
+@pytest.fixture
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> WorkerOptions:
+    """Let a search notice soon that its workers died with their server."""
+    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.CANCEL_AGAIN_S", 0.1)
+    return WorkerOptions(lease_timeout=5.0)
+
+
+@takes_long  # without a server: test_supervisor.py
+@pytest.mark.spark
+def test_a_run_outlasts_a_server_of_connect_that_starts_again(
+    short_leases: WorkerOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.SILENT_FOR_S", PATIENCE_S)  # on a busy machine
+    with contextlib.ExitStack() as stack:
+        server = ConnectServer(tmp_path / "connect.log", "local[2]")
+        stack.callback(server.daemon.kill)
+        session, gate = server.session(), Gate(tmp_path).make()
+        study = make_study(
+            make_trainable(gate), tmp_path / "study", backend=SparkLauncher(session), workers=short_leases
+        )
+        running = Running(study)
+        gate.pids()
+        server.daemon.kill()
+        again = ConnectServer(tmp_path / "again.log", "local[2]", spark__connect__grpc__binding__port=server.port)
+        stack.callback(again.daemon.kill)
+        require_whole(running.wait())
+
+
+@takes_long  # without a server: test_supervisor.py
+@pytest.mark.spark
+def test_a_server_of_connect_that_stays_away_ends_the_run_in_words(
+    short_leases: WorkerOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.SILENT_FOR_S", 3.0)
+    with contextlib.ExitStack() as stack:
+        server = ConnectServer(tmp_path / "connect.log", "local[2]")
+        stack.callback(server.daemon.kill)
+        session, gate = server.session(), Gate(tmp_path).make()
+        study = make_study(
+            make_trainable(gate), tmp_path / "study", backend=SparkLauncher(session), workers=short_leases
+        )
+        running = Running(study)
+        gate.pids()
+        server.daemon.kill()
+        with pytest.raises(WorkersLostError, match=r"the Spark Connect server at 127\.0\.0\.1:\d+ does not answer"):
+            running.wait()
+
+
+@takes_long  # without a cluster: test_supervisor.py
+@pytest.mark.spark
+def test_a_cluster_of_connect_that_refuses_barriers_untold_trains(
+    standalone: StandaloneCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.ExitStack() as stack:
+        allocation = {
+            "spark__dynamicAllocation__enabled": "true",
+            "spark__dynamicAllocation__shuffleTracking__enabled": "true",
+        }
+        server = ConnectServer(tmp_path / "connect.log", standalone.url, **allocation)
+        stack.callback(server.daemon.kill)
+        session = server.session()
+        stack.callback(session.stop)
+        monkeypatch.setattr(ConnectSpark, "has_dynamic_allocation", False)
+        study = make_study(
+            make_trainable(Gate(tmp_path), trial_id=-1), tmp_path / "study", backend=SparkLauncher(session)
+        )
+        require_whole(study.run(parallelism=2, display="none"))
+        assert [record.message for record in caplog.records if "refuses barrier stages" in record.message]
+        assert not [r.event for r in read_records(study.store) if isinstance(r.event, WorkerLost)]

@@ -48,11 +48,11 @@ def test_a_process_ends_although_the_server_of_its_session_has_gone() -> None:
     code = f"""
 from concurrent.futures import ThreadPoolExecutor
 from pyspark.sql.connect.session import SparkSession
-from asyncsearch.launch.spark import connect
+from asyncsearch.launch.spark import connect_server
 class Asked(SparkSession):
     version = "4.3.0"
 session = Asked(connection={url!r})
-connect.require_connect(session)
+connect_server.require_connect(session)
 ThreadPoolExecutor(1).submit(session.client.release_session)
 print("at its end")
 """

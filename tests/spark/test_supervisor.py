@@ -27,6 +27,7 @@ class FakeSpark:
     has_broadcasts = True
     tells_departures = False
     tells_slots = True
+    refuses_barriers = False
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
@@ -130,11 +131,40 @@ class SilentSpark(FakeSpark):
         self.on_cancel()
 
 
-def supervise(spark: FakeSpark, ends: Ends) -> Supervisor:
+class AwaySpark(SilentSpark):
+    """Its server comes back after some looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._looks = iter(range(5))
+        self.is_back = threading.Event()
+
+    def trouble(self) -> str:
+        if next(self._looks, None) is not None:
+            return super().trouble()
+        self.is_back.set()
+        return ""
+
+
+class WithoutBarriersSpark(FakeSpark):
+    """Dynamic allocation is on, and the session does not tell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[bool] = []
+
+    def run(self, *what: Any, is_barrier: bool, **how: Any) -> list[str]:
+        self.asked.append(is_barrier)
+        if is_barrier:
+            raise RuntimeError("[SPARK-24942]: Barrier execution mode does not support dynamic resource allocation")
+        return ["it ended"]
+
+
+def supervise(spark: FakeSpark, ends: Ends, mode: TaskMode = TaskMode.PLAIN) -> Supervisor:
     return Supervisor(
         cast("Spark", spark),
         agent=run_agent,
-        mode=TaskMode.PLAIN,
+        mode=mode,
         study="digits",
         tag="tag",
         start_timeout_s=PATIENCE_S,
@@ -201,9 +231,32 @@ def test_all_launches_that_wait_for_slots_are_looked_at_together(
     assert spark.looks <= 1, "each of the others asked for itself"
 
 
-def test_launches_end_in_words_where_spark_answers_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.WAIT_LOGGED_AFTER_S", 0.0)
+def test_a_launch_outlasts_a_server_that_is_away_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asyncsearch.launch.spark.supervisor.CANCEL_AGAIN_S", 0.0)
+    spark, ends = AwaySpark(), Ends()
+    supervisor = supervise(spark, ends)
+    supervisor.start()
+    supervisor.launch((WorkerId(0), 1), config_for(tmp_path))
+    assert spark.is_back.wait(PATIENCE_S)
+    spark.cancelled.set()
+    assert ends.next() == (0, 1, "its job was cancelled"), "by its own end, and not since it was given up"
+    supervisor.stop(0.0)
+
+
+def test_a_refused_barrier_stage_becomes_a_plain_task_once_for_all(tmp_path: Path) -> None:
+    spark, ends = WithoutBarriersSpark(), Ends()
+    supervisor = supervise(spark, ends, TaskMode.INDEPENDENT)
+    supervisor.start()
+    for epoch in (1, 2):
+        supervisor.launch((WorkerId(0), epoch), config_for(tmp_path))
+        assert ends.next() == (0, epoch, "it ended")
+    assert spark.asked == [True, False, False]
+    supervisor.stop(0.0)
+
+
+def test_launches_end_in_words_where_spark_answers_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CANCEL_AGAIN_S", "SILENT_FOR_S"):
+        monkeypatch.setattr(f"asyncsearch.launch.spark.supervisor.{name}", 0.0)
     spark, ends, config = SilentSpark(), Ends(), config_for(tmp_path)
     supervisor = supervise(spark, ends)
     supervisor.start()

@@ -30,6 +30,8 @@ class AnySpark(abc.ABC):
 
     has_broadcasts: bool = True
     """Whether bytes can be given to all executors at once."""
+    refuses_barriers: bool = False
+    """Whether its cluster has refused a barrier stage, although the settings that it tells allow them."""
     has_detached_tasks: bool = False
     """Whether its tasks go on for a while without this process, so that the driver is one where none reaches this."""
 

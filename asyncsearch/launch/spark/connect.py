@@ -13,32 +13,34 @@ import functools
 import json
 import logging
 import socket
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, TypeVar
 
-from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.machine import cores
 from asyncsearch.launch.spark import tag_notes
 from asyncsearch.launch.spark.base_session import AnySpark
-from asyncsearch.launch.spark.job_ends import is_closed_session, query_failure
+from asyncsearch.launch.spark.connect_server import (
+    LOOK_AGAIN_S,
+    answer_of,
+    give_up_retries,
+    require_connect,
+    why_silent,
+)
+from asyncsearch.launch.spark.job_ends import is_closed_session
 from asyncsearch.launch.spark.placement import DRIVER, Executor
+from asyncsearch.launch.spark.probe import has_this_environment
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LOOPBACK = ("localhost", "127.", "::1", "[::1]")
-_LOOK_AGAIN_S = 2.0
 EXECUTOR_DEVICES = "spark.executor.resource.gpu.amount"
 _ANY_PORT = 9
 """A datagram socket that is "connected" sends nothing, so that its port does not matter."""
-
-
-def is_connect(session: Any) -> bool:
-    """Return whether a session is one of Spark Connect; pyspark is not imported for it."""
-    return any(kind.__module__.startswith("pyspark.sql.connect") for kind in type(session).__mro__)
 
 
 class ConnectSpark(AnySpark):
@@ -55,7 +57,8 @@ class ConnectSpark(AnySpark):
         """
         require_connect(session)
         self.session = session
-        self._settings = _settings_of(session)
+        found = answer_of(lambda: session.conf.getAll, "settings")
+        self._settings = {str(key): str(value) for key, value in found.items()}
         self._tags = frozenset(session.getTags())
         self._mine = threading.local()
         """In the thread of a query: its tags."""
@@ -86,6 +89,26 @@ class ConnectSpark(AnySpark):
     @property
     def is_local(self) -> bool:
         return self.is_one_process and self._is_server_here
+
+    @property
+    def runs_this_python(self) -> bool:
+        return bool(self.is_local and self._own_python and has_this_environment(self._own_python))
+
+    @property
+    def hands_over(self) -> bool:
+        return self.runs_this_python
+
+    @functools.cached_property
+    def _own_python(self) -> str:
+        """The Python of its tasks if its server is in this process's Java; else empty: its server does not tell."""
+        context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+        own = getattr(context, "_active_spark_context", None)
+        with contextlib.suppress(Exception):  # its Java has ended, as the first query will say
+            if own is not None and own.applicationId == self.conf("spark.app.id"):
+                environment = own._jvm.java.lang.System.getenv
+                named = (environment(name) for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"))
+                return next((str(python) for python in named if python), "python3")
+        return ""
 
     def conf(self, key: str, default: str = "") -> str:
         return self._settings.get(key, default)
@@ -146,14 +169,18 @@ class ConnectSpark(AnySpark):
         prepared: Callable[[], object] = lambda: None,
     ) -> list[T]:
         del description, places  # its pages name queries themselves, and it has no places
-        from pyspark.sql.types import StringType, StructField, StructType
+        from pyspark.sql.types import LongType, StringType, StructField, StructType
 
         session = self._listen()
         for tag in (*self._tags, *tags):
             session.addTag(tag)
         self._mine.tags = tags
-        rows = StructType([StructField("answer", StringType())])
-        query = session.range(0, tasks, 1, tasks).mapInArrow(_query(task), rows, is_barrier, self._profile(session))
+        rows = session.range(0, tasks, 1, tasks)
+        rows._cached_schema = StructType(
+            [StructField("id", LongType(), False)]
+        )  # else the server is asked for it first
+        answers = StructType([StructField("answer", StringType())])
+        query = rows.mapInArrow(_query(task), answers, is_barrier, self._profile(session))
         prepared()
         try:
             return [_answer(json.loads(row[0])) for row in query.collect()]
@@ -230,8 +257,8 @@ class ConnectSpark(AnySpark):
 
     def trouble(self) -> str:
         looked_s, found = self._look
-        if time.monotonic() - looked_s > _LOOK_AGAIN_S:
-            found = _why_silent(self.session)
+        if time.monotonic() - looked_s > LOOK_AGAIN_S:
+            found = why_silent(self.session)
             self._look = time.monotonic(), found
         return found
 
@@ -245,7 +272,7 @@ class ConnectSpark(AnySpark):
     def close(self) -> None:
         if self.trouble():
             for session in {id(one): one for one in (*self._listened, self.session)}.values():
-                _give_up_retries(session)
+                give_up_retries(session)
         for session in self._listened:
             with contextlib.suppress(ValueError):  # the user has cleared all handlers
                 session.removeProgressHandler(self._progress)
@@ -255,94 +282,10 @@ class ConnectSpark(AnySpark):
                 self.session.client.close()
 
 
-def _why_silent(session: Any) -> str:
-    """Return why the server of a session cannot be reached, by one look; empty if it can."""
-    endpoint = tag_notes.endpoint_of(session)
-    host, _, port = endpoint.rpartition(":")
-    if not port.isdecimal():
-        return ""
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK_AGAIN_S).close()
-    except OSError as error:
-        return f"the Spark Connect server at {endpoint} does not answer: {error}"
-    return ""
-
-
-def _give_up_retries(session: Any) -> None:
-    """Let this process end: at its exit Spark's client speaks to its server, and tries a dead one for 10 minutes.
-
-    Threads that release results try it as long, and the exit waits for them, too.
-    """
-    for policy in session.client.get_retry_policies():
-        policy.max_retries = 0  # for the tries under way
-    session.client.set_retry_policies([])
-
-
-def give_up_silent_servers() -> None:
-    """Call off the tries for servers that have gone since the run: the exit of this process would wait for them."""
-    for session in list(_FIT):
-        if not session.is_stopped and _why_silent(session):
-            _give_up_retries(session)
-
-
-@functools.cache
-def _look_at_exit() -> None:
-    # Python's own hook for it is called too late: thread pools have been waited for by then.
-    register = getattr(threading, "_register_atexit", None)
-    if register is not None:
-        register(give_up_silent_servers)
-
-
-_NEWEST_TOO_OLD = (3, 5)
-
-
-def require_connect(session: Any) -> None:
-    """Check that a session is open, and that this side and its server speak of tags and progress.
-
-    Raises:
-        UnsupportedSparkError: it is not, or one of them is too old; the message says which.
-    """
-    import pyspark
-
-    if session.is_stopped:
-        raise UnsupportedSparkError("The Spark session was stopped. Make a new one, or omit session=.")
-    if session in _FIT:
-        return
-    _require_new("pyspark here", pyspark.__version__)
-    _require_new("its server", str(_answer_of(lambda: session.version, "version")))
-    _FIT.add(session)
-    _look_at_exit()
-
-
-def _require_new(name: str, version: str) -> None:
-    if tuple(map(int, version.split(".")[:2])) <= _NEWEST_TOO_OLD:
-        raise UnsupportedSparkError(
-            f"Workers by Spark Connect need Spark 4.0 or newer on both sides, and {name} is {version}. Install a "
-            "newer one, or use a classic session: SparkSession.builder.master(...) where the Spark driver runs."
-        )
-
-
-_FIT: weakref.WeakSet[Any] = weakref.WeakSet()
-"""The sessions whose two sides are new enough."""
 _SERVED: weakref.WeakSet[Any] = weakref.WeakSet()
 """The sessions in which workers were launched."""
 _EXAMINED: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 """The executors of each that were fit for workers."""
-
-
-def _settings_of(session: Any) -> dict[str, str]:
-    return {str(key): str(value) for key, value in _answer_of(lambda: session.conf.getAll, "settings").items()}
-
-
-def _answer_of(ask: Callable[[], Any], what: str) -> Any:
-    """Return what a server tells of its session."""
-    try:
-        return ask()
-    except Exception as error:
-        raise UnsupportedSparkError(
-            f"The {what} of this Spark Connect session cannot be read: {query_failure(error)}. Make a new session: "
-            'SparkSession.builder.remote("sc://...").getOrCreate().'
-        ) from error
 
 
 def _query(task: Callable[[Iterable[int]], Iterable[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:

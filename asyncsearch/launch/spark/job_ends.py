@@ -25,16 +25,13 @@ _SESSION_CLOSED = (
 _SERVER_GONE = ("StatusCode.UNAVAILABLE", "RETRIES_EXCEEDED")
 _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "cancelled part of cancelled", "cancelled as part of")
 _CRASHED = ("Python worker exited unexpectedly", "Python worker failed to connect back")
-_BARRIER_REFUSED = (
-    "dynamic allocation does not allow barrier tasks, and the session does not tell that it is on: make one with "
-    "spark.dynamicAllocation.enabled=false"
-)
+_BARRIER_REFUSED = ("SPARK-24942", "BarrierJobRunWithDynamicAllocation")
 _KNOWN = (
     (_SESSION_CLOSED, "the Spark Connect session was closed, by its server or here"),
     (_SERVER_GONE, "the Spark Connect server does not answer"),
     (_JVM_GONE, "Spark's driver is gone: the session was stopped, or its Java process ended"),
     (_CANCELLED, "its Spark job was cancelled"),
-    (("SPARK-24942", "BarrierJobRunWithDynamicAllocation"), _BARRIER_REFUSED),
+    (_BARRIER_REFUSED, "dynamic allocation does not allow barrier tasks"),
     (("SPARK-24819", "BarrierJobSlotsNumberCheckFailed"), "the cluster no longer has a task slot"),
     (_CRASHED, "its Python worker process crashed or was killed"),
 )
@@ -43,6 +40,12 @@ _KNOWN = (
 def is_closed_session(error: BaseException) -> bool:
     """Return whether a query failed because the server has no longer its session of Spark Connect."""
     return "INVALID_HANDLE.SESSION_" in full_text(error)
+
+
+def refuses_barriers(error: BaseException) -> bool:
+    """Return whether a job failed because the cluster, with dynamic allocation, has no barrier stages."""
+    text = full_text(error)
+    return any(sign in text for sign in _BARRIER_REFUSED)
 
 
 def reason_of(error: BaseException) -> str:

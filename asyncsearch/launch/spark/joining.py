@@ -10,7 +10,8 @@ from typing import Any
 from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.spark import job_ends
 from asyncsearch.launch.spark.base_session import AnySpark
-from asyncsearch.launch.spark.connect import ConnectSpark, is_connect
+from asyncsearch.launch.spark.connect import ConnectSpark
+from asyncsearch.launch.spark.connect_server import is_connect
 from asyncsearch.launch.spark.session import KNOWN, Made, Spark, checked
 
 _QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}

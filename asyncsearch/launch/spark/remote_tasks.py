@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from asyncsearch.launch.remote.worker import MetDriver
 from asyncsearch.launch.spark.base_session import AnySpark
 from asyncsearch.launch.spark.job_ends import reason_of
-from asyncsearch.launch.spark.task import RUN_AGAIN, TaskMode, task
+from asyncsearch.launch.spark.task import RUN_AGAIN, SparkTask, TaskMode, run_one, task
 from asyncsearch.launch.value_pickler import dumps
 from asyncsearch.store.base_store import Store
 
@@ -30,14 +30,14 @@ class SparkTasks:
 
     def drive(self, content: bytes, tag: str) -> str:
         host = "127.0.0.1" if self._spark.is_one_process else ""
-        answer = self._run(functools.partial(_drive, content, host, self._mode.value), tag, "driver")
+        answer = self._run(lambda mode: functools.partial(_drive, content, host, mode.value), tag, "driver")
         if answer == RUN_AGAIN:
             raise RuntimeError(RUN_AGAIN)
         return answer
 
     def work(self, store: Store, tag: str) -> str:
         met = MetDriver(dumps(store))
-        return self._run(task(met.run, met, self._mode), tag, "worker")
+        return self._run(functools.partial(task, met.run, met), tag, "worker")
 
     def is_running(self, tag: str) -> bool:
         running = self._spark.running()
@@ -55,15 +55,15 @@ class SparkTasks:
     def _full(self, tag: str) -> str:
         return f"{self._tag}-{tag}"
 
-    def _run(self, function: Callable[[Iterable[int]], list[str]], tag: str, what: str) -> str:
-        return self._spark.run(
+    def _run(self, function: Callable[[TaskMode], SparkTask], tag: str, what: str) -> str:
+        return run_one(
+            self._spark,
             function,
-            1,
+            self._mode,
             tags=(self._tag, self._full(tag)),
             description=f"asyncsearch: {self._study} {what}",
-            is_barrier=self._mode is TaskMode.INDEPENDENT,
             places=[self._spark.emptiest()] if what == "worker" else (),
-        )[0]
+        )
 
 
 def _drive(content: bytes, host: str, mode: str, rows: Iterable[int]) -> list[str]:

@@ -15,13 +15,21 @@ from collections.abc import Callable, Mapping
 
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, LaunchKey, OnWorkerEnded
+from asyncsearch.launch.base_launcher import SILENT_FOR_S, TOO_LATE, AgentFunction, LaunchKey, OnWorkerEnded
 from asyncsearch.launch.machine import patiently
 from asyncsearch.launch.spark import job_ends
 from asyncsearch.launch.spark.base_session import WAIT_LOGGED_AFTER_S, AnySpark
 from asyncsearch.launch.spark.broadcast import SharedPart
 from asyncsearch.launch.spark.slots import REPLACED_AFTER_S, SlotWatch
-from asyncsearch.launch.spark.task import CANCEL_AGAIN_S, CANCELLED_WITHIN_S, NO_CONFIG, SpareTask, TaskMode, task
+from asyncsearch.launch.spark.task import (
+    CANCEL_AGAIN_S,
+    CANCELLED_WITHIN_S,
+    NO_CONFIG,
+    SpareTask,
+    TaskMode,
+    run_one,
+    task,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +98,8 @@ class Supervisor:
         """When to cancel the jobs that still run; None if not stopping."""
         self._give_up_at: float | None = None
         """When to stop waiting for the jobs; None for never."""
+        self._silent_since: float | None = None
+        """When Spark was first found not to answer; None if it did at the last look."""
 
     def start(self) -> None:
         """Start the thread. Jobs have the scheduler pool and job group of the thread that joined the session."""
@@ -166,7 +176,7 @@ class Supervisor:
         due = [job for job in self._jobs.values() if job.due is not None and now >= job.due]
         waiting = [job for job in due if job.reason is None]
         later = self._slots.refresh([job.tag for job in waiting], now)
-        trouble = self._spark.trouble() if due else ""
+        trouble = self._trouble(now) if due else ""
         for job in due:
             if job.reason is not None:
                 self._cancel(job, job.reason)
@@ -177,11 +187,22 @@ class Supervisor:
             else:
                 self._look_for_slot(job, now, trouble)
 
+    def _trouble(self, now: float) -> str:
+        trouble = self._spark.trouble()
+        if trouble and self._silent_since is None:
+            self._silent_since = now
+            _log.warning("Launches of workers wait up to %.0f s: %s.", SILENT_FOR_S, trouble)
+        elif not trouble:
+            self._silent_since = None
+        return trouble
+
     def _look_for_slot(self, job: _Job, now: float, trouble: str) -> None:
         others = [other.tag for other in self._jobs.values() if other is not job and other.reason is None]
         wait = self._slots.look(job.tag, job.name, now - job.launched_at, others)
         if wait is None:
             job.due = None
+        elif trouble and now < (self._silent_since or now) + SILENT_FOR_S:
+            job.due = now + CANCEL_AGAIN_S
         elif trouble or wait.reason:
             self._cancel(job, trouble or wait.reason)
             if trouble:
@@ -211,6 +232,8 @@ class Supervisor:
         job = self._jobs[key] = _Job(key, tag, spare)
         if self._slots.began(key[0], job.tag):
             job.due = job.launched_at + REPLACED_AFTER_S
+        if self._trouble(job.launched_at):
+            job.due = job.launched_at  # what took its worker may be the end of Spark's server
         try:
             self._spark.thread(lambda: self._run(job, config), f"asyncsearch-{job.name}").start()
         except Exception as error:
@@ -233,15 +256,16 @@ class Supervisor:
             reason = spare.serve(config)
             if reason != NO_CONFIG:
                 return reason
-        return self._spark.run(
-            task(self._agent, self._shared.without(config), self._mode),
-            1,
+        carried = self._shared.without(config)
+        return run_one(
+            self._spark,
+            functools.partial(task, self._agent, carried),
+            self._mode,
             tags=(self._tag, job.tag),
             description=f"asyncsearch: {self._study} {job.name}",
-            is_barrier=self._mode is TaskMode.INDEPENDENT,
             places=[self._spark.emptiest()],
             prepared=self.has_submitted.set,
-        )[0]
+        )
 
     def _notify(self, job: _Job, reason: str) -> None:
         self.has_submitted.set()

@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import logging
 import os
 import pickle
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from typing import NamedTuple
 
@@ -29,7 +30,10 @@ from asyncsearch.launch.base_launcher import AgentFunction, import_agent
 from asyncsearch.launch.remote.worker import MetDriver
 from asyncsearch.launch.spark.base_session import AnySpark
 from asyncsearch.launch.spark.broadcast import Carried
+from asyncsearch.launch.spark.job_ends import refuses_barriers
 from asyncsearch.launch.value_pickler import dumps
+
+_log = logging.getLogger(__name__)
 
 
 class TaskMode(enum.Enum):
@@ -51,6 +55,53 @@ SparkTask = Callable[[Iterable[int]], list[str]]
 def task(agent: AgentFunction, config: Source, mode: TaskMode) -> SparkTask:
     """Return the function that Spark pickles, which holds little except the configuration, or where it comes from."""
     return functools.partial(_run, agent, config, mode.value)
+
+
+def run_one(
+    spark: AnySpark,
+    function: Callable[[TaskMode], SparkTask],
+    mode: TaskMode,
+    *,
+    tags: Sequence[str],
+    description: str,
+    places: Sequence[str] = (),
+    prepared: Callable[[], object] = lambda: None,
+) -> str:
+    """Run a task to its end and return its result; as a plain one, if the cluster refuses its barrier stage.
+
+    Args:
+        function: of the task, for its kind.
+        mode: its kind, as far as the settings that the session tells decide it.
+    """
+
+    def run(kind: TaskMode) -> str:
+        is_barrier = kind is TaskMode.INDEPENDENT
+        [result] = spark.run(
+            function(kind),
+            1,
+            tags=tags,
+            description=description,
+            is_barrier=is_barrier,
+            places=places,
+            prepared=prepared,
+        )
+        return result
+
+    if mode is TaskMode.PLAIN or spark.refuses_barriers:
+        return run(TaskMode.PLAIN)
+    try:
+        return run(mode)
+    except Exception as error:
+        if not refuses_barriers(error):
+            raise
+    if not spark.refuses_barriers:
+        spark.refuses_barriers = True
+        _log.warning(
+            "The cluster refuses barrier stages, as with dynamic allocation, of which the session does not tell: "
+            "workers are plain Spark tasks. Spark may remove their executors, and their training since the last "
+            "checkpoint is then repeated."
+        )
+    return run(TaskMode.PLAIN)
 
 
 def _run(agent: AgentFunction, source: Source, mode: str, rows: Iterable[int]) -> list[str]:

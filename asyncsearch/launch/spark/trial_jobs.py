@@ -11,7 +11,7 @@ from typing import Any
 
 from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.spark.base_session import new_tag
-from asyncsearch.launch.spark.connect import require_connect
+from asyncsearch.launch.spark.connect_server import require_connect
 from asyncsearch.launch.spark.joining import active_connect
 from asyncsearch.launch.spark.tag_notes import end_tag_of, tag_note
 from asyncsearch.launch.trial_jobs import JobNames, TrialJobs

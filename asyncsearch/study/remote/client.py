@@ -23,7 +23,7 @@ from asyncsearch import errors
 from asyncsearch.driver.interrupts import interruption, interrupts_to
 from asyncsearch.errors import AsyncSearchError, ClusterError, StoreError
 from asyncsearch.journal.opening import read_study_file
-from asyncsearch.launch.base_launcher import Launcher, Preflight, RemoteTasks
+from asyncsearch.launch.base_launcher import SILENT_FOR_S, Launcher, Preflight, RemoteTasks
 from asyncsearch.launch.remote.meeting import FOLDER
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
@@ -35,8 +35,6 @@ from asyncsearch.study.remote.following import LOOK_S, Follower, follow_other, g
 from asyncsearch.study.remote.kept_tasks import KeptWorkers
 from asyncsearch.study.runnable import Remotely, RunnableStudy
 
-_UNREACHED_FOR_S = 20.0
-"""How long the cluster may not be reached from here; meanwhile its tasks go on."""
 _MOST_LOSSES = 4
 """Drivers that may be lost one after the other without any record of the journal."""
 _LOCKED_FOR_S = 100.0
@@ -160,7 +158,7 @@ class RemoteRun:
             self._say_who_waits(self._is_up(attempt, tag), time.monotonic() - began_s)
             trouble = self._tasks.trouble()
             troubled_s = None if not trouble else troubled_s or time.monotonic()
-            if troubled_s is not None and time.monotonic() - troubled_s > _UNREACHED_FOR_S:
+            if troubled_s is not None and time.monotonic() - troubled_s > SILENT_FOR_S:
                 ended.append(trouble)
 
     def _is_up(self, attempt: str, tag: str) -> bool:

@@ -1,0 +1,103 @@
+"""The server of a Spark Connect session: whether it is new enough, and whether it answers.
+
+Spark's client would try one that does not for 10 minutes, also at the end of this process.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from asyncsearch.errors import UnsupportedSparkError
+from asyncsearch.launch.spark import tag_notes
+from asyncsearch.launch.spark.job_ends import query_failure
+
+LOOK_AGAIN_S = 2.0
+"""Time between two looks for a server, and of one look."""
+_FIT: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The sessions whose two sides are new enough."""
+_NEWEST_TOO_OLD = (3, 5)
+
+
+def is_connect(session: Any) -> bool:
+    """Return whether a session is one of Spark Connect; pyspark is not imported for it."""
+    return any(kind.__module__.startswith("pyspark.sql.connect") for kind in type(session).__mro__)
+
+
+def require_connect(session: Any) -> None:
+    """Check that a session is open, and that this side and its server speak of tags and progress.
+
+    Raises:
+        UnsupportedSparkError: it is not, or one of them is too old; the message says which.
+    """
+    import pyspark
+
+    if session.is_stopped:
+        raise UnsupportedSparkError("The Spark session was stopped. Make a new one, or omit session=.")
+    if session in _FIT:
+        return
+    _require_new("pyspark here", pyspark.__version__)
+    _require_new("its server", str(answer_of(lambda: session.version, "version")))
+    _FIT.add(session)
+    _look_at_exit()
+
+
+def _require_new(name: str, version: str) -> None:
+    if tuple(map(int, version.split(".")[:2])) <= _NEWEST_TOO_OLD:
+        raise UnsupportedSparkError(
+            f"Workers by Spark Connect need Spark 4.0 or newer on both sides, and {name} is {version}. Install a "
+            "newer one, or use a classic session: SparkSession.builder.master(...) where the Spark driver runs."
+        )
+
+
+def answer_of(ask: Callable[[], Any], what: str) -> Any:
+    """Return what a server tells of its session."""
+    try:
+        return ask()
+    except Exception as error:
+        raise UnsupportedSparkError(
+            f"The {what} of this Spark Connect session cannot be read: {query_failure(error)}. Make a new session: "
+            'SparkSession.builder.remote("sc://...").getOrCreate().'
+        ) from error
+
+
+def why_silent(session: Any) -> str:
+    """Return why the server of a session cannot be reached, by one look; empty if it can."""
+    endpoint = tag_notes.endpoint_of(session)
+    host, _, port = endpoint.rpartition(":")
+    if not port.isdecimal():
+        return ""
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=LOOK_AGAIN_S).close()
+    except OSError as error:
+        return f"the Spark Connect server at {endpoint} does not answer: {error}"
+    return ""
+
+
+def give_up_retries(session: Any) -> None:
+    """Let this process end: at its exit Spark's client speaks to its server, and tries a dead one for 10 minutes.
+
+    Threads that release results try it as long, and the exit waits for them, too.
+    """
+    for policy in session.client.get_retry_policies():
+        policy.max_retries = 0  # for the tries under way
+    session.client.set_retry_policies([])
+
+
+def give_up_silent_servers() -> None:
+    """Call off the tries for servers that have gone since the run: the exit of this process would wait for them."""
+    for session in list(_FIT):
+        if not session.is_stopped and why_silent(session):
+            give_up_retries(session)
+
+
+@functools.cache
+def _look_at_exit() -> None:
+    # Python's own hook for it is called too late: thread pools have been waited for by then.
+    register = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        register(give_up_silent_servers)
