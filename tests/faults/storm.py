@@ -52,6 +52,8 @@ class StormOrder(search.Order, kw_only=True):
     """Whether the faults come while a trial waits for a verdict: once its report is durable, before the answer."""
     pack: int = 0
     """How many trials train together; 0 for each alone."""
+    gang: int = 1
+    """How many workers train a trial."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -210,11 +212,12 @@ def main() -> None:
         workers=WorkerOptions(stop_grace=1.0, lease_timeout=LEASE_S if order.at_verdicts else order.lease_timeout),
         **({"checkpoints": Checkpoints()} if order.at_verdicts else {"save_every": 1}),
         **({"pack": order.pack} if order.pack else {}),
+        **({"workers_per_trial": order.gang} if order.gang > 1 else {}),
     )
     awaited = count_awaited((folder / "witness").read_bytes().splitlines(keepends=True)) if order.at_verdicts else None
     witness.watch()
     Storm(left, witness, network, awaited).watch()
-    study.run(parallelism=WORKERS)
+    study.run(parallelism=order.gang * WORKERS)
     sys.stdout.write(f"best: {study.best_trial.params['x']}\n")
 
 

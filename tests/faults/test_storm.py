@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from asyncsearch import Study
-from asyncsearch.actions import AddLane
+from asyncsearch.actions import AddLane, Assign
 from asyncsearch.journal.opening import read_records
 from tests.faults.accounts import losses, require_accounted, say, tell, wasted
 from tests.faults.storm import AT_VERDICTS, FIRST, schedule, schedule_at_verdicts
@@ -76,13 +76,19 @@ def test_a_search_in_a_storm_of_faults_accounts_for_every_trial(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("number", seeds(4))
-def test_packs_in_a_storm_of_faults_account_for_every_trial(tmp_path: Path, number: int) -> None:
-    study = storm(tmp_path, seed=number, faults=FAULTS, pack=4)
+@pytest.mark.parametrize("together", [{"pack": 4}, {"gang": 2}])
+def test_packs_and_gangs_in_a_storm_account_for_every_trial(
+    tmp_path: Path, together: dict[str, int], number: int
+) -> None:
+    study = storm(tmp_path, seed=number, faults=FAULTS, **together)
     require_accounted(study, range(1, TRIALS + 1), LEVELS)
     records = list(read_records(study.store))
     require_sums(study.time_spent(), records_of(records))
-    assert any(isinstance(action, AddLane) for record in records for action in record.actions), "packs took others in"
-    say(f"{FAULTS} faults of packs, seed {number}: {wasted(study)} units wasted, {len(losses(study))} workers lost")
+    actions = [action for record in records for action in record.actions]
+    has_joined = any(isinstance(action, AddLane) for action in actions)
+    is_of_two = all(len(action.work.followers) == 1 for action in actions if isinstance(action, Assign))
+    assert (has_joined, is_of_two) == ("pack" in together, "gang" in together)
+    say(f"{FAULTS} faults of {together}, {number}: {wasted(study)} units wasted, {len(losses(study))} workers lost")
 
 
 @pytest.mark.parametrize("number", seeds(3, 3))

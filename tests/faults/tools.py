@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +17,10 @@ import msgspec
 import psutil
 
 from asyncsearch import Study
-from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Reported, TrainingEnded
+from asyncsearch.actions import Assign
+from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Reported, TrainingEnded, WorkerLost
+from asyncsearch.ids import Lease, WorkerId
+from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store import LocalStore, scratch
 from asyncsearch.trial import TrialState
@@ -129,12 +132,30 @@ def require_kept(search: Search) -> None:
         return
     journal = {line for name in store.journal_segments() for line in store.read_segment(name)}
     assert not [line for line in search.lines("witness") if line not in journal], "a durable record is gone"
-    events = {_known(record.event) for record in read_records(store)}
-    promised = [_PROMISED.decode(line) for line in search.lines("acknowledged") if _is_promise(line)]
-    assert not [event for event in promised if _known(event) not in events], "an acknowledged message is gone"
+    records = list(read_records(store))
+    events, broken, gone = {_known(record.event) for record in records}, broken_gangs(records), set()
+    for event in (_PROMISED.decode(line) for line in search.lines("acknowledged") if _is_promise(line)):
+        if _known(event) in events:
+            assert event.lease not in gone, "an acknowledged message is gone, and a later one is not"
+        else:
+            assert event.lease in broken, "an acknowledged message is gone"
+            gone.add(event.lease)
     assert not store.is_locked()
     with store.lock():
         pass
+
+
+def broken_gangs(records: Sequence[Record]) -> set[Lease]:
+    """Return the leases of gangs that have lost a worker: what others say after that is acknowledged and dropped."""
+    leases: dict[tuple[WorkerId, int], set[Lease]] = {}
+    broken: set[Lease] = set()
+    for record in records:
+        if isinstance(record.event, WorkerLost):
+            broken |= leases.get((record.event.worker, record.event.epoch), set())
+        for work in (action.work for action in record.actions if isinstance(action, Assign)):
+            for one in work.followers:
+                leases.setdefault((one.worker, one.epoch), set()).add(work.lease)
+    return broken
 
 
 def _is_promise(line: bytes) -> bool:

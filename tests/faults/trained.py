@@ -34,7 +34,7 @@ def make_trainable(places: Places) -> Callable[[TrialContext], None]:
         for unit in trial.epochs(save=save, load=load):
             places.reach("unit")
             model.train(unit)
-            sys.stdout.write(f"unit {unit}\n")
+            sys.stdout.write(f"unit {unit}, rank {trial.rank}\n")
             trial.report(loss=trial.params["x"] / unit)
             places.reach("reported")
 
