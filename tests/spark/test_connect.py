@@ -141,7 +141,12 @@ def test_only_a_server_of_another_process_is_asked_for_its_python(
     session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
-    monkeypatch.setattr("asyncsearch.launch.spark.preflight._check_new_executors", lambda *_: asked.append(_) or "")
+
+    def ask(*what: object) -> str:
+        asked.append(what)
+        return ""
+
+    monkeypatch.setattr("asyncsearch.launch.spark.preflight._check_new_executors", ask)
     SparkLauncher().check(1)
     assert not asked
     settings = {**session.conf.getAll, "spark.app.id": "another"}
