@@ -52,6 +52,7 @@ pytest.importorskip("grpc_status")
 @pytest.fixture(scope="module", autouse=True)
 def session() -> Iterator[Any]:
     with connect_session() as made:
+        made.range(1).collect()  # on a busy machine Java's first query takes longer than the laws have patience
         yield made
 
 
@@ -134,6 +135,24 @@ def test_a_large_bundle_goes_through_the_store_and_leaves_nothing(tmp_path: Path
     study.run(2, parallelism=2, display="none")
     assert study.best_trial.value == len(weights)
     assert not list((tmp_path / "study").glob(f"{STORED}*"))
+
+
+def test_only_a_server_of_another_process_is_asked_for_its_python(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def ask(*what: object) -> str:
+        asked.append(what)
+        return ""
+
+    monkeypatch.setattr("asyncsearch.launch.spark.preflight._check_new_executors", ask)
+    SparkLauncher().check(1)
+    assert not asked
+    settings = {**session.conf.getAll, "spark.app.id": "another"}
+    monkeypatch.setattr(type(session.conf), "getAll", property(lambda _: settings))
+    SparkLauncher().check(1)
+    assert asked
 
 
 @pytest.fixture

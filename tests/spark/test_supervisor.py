@@ -28,6 +28,7 @@ class FakeSpark:
     tells_departures = False
     tells_slots = True
     refuses_barriers = False
+    is_gone = False
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
@@ -129,6 +130,12 @@ class SilentSpark(FakeSpark):
 
     def cancel(self, tag: str) -> None:
         self.on_cancel()
+
+
+class GoneSpark(SilentSpark):
+    """Nobody listens where its server was."""
+
+    is_gone = True
 
 
 class AwaySpark(SilentSpark):
@@ -252,6 +259,24 @@ def test_a_refused_barrier_stage_becomes_a_plain_task_once_for_all(tmp_path: Pat
         assert ends.next() == (0, epoch, "it ended")
     assert spark.asked == [True, False, False]
     supervisor.stop(0.0)
+
+
+@pytest.mark.parametrize("kind", [GoneSpark, SilentSpark])
+def test_a_task_that_had_just_begun_ends_with_its_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[SilentSpark]
+) -> None:
+    for name in ("CANCEL_AGAIN_S", "SILENT_FOR_S"):
+        monkeypatch.setattr(f"asyncsearch.launch.spark.supervisor.{name}", 0.0)
+    spark, ends, config = kind(), Ends(), config_for(tmp_path)
+    spark.running = lambda: {"tag-worker-0.1"}  # type: ignore[method-assign]
+    supervisor = supervise(spark, ends)
+    supervisor.start()
+    for worker in (0, 1):
+        supervisor.launch((WorkerId(worker), 1), config)
+    ended = {ends.next()[0] for _ in range(1 + spark.is_gone)}
+    assert ended == ({0, 1} if spark.is_gone else {1}), "a network that is cut leaves alone who trains"
+    supervisor.stop(0.0)
+    spark.cancelled.set()
 
 
 def test_launches_end_in_words_where_spark_answers_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,6 +196,11 @@ class AnySpark(abc.ABC):
         """Return why no job can begin or end now, by one look; empty if one can, or if that shows in the jobs."""
         return ""
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody listens where Spark's driver was, by the look of ``trouble``: executors end with it."""
+        return False
+
     def departures(self) -> Mapping[str, str]:
         """Return the tags of all workers' jobs whose executor leaves or is lost, and why, by one look."""
         return {}

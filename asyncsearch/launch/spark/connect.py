@@ -33,6 +33,7 @@ from asyncsearch.launch.spark.connect_server import (
 from asyncsearch.launch.spark.job_ends import is_closed_session
 from asyncsearch.launch.spark.placement import DRIVER, Executor
 from asyncsearch.launch.spark.probe import has_this_environment
+from asyncsearch.launch.spark.tag_notes import endpoint_of
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class ConnectSpark(AnySpark):
         self._is_renewed = False
         self._devices = 0.0
         """How many devices each task asks for by a profile; 0 for the default of its cluster."""
-        self._look = (0.0, "")
+        self._look: tuple[float, OSError | None] = (0.0, None)
         """When the server was last looked for, and what was wrong."""
 
     @property
@@ -260,7 +261,11 @@ class ConnectSpark(AnySpark):
         if time.monotonic() - looked_s > LOOK_AGAIN_S:
             found = why_silent(self.session)
             self._look = time.monotonic(), found
-        return found
+        return f"the Spark Connect server at {endpoint_of(self.session)} does not answer: {found}" if found else ""
+
+    @property
+    def is_gone(self) -> bool:
+        return isinstance(self._look[1], ConnectionRefusedError)
 
     def running(self) -> Set[str] | None:
         with self._guard:

@@ -65,17 +65,16 @@ def answer_of(ask: Callable[[], Any], what: str) -> Any:
         ) from error
 
 
-def why_silent(session: Any) -> str:
-    """Return why the server of a session cannot be reached, by one look; empty if it can."""
-    endpoint = tag_notes.endpoint_of(session)
-    host, _, port = endpoint.rpartition(":")
+def why_silent(session: Any) -> OSError | None:
+    """Return why the server of a session cannot be reached, by one look; None if it can."""
+    host, _, port = tag_notes.endpoint_of(session).rpartition(":")
     if not port.isdecimal():
-        return ""
+        return None
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=LOOK_AGAIN_S).close()
     except OSError as error:
-        return f"the Spark Connect server at {endpoint} does not answer: {error}"
-    return ""
+        return error
+    return None
 
 
 def give_up_retries(session: Any) -> None:

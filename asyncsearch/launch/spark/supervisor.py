@@ -203,10 +203,13 @@ class Supervisor:
             job.due = None
         elif trouble and now < (self._silent_since or now) + SILENT_FOR_S:
             job.due = now + CANCEL_AGAIN_S
-        elif trouble or wait.reason:
-            self._cancel(job, trouble or wait.reason)
-            if trouble:
-                self._notify(job, trouble)
+        elif trouble:
+            # Those whose task had just begun, too: Spark does not tell their end, and no lease of theirs runs out.
+            for lost in [each for each in self._jobs.values() if each.reason is None and self._spark.is_gone] or [job]:
+                self._cancel(lost, trouble)
+                self._notify(lost, trouble)
+        elif wait.reason:
+            self._cancel(job, wait.reason)
         else:
             job.due = job.launched_at + wait.next_s
             if wait.sentence:
