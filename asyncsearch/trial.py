@@ -175,7 +175,8 @@ class Trial(msgspec.Struct, gc=False):
         """Return "trial-7: 0.98 after 27 units, trained to the end; width=128 lr=0.001"."""
         from asyncsearch.sequences.params import params  # a runner without sequences does without them
 
-        value = "no value yet" if self.value is None else f"{self.value:.5g} after {self.value_resource:,}"
+        none = "no finite value" if self.has_nonfinite_value else "no value yet"
+        value = none if self.value is None else f"{self.value:.5g} after {self.value_resource:,}"
         units = "" if self.value is None else " unit" if self.value_resource == 1 else " units"
         why = self.reason if self.state is TrialState.FAILED and self.reason else ""
         state = f"{self.words}: {why}" if why else self.words
@@ -188,6 +189,11 @@ class Trial(msgspec.Struct, gc=False):
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+    @property
+    def has_nonfinite_value(self) -> bool:
+        """Whether it last reported the study's metric as NaN or infinity, so that its value is None."""
+        return self.value is None and self.value_resource > 0
 
     @property
     def words(self) -> str:

@@ -22,6 +22,7 @@ def trial_with(state: TrialState, value: float | None = None, at: int = 0, reaso
     ("trial", "text"),
     [
         (trial_with(TrialState.WAITING, x=1), "trial-7: no value yet, waiting; x=1"),
+        (trial_with(TrialState.PAUSED, None, 1, x=1), "trial-7: no finite value, paused; x=1"),
         (trial_with(TrialState.RUNNING, 0.5, 1, x=1), "trial-7: 0.5 after 1 unit, running; x=1"),
         (
             trial_with(TrialState.STOPPED, 0.123456, 1000, "rank 7 of 20"),

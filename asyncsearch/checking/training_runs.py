@@ -23,6 +23,8 @@ from asyncsearch.trainers.state import global_generators
 from asyncsearch.trial import Params
 from asyncsearch.work import Stage
 
+_GIVEN = """check(..., {"lr": 0.1}), or --params '{"lr": 0.1}'"""
+
 Reports = list[tuple[int, dict[str, str]]]
 """Metrics by resource; numbers are written by ``float.hex``, so that they are compared bit by bit."""
 
@@ -163,7 +165,8 @@ def run(
             raise
         except (Exception, SystemExit) as error:
             text = exception_text(error)
-            raise UsageError(f"{name_of(task.trainable)} itself fails; correct that first:\n\n{text}") from None
+            empty = "" if task.params else f", or give it hyper-parameters, of which it had none: {_GIVEN}"
+            raise UsageError(f"{name_of(task.trainable)} itself fails; correct that first{empty}:\n\n{text}") from None
     if not trial.uses_epochs:
         raise CannotPauseError(
             f"{name_of(task.trainable)} cannot be paused, so there is nothing to check: write the training as "

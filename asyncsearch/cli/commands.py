@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import parse_trial, trial_name
 from asyncsearch.report.formatting import command, csv_text, json_text, many, printable, size
+from asyncsearch.sequences import Sequence
 from asyncsearch.trial import Trial, TrialState
 from asyncsearch.values import spell
 
@@ -67,8 +68,7 @@ def trials(options: argparse.Namespace) -> None:
     metric = study.config.metric
     found = trial_rows(chosen, metric)
     if options.format == "json":
-        # As in the journal: JSON has no NaN, and programs other than Python's would refuse the whole list.
-        rows = [{n: spell(v) if isinstance(v, float) else v for n, v in row.items()} for row in found]
+        rows = [{name: _as_in_the_journal(value) for name, value in row.items()} for row in found]
         print(json_text(rows, sys.stdout.encoding or "ascii"))
     elif options.format == "csv":
         print(csv_text(found, column_names(found)))
@@ -77,6 +77,13 @@ def trials(options: argparse.Namespace) -> None:
         print("\n".join(grid(status.value_heading, shown, status.marked, words, status.others)))
         if status.unshown:
             print(f"  {unshown_line(status)}")
+
+
+def _as_in_the_journal(value: Any) -> Any:
+    """Return a JSON value: it has no NaN, for which other programs would refuse the whole list, and no schedules."""
+    if isinstance(value, Sequence):
+        return value.to_json()
+    return spell(value) if isinstance(value, float) else value
 
 
 def logs(options: argparse.Namespace) -> None:

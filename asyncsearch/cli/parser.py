@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from asyncsearch._version import __version__
 from asyncsearch.cli import commands
+from asyncsearch.errors import UsageError
 from asyncsearch.launch import NAMES
+from asyncsearch.report.formatting import parse_age
 from asyncsearch.trial import TO_BE_CONTINUED, TrialState
 
 EXAMPLES = """\
@@ -99,7 +102,7 @@ def make_parser() -> argparse.ArgumentParser:
     resume.add_argument("--num-trials", type=_whole, metavar="N", help=total)
     resume.add_argument("--parallelism", type=_whole, metavar="K", help="workers (default: one for each slot)")
     resume.add_argument("--backend", choices=NAMES, help="default: that of the study")
-    resume.add_argument("--timeout", type=float, metavar="SECONDS", help="end the run after this time")
+    resume.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="end the run after this time; 10m, 2h")
     resume.add_argument("--logs", action="store_true", help="print the output of the trials")
 
     preview = _command(
@@ -110,7 +113,7 @@ def make_parser() -> argparse.ArgumentParser:
     preview.add_argument(
         "--parallelism", type=_whole, metavar="K", help="workers (default: as many as a run would have)"
     )
-    preview.add_argument("--seconds-per-unit", type=float, metavar="S", help="duration of a unit of training")
+    preview.add_argument("--seconds-per-unit", type=_seconds, metavar="S", help="duration of a unit of training")
     _add_packs(preview)
 
     duration = "estimate how long a study would have taken with other numbers of workers"
@@ -143,7 +146,7 @@ def make_parser() -> argparse.ArgumentParser:
     asked = "ask the executors of a Spark session, too; always done under spark-submit"
     doctor.add_argument("--spark", action="store_true", help=asked)
     limit = "time that the executors have to answer (default: 300)"
-    doctor.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help=limit)
+    doctor.add_argument("--timeout", type=_seconds, default=300.0, metavar="SECONDS", help=limit)
     return parser
 
 
@@ -174,6 +177,17 @@ def _state(text: str) -> str:
     if words not in _STATE_WORDS:
         raise argparse.ArgumentTypeError(f"{text!r} is no state of a trial: write one of {_STATES}")
     return words
+
+
+def _seconds(text: str) -> float:
+    """Read a time: a number of seconds, or what ``clean --older-than`` takes."""
+    try:
+        seconds = float(text) if text.strip()[-1:].isdecimal() else parse_age(text)
+    except (ValueError, UsageError):
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time: write it in seconds, or as 10m or 2h")
+    return seconds
 
 
 def _whole(text: str) -> int:

@@ -119,7 +119,7 @@ class _Story:
                 its = {name: unspell(value) for name, value in report.metrics.items()}
                 self._others |= {name: value for name, value in its.items() if name != self._metric}
             if self._metric in report.metrics:
-                self._values[report.trial] = (report.resource, finite(report.metrics[self._metric]))
+                self._values[report.trial] = (report.resource, unspell(report.metrics[self._metric]))
         self._note_event(record.event, when)
         for action in record.actions:
             if isinstance(action, CreateTrial):
@@ -257,7 +257,7 @@ class _Story:
     def _compare(self, trial: TrialId) -> None:
         """Note the value of a trial that is compared with others where it is."""
         resource, value = self._values.get(trial, (0, None))
-        self._rungs.setdefault((self._firsts.get(trial), resource), {})[trial] = value
+        self._rungs.setdefault((self._firsts.get(trial), resource), {})[trial] = finite(value)
 
     def _other_metrics(self) -> str:
         """Return ", accuracy 0.98, std 0.1 and 3 more": what the trial last reported besides the study's metric."""
@@ -285,7 +285,7 @@ class _Story:
         rung = self._rungs.get((self._firsts.get(self._trial), resource), {})
         if mode is None or self._has_branches or self._state is not TrialState.PAUSED or self._trial not in rung:
             return []
-        if value is None:
+        if (value := finite(value)) is None:
             return [f"It counts as the worst there: its {self._metric} is not a finite number."]
         sign = 1 if mode == "min" else -1
         here = (sign * value, self._trial)

@@ -30,6 +30,15 @@ _BYTES = {"": 1, "B": 1} | {
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
+class Lines(str):
+    """A text that is shown with its lines where a notebook's cell ends with it, as ``print`` would show it."""
+
+    __slots__ = ()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+
 def number(value: float | None) -> str:
     """Return a value of a metric with five significant digits, or ``-``."""
     return "-" if value is None else f"{value:.5g}"

@@ -65,10 +65,15 @@ def as_number(name: str, value: Any) -> float:
             raise TypeError("it is text" if single is not None else "it is None")
         return float(single)
     except Exception as error:
+        reduce = " Reduce several values to one first, for example to their mean." if _is_several(value) else ""
         raise ReportError(
-            f"{name}={reprlib.repr(value)} is not a number ({error}); report takes {_RULE}. "
-            f"Reduce several values to one first, for example to their mean."
+            f"{name}={reprlib.repr(value)} is not a number ({error}); report takes {_RULE}.{reduce}"
         ) from None
+
+
+def _is_several(value: Any) -> bool:
+    """Return whether a value has elements, which their mean could stand for; text has none."""
+    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, bytearray))
 
 
 def _single(value: Any) -> Any:
@@ -94,7 +99,8 @@ def _is_masked(value: Any) -> bool:
 
 def _checked(name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise ReportError(f"{name!r} is not a metric name: names are strings, as in report({{'accuracy': 0.9}}).")
+        rule = "names are strings" if name != "" else "it is empty"
+        raise ReportError(f"{name!r} is not a metric name: {rule}; write report({{'accuracy': 0.9}}).")
     if not is_unicode(name):
         raise ReportError(
             f"{name!r} is not valid Unicode: the name of a metric is written to the journal; spell it out."

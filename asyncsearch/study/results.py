@@ -5,17 +5,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from html import escape
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from asyncsearch.errors import NoTrialsError, UsageError
+from asyncsearch.errors import NoTrialsError, StudyNotFoundError, UsageError
 from asyncsearch.files.paths import plain_part
 from asyncsearch.ids import CheckpointRef, TrialId, trial_name
 from asyncsearch.journal.opening import read_records
 from asyncsearch.report.explain import explain
+from asyncsearch.report.formatting import Lines
 from asyncsearch.report.live.lines import continue_lines, head_words
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.plots.curves import Incumbent, incumbents, incumbents_dataframe
@@ -166,7 +168,7 @@ class Results(ReadStudy):
             head=head_words(status, state),
             group=grouping_by(self.config.pack_by),
         )
-        return "\n".join([story, *continue_lines(status, state)])
+        return Lines("\n".join([story, *continue_lines(status, state)]))
 
     @in_sentences()
     def tensorboard(self, path: str | Path | None = None) -> Path:
@@ -286,12 +288,16 @@ class Results(ReadStudy):
         """Return the status of the study, as the table that people see."""
         from asyncsearch.report.live.table import table
 
-        return table(self._timed_status())
+        return Lines(table(self._timed_status()))
 
     def _repr_html_(self) -> str:
+        """Return the table; before the first run the name and the settings, so that a cell may end with the study."""
         from asyncsearch.report.live.table import html
 
-        return html(self._timed_status())
+        try:
+            return html(self._timed_status())
+        except StudyNotFoundError:
+            return f"<code>{escape(repr(self))}</code>"
 
     def _timed_status(self) -> StudyStatus:
         """Return the status with the line on the workers' time, for which the whole journal is read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,14 @@ def test_a_failure_shows_the_users_frames_alone(processes: bool) -> None:
     assert "asyncsearch/" not in words.replace(str(Path(__file__)), "")
     shown = "".join(traceback.format_exception(caught.value))
     assert shown.count("resume_proof.py") == 1, "of the check itself only the call is shown"
+
+
+def test_a_failure_without_hyper_parameters_says_how_to_give_some() -> None:
+    given = re.escape(r"""check(..., {"lr": 0.1}), or --params '{"lr": 0.1}'""")
+    with pytest.raises(UsageError, match=f"of which it had none: {given}"):
+        check(raises, units=2, processes=False)
+    with pytest.raises(UsageError, match="correct that first:"):
+        check(raises, {"lr": 0.1}, units=2, processes=False)
 
 
 def test_a_trainable_that_exits_is_said_to_and_does_not_end_this_process() -> None:

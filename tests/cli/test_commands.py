@@ -9,13 +9,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from asyncsearch import cli, uniform
-from asyncsearch.cli.parser import _state
+from asyncsearch import FIFO, choice, cli, uniform
+from asyncsearch.cli.parser import _seconds, _state
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.report.live.status import STATE_WORDS
+from asyncsearch.sequences import multistep
 from asyncsearch.study.runnable import CORRECT
 from asyncsearch.study.study import Study
 from asyncsearch.trial import TrialState
@@ -97,6 +99,20 @@ def test_trials_as_csv_are_read_back_whole(store: str, capsys: pytest.CaptureFix
     assert [row["state"] for row in rows] == [trial.state.value for trial in trials]
 
 
+def test_schedules_and_objects_are_json_as_in_the_params(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def train(trial: Any) -> None:
+        for _ in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+            trial.report(loss=1.0)
+
+    space = {"lr": choice(multistep(0.1, milestones=[1])), "odd": choice(TrialState.PAUSED, Path("x"))}
+    options: dict[str, Any] = {"scheduler": FIFO(max_resource=2), "backend": "inline", "store": tmp_path / "s"}
+    Study(train, space=space, metric="loss", mode="min", **options).run(3, display="none")
+    assert cli.main(["trials", str(tmp_path / "s"), "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    trials = Study.open(tmp_path / "s").trials
+    assert [{name: row[f"params.{name}"] for name in space} for row in rows] == [trial.params for trial in trials]
+
+
 def test_trials_as_a_table_mark_the_best(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["trials", store]) == 0
     marked = [line for line in capsys.readouterr().out.splitlines() if line.startswith("*")]
@@ -133,6 +149,18 @@ def test_every_word_of_the_tables_is_a_state_and_is_named_in_the_help(capsys: py
     for words in STATE_WORDS:
         assert words.replace(" ", "-") in text
         assert _state(words) == words
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90.0), ("0.5", 0.5), ("10m", 600.0), (" 2h ", 7200.0)])
+def test_times_on_the_command_line_have_a_unit_or_are_seconds(text: str, seconds: float) -> None:
+    assert _seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["1x", "", "0", "-5", "nan", "inf", "1e999"])
+def test_what_is_no_time_is_answered_by_how_to_write_one(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["resume", "nowhere", f"--timeout={text}"])
+    assert "is not a time: write it in seconds, or as 10m or 2h" in capsys.readouterr().err
 
 
 def test_what_is_no_state_is_answered_by_those_that_there_are(store: str, capsys: pytest.CaptureFixture[str]) -> None:

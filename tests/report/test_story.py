@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from asyncsearch.actions import CreateTrial, Promote
@@ -14,7 +16,7 @@ from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate import Delays, Faults, Loss, Simulation
 from asyncsearch.simulate.workloads import NoisyQuadratic
 from asyncsearch.testing.recording import Histories
-from asyncsearch.trial import TrialState
+from asyncsearch.trial import Params, TrialState
 from tests.engine.test_sharing import SPACE as SCHEDULES
 from tests.engine.tools import Recorded, make_state
 from tests.report.tools import FAILING, records_of, simulated
@@ -57,6 +59,19 @@ def test_story_of_a_trial_at_its_end_says_so_in_the_tables_words() -> None:
     story = explain(records_of(recorded), trial.id, metric="loss")
     assert story.startswith(f"{trial.name} was {TrialState.COMPLETED.words}.")
     assert "completed" not in story
+
+
+class Diverging(Histories):
+    """The first trial's metric is NaN from its first unit on."""
+
+    def value(self, trial: TrialId, params: Params, unit: int) -> float:
+        return math.nan if trial == 0 else super().value(trial, params, unit)
+
+
+def test_story_of_a_diverged_trial_names_the_nan_that_it_reported() -> None:
+    recorded = simulated(faults=Faults(), workload=Diverging())
+    story = explain(records_of(recorded), TrialId(0), metric="loss")
+    assert "its loss there: nan" in story
 
 
 def test_story_tells_each_promotion_with_its_reason() -> None:

@@ -204,3 +204,15 @@ def test_nothing_of_pandas_and_no_tensor_without_data_is_a_number() -> None:
     for value in (pandas.NA, pandas.NaT, torch.empty((), device="meta")):
         with pytest.raises(ReportError, match="is not a number"):
             as_number("loss", value)
+
+
+@pytest.mark.parametrize(("value", "advised"), [(np.zeros(3), True), ([0.5, 1], True), (None, False), ("0.5", False)])
+def test_only_several_values_are_advised_to_be_reduced(value: Any, advised: bool) -> None:
+    with pytest.raises(ReportError) as refused:
+        as_number("loss", value)
+    assert ("Reduce several values" in str(refused.value)) == advised
+
+
+def test_an_empty_metric_name_is_called_empty() -> None:
+    with pytest.raises(ReportError, match="'' is not a metric name: it is empty"):
+        as_metrics({"": 1.0}, {})

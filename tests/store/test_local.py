@@ -591,7 +591,9 @@ def test_a_store_on_a_disk_for_reading_only_is_read_and_refused_to_writers(read_
     assert read_only.checkpoints() == [REF]
     assert not read_only.is_locked()
     assert list(read_only.read_segment("000001.jsonl")) == [b"a\n"]
-    with pytest.raises(StoreError, match=r"Read-only file system\. Choose a folder that can be made and written"):
+    with pytest.raises(
+        StoreError, match=r"Read-only file system\. Choose a folder that can be made and written, e\.g\. store='~/"
+    ):
         read_only.prepare()
     with pytest.raises(StoreError, match="mounted for reading only"):
         read_only.write("study.json", b"{}")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.lib.pretty import pretty
 
 from asyncsearch import ASHA, FIFO, Study, uniform
 from asyncsearch.report.formatting import duration, moment
@@ -45,6 +47,17 @@ def test_a_study_read_later_says_when_it_ended_and_how_long_it_took(tmp_path: Pa
     total_s = recorded.state.times.total_s
     assert first.endswith(f": finished on {moment(ended_s)}, after {duration(total_s or 0.0)}")
     assert first.partition(":")[2].strip() in results._repr_html_()
+
+
+def test_a_cell_that_ends_with_a_study_not_run_yet_shows_its_settings(tmp_path: Path) -> None:
+    made = study(tmp_path / "<s>")
+    assert made._repr_html_() == f"<code>{escape(repr(made))}</code>"
+
+
+def test_a_cell_that_ends_with_a_text_of_a_study_shows_its_lines(tmp_path: Path) -> None:
+    results = open_results(store_of(simulated(), tmp_path / "s"))
+    for text in (results.explain(0), results.summary()):
+        assert pretty(text) == text  # type: ignore[no-untyped-call]
 
 
 def test_a_cell_that_shows_a_study_after_its_run_says_when_it_ended(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def failures_line(status: StudyStatus) -> str:
     """
     if not status.failures:
         return ""
-    last = f"{status.last_failure}; `asyncsearch explain` has its traceback" if status.last_failure else ""
+    last = f"{status.last_failure} (`asyncsearch explain` has its traceback)" if status.last_failure else ""
     if status.failures == status.counts.get(TrialState.FAILED, 0):
         return f"last failure: {last}" if last else ""
     count = f"{many(status.failures, 'attempt')} of {many(status.failing, 'trial')} failed"

@@ -23,6 +23,8 @@ class TrialRow(msgspec.Struct, frozen=True):
     reason: str = ""
     metrics: dict[str, float] = {}
     """The metrics besides the study's, as last reported; as many as are kept for tables."""
+    is_nonfinite: bool = False
+    """Whether the metric was last reported as NaN or infinity, so that ``value`` is None."""
     goes_on_from: int | None = None
     """Resource of the checkpoint from which the next run continues it, if that repeats units; None if none are."""
 

@@ -81,7 +81,7 @@ def status_of(
         trained += trial.trained
         failures += trial.failures
         failing += trial.failures > 0
-        nonfinite += trial.value is None and trial.value_resource > 0
+        nonfinite += trial.has_nonfinite_value
         if RETURNED_BESIDE in trial.reason:
             unrecorded += 1
             last_unrecorded = f"{trial.name}: {trial.reason.partition('; ')[2]}"
@@ -177,7 +177,11 @@ def row_of(
     row = TrialRow(trial.name, trial.state, trial.resource, trial.target, None, trial.params, trial.reason)
     metrics = trial.metrics if latest is None else latest.of(trial.id)
     value = trial.ranked_value(rank_by)
-    return msgspec.structs.replace(row, value=value, metrics=metrics, goes_on_from=saved if repeats else None)
+    is_nonfinite = value is None and trial.has_nonfinite_value
+    goes_on_from = saved if repeats else None
+    return msgspec.structs.replace(
+        row, value=value, metrics=metrics, is_nonfinite=is_nonfinite, goes_on_from=goes_on_from
+    )
 
 
 def _ranked_row(state: StudyState, row: TrialRow, trial: Trial) -> TrialRow:

@@ -53,7 +53,8 @@ def cells(row: TrialRow, words: Callable[[TrialState], str], others: Sequence[st
         at += f", goes on from {row.goes_on_from:,}"
     what = row.reason if row.state is TrialState.FAILED else _configuration(row.params)
     metrics = [number(row.metrics.get(name)) for name in others]
-    return row.name, words(row.state), at, number(row.value), *metrics, what
+    value = "not finite" if row.is_nonfinite else number(row.value)  # "-" would read as if it had reported nothing
+    return row.name, words(row.state), at, value, *metrics, what
 
 
 def _configuration(given: Params) -> str:

@@ -216,7 +216,7 @@ class LocalStore(DiskCheckpoints):
             return names_in(self._root)
 
     def prepare(self) -> None:
-        choose = f"Choose a folder that can be made and written, e.g. store='studies/{self._root.name}'"
+        choose = f"Choose a folder that can be made and written, e.g. store='~/studies/{self._root.name}'"
         with explained("make the store", self._root, choose):
             for name in layout.FOLDERS:
                 folder = self._folder(name)

@@ -16,8 +16,8 @@ from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.report.formatting import duration
 from asyncsearch.report.live.lines import WIDTH, short_line
 from asyncsearch.report.live.status import StudyStatus, TrialRow
-from asyncsearch.report.live.status_of import status_of
-from asyncsearch.report.live.table import html, table
+from asyncsearch.report.live.status_of import row_of, status_of
+from asyncsearch.report.live.table import cells, html, table
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.simulate import Curves, Delays, Simulation
 from asyncsearch.sizing.gangs import Gang
@@ -255,6 +255,9 @@ def test_a_search_whose_reports_were_all_nan_says_so() -> None:
     state.trials.append(trial)
     assert status_of(state).nonfinite == 1
     assert "no finite accuracy yet: 2 trials reported NaN or infinity" in table(make_status(best=None, nonfinite=2))
+    assert cells(row_of(trial), lambda state: state.value)[3] == "not finite"
+    silent = Trial(TrialId(1), {"x": 1}, NodeKey("node"))
+    assert cells(row_of(silent), lambda state: state.value)[3] == "-"
 
 
 def test_a_run_that_its_timeout_ended_says_so() -> None:
