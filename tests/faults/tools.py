@@ -146,12 +146,15 @@ def require_kept(search: Search) -> None:
 
 
 def broken_gangs(records: Sequence[Record]) -> set[Lease]:
-    """Return the leases of gangs that have lost a worker: what others say after that is acknowledged and dropped."""
+    """Return the leases of gangs that have lost a process: what others say after that is acknowledged and dropped."""
     leases: dict[tuple[WorkerId, int], set[Lease]] = {}
     broken: set[Lease] = set()
     for record in records:
-        if isinstance(record.event, WorkerLost):
-            broken |= leases.get((record.event.worker, record.event.epoch), set())
+        event = record.event
+        if isinstance(event, WorkerLost):
+            broken |= leases.get((event.worker, event.epoch), set())
+        elif isinstance(event, TrainingEnded) and event.error.startswith("In rank "):
+            broken.add(event.lease)
         for work in (action.work for action in record.actions if isinstance(action, Assign)):
             for one in work.followers:
                 leases.setdefault((one.worker, one.epoch), set()).add(work.lease)

@@ -64,7 +64,7 @@ def packed(scheduler: Scheduler, pack: int | str | None = 8, trials: int = 24, *
 def test_units_of_packs_are_read_as_what_one_trial_takes_alone(scheduler: Scheduler, pack: int | str) -> None:
     records = records_of(packed(scheduler, pack))
     units = recorded_units(records, CURVE)
-    assert units.most_lanes == (18 if pack == "auto" else pack)
+    assert units.most_lanes == (24 if pack == "auto" else pack)
     assert len(units.unit_s) == 24
     assert list(units.unit_s.values()) == pytest.approx([UNIT_S] * 24, rel=2e-3)
     metric = packed(scheduler, pack).state.config.metric
