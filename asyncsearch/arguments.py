@@ -162,6 +162,11 @@ def text_of(name: str, value: object) -> str:
     return value
 
 
+def as_unicode(text: str) -> str:
+    """Return a text with the lone surrogates of undecodable bytes, which no journal can hold, as escapes."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 def is_unicode(text: str) -> bool:
     """Return whether text can be written to a file; the lone surrogates of undecodable bytes cannot."""
     try:

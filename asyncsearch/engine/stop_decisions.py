@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from asyncsearch.actions import AnyAction, CutWork, MoveTrial, StopRun, StopTraining
+from asyncsearch.arguments import as_unicode
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.stop_rules import RunningBest, StopProgress, StopRule
@@ -65,9 +66,9 @@ class RuleAnswer(msgspec.Struct, frozen=True):
 def ask(rule: StopRule, argument: str, progress: StopProgress) -> RuleAnswer:
     """Ask a rule; a function of the user's that raises is answered in words, and ends the run in order."""
     try:
-        return RuleAnswer(rule.reason(progress))
+        return RuleAnswer(as_unicode(rule.reason(progress)))
     except Exception as error:  # of the user's own
-        words = f"{argument}={rule.describe()} raised {type(error).__name__}: {error}"
+        words = as_unicode(f"{argument}={rule.describe()} raised {type(error).__name__}: {error}")
         return RuleAnswer(error=f"{words} (asked after {progress.reports:,} reports, with best={progress.best})")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asyncsearch.arguments import as_unicode
 from asyncsearch.errors import AsyncSearchError, CannotPauseError, CheckpointError, is_bug
 from asyncsearch.trainable import ReportError
 
@@ -41,7 +42,7 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
 def kind_of(error: BaseException) -> str:
     """Return the ``error_kind`` of an exception."""
     kinds = (kind for error_class, kind in _KINDS if isinstance(error, error_class))
-    return next(kinds, sendable(type(error).__name__))
+    return next(kinds, as_unicode(type(error).__name__))
 
 
 def exception_text(error: BaseException) -> str:
@@ -74,16 +75,11 @@ def with_last_lines(text: str, lines: Sequence[str]) -> str:
 
 def shortened(text: str) -> str:
     """Cut the middle out of a text that is too long, and escape lone surrogates."""
-    text = sendable(text)
+    text = as_unicode(text)
     if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
         return text
     left_out = len(text) - _HEAD_CHARS - _TAIL_CHARS
     return f"{text[:_HEAD_CHARS]}\n... {left_out:,} characters left out ...\n{text[-_TAIL_CHARS:]}"
-
-
-def sendable(text: str) -> str:
-    """Return the text with lone surrogates, which a message cannot hold, as escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _cause(found: TracebackException) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from asyncsearch.arguments import is_unicode
+from asyncsearch.arguments import as_unicode, is_unicode
 from asyncsearch.errors import UsageError
 
 _MARK = b"\0note\0"
@@ -26,11 +26,11 @@ def note_of(key: object, text: object) -> tuple[str, str]:
         raise UsageError(f"note({key!r}, ...): the key is a name of at most {_KEY_CHARS} characters, such as 'device'.")
     if not isinstance(text, str | int | float | bool | None):
         raise UsageError(f"note({key!r}, {type(text).__name__}): a note is text: write note({key!r}, str(...)).")
-    written = str(text)
-    if len(written) > _TEXT_CHARS or not is_unicode(written):
+    written = as_unicode(str(text))
+    if len(written) > _TEXT_CHARS:
         raise UsageError(
-            f"note({key!r}, ...): {len(written):,} characters are too many for a note, which has {_TEXT_CHARS:,} of "
-            "Unicode at most: write a file in trial.dir."
+            f"note({key!r}, ...): {len(written):,} characters are too many for a note, which has {_TEXT_CHARS:,} at "
+            "most: write a file in trial.dir."
         )
     return key, written
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from asyncsearch.ablation.left_out import PARAMETER, TrialAblation
+from asyncsearch.arguments import as_unicode
 from asyncsearch.errors import UsageError
 from asyncsearch.other_libraries.trainables import answer_on_trial
 from asyncsearch.trainable.gang import TrialGang
@@ -140,7 +141,8 @@ class TrialContext(abc.ABC):
         Raises:
             TrialStopped: always.
         """
-        raise StoppedItself(" ".join(str(reason).split())[:_REASON_CHARS] or "its code stopped it")
+        words = as_unicode(" ".join(str(reason).split())[:_REASON_CHARS])
+        raise StoppedItself(words or "its code stopped it")
 
     @property
     @abc.abstractmethod

@@ -54,6 +54,24 @@ def test_a_lone_asker_is_given_trials_as_the_paper_does(tmp_path: Path) -> None:
     assert starts_of(study) == algorithm_2(losses)
 
 
+def test_a_failure_of_undecodable_bytes_is_kept_and_ends_nothing(tmp_path: Path) -> None:
+    with study_in(tmp_path) as study:
+        trial = study.ask()
+        assert trial is not None
+        trial.fail("not text \udcff")
+        assert study.ask() is not None
+    assert r"not text \udcff" in study.trials[0].reason
+
+
+def test_an_asked_trial_has_the_objects_of_choices_themselves(tmp_path: Path) -> None:
+    with study_in(tmp_path, space={"kind": choice(NextStep.PAUSE, NextStep.STOP)}) as study:
+        trial = study.ask()
+        assert trial is not None
+        assert isinstance(trial.params["kind"], NextStep)
+    with Study.resume(tmp_path / "st") as study:
+        assert study.asked()[0].params == trial.params
+
+
 SCRIPT = """\
 import os, signal, sys
 from pathlib import Path

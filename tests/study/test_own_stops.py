@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asyncsearch import ASHA, FIFO, PBT, SHA, GridSearch, Hyperband, Study, Trainer, choice, uniform
-from asyncsearch.actions import Assign
+from asyncsearch.actions import Assign, MoveTrial, StopRun
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
 
@@ -148,3 +148,24 @@ def test_a_stop_without_a_report_is_no_failure(tmp_path: Path) -> None:
         (True, TrialState.STOPPED, "its code stopped it"),
         (False, TrialState.COMPLETED, "its function returned, at 1"),
     }
+
+
+SURROGATE, ESCAPED = "not text \udcff", r"not text \udcff"
+
+
+def stops(trial: Any) -> None:
+    trial.note("device", SURROGATE)
+    trial.report(loss=1.0)
+    trial.stop(SURROGATE)
+
+
+@pytest.mark.parametrize("rule", ["", "stop_when", "stop_trial_when"])
+def test_a_reason_of_undecodable_bytes_is_escaped(rule: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {rule: lambda progress: SURROGATE} if rule else {}
+    study = Study(
+        stops, space={"x": uniform(0, 1)}, metric="loss", mode="min", backend="inline", store=tmp_path / "s", **options
+    )
+    study.run(2, display="none")
+    assert study.trials[0].notes == {"device": ESCAPED}
+    actions = [action for record in read_records(study.store) for action in record.actions]
+    assert any(ESCAPED in action.reason for action in actions if isinstance(action, StopRun | MoveTrial))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import TrialId, trial_name
+from asyncsearch.sequences.objects import with_known
 from asyncsearch.trial import Params
 
 
@@ -57,8 +58,8 @@ class AskedTrial:
 
     @property
     def params(self) -> Params:
-        """Its configuration, a copy."""
-        return copy.deepcopy(self._params)
+        """Its configuration, a copy, with the objects of choices themselves."""
+        return with_known(copy.deepcopy(self._params))
 
     @property
     def resource(self) -> int:
@@ -107,4 +108,4 @@ class AskedTrial:
 
     def __repr__(self) -> str:
         to = "its end" if self.target is None else self.target
-        return f"<{self.name}, from {self.begins_at} to {to}: {self._params}>"
+        return f"<{self.name}, from {self.begins_at} to {to}: {self.params}>"

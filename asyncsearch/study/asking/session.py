@@ -21,7 +21,7 @@ from typing import Any
 from asyncsearch import errors
 from asyncsearch._version import __version__
 from asyncsearch.actions import AnyAction, Assign, LaunchWorker, StopRun
-from asyncsearch.arguments import positive
+from asyncsearch.arguments import as_unicode, positive
 from asyncsearch.engine.affected import is_stale
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.handling import handle
@@ -135,7 +135,13 @@ class AskingSession:
         """Tell that the evaluation of a trial failed; see ``AskedTrial.fail``."""
         with self._calls:
             attempt = self._attempt(number)
-            self._end(attempt, number, Outcome.FAILED, self.state.trials[number].resource, str(reason) or "it failed")
+            self._end(
+                attempt,
+                number,
+                Outcome.FAILED,
+                self.state.trials[number].resource,
+                as_unicode(str(reason)) or "it failed",
+            )
             return self._step(number)
 
     def note(self, number: TrialId, key: str, text: object) -> None:
