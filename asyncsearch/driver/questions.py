@@ -66,7 +66,7 @@ class Answerer(Protocol):
     """Answers the questions of trials. All its methods are called in one thread, one after another."""
 
     def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response | Future[Response]:
-        """Answer a question, now or, if it is awaited, later; an exception ends the run, and is raised by it."""
+        """Answer a question, now or later; an exception ends the run, and is raised by it."""
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
         """Take note of a record of the journal; of what is returned ``enough`` and ``unasked`` count."""
@@ -217,7 +217,6 @@ class Questions:
 
     def _pass_on(self, asked: _Asked, answered: Response | Future[Response]) -> None:
         if isinstance(answered, Future):
-            assert asked.question.is_awaited, "the words of a worker are settled in their order"
             answered.add_done_callback(lambda done: self._settle_late(asked, done.result()))
         else:
             self._loop.call_soon_threadsafe(self._settle, asked, answered)
@@ -263,16 +262,14 @@ class Questions:
         self._release(asked)
 
     def _release(self, asked: _Asked) -> None:
-        """Post a message that is settled, and what waited for it alone."""
+        """Post a message that is settled, and what waited for it alone; words may be settled in any order."""
         if asked.received is None:
             return
         if asked.question.is_awaited:
             self._post(asked.received)
             return
         behind = self._behind[asked.worker]
-        first = behind.popleft()
-        assert first is asked
-        self._post(asked.received)
+        behind[behind.index(asked)] = asked.received
         while behind and not isinstance(behind[0], _Asked):
             self._post(behind.popleft())  # type: ignore[arg-type]  # tested above
         if not behind:

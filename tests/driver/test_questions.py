@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -162,6 +163,21 @@ def test_a_message_waits_for_no_word_that_was_said_after_it(driver: Driver) -> N
     driver.answerer.may_answer.release()
     driver.wait_for_posted(5)
     assert driver.posted[4:] == [second[0]]
+
+
+def test_words_that_are_answered_late_are_acknowledged_in_their_order(driver: Driver) -> None:
+    later: list[Future[Response]] = [Future(), Future()]
+    answers = iter(later)
+    driver.answerer.answer = lambda *_: next(answers)  # type: ignore[method-assign,assignment,return-value]
+    words = [word(number) for number in (1, 2)]
+    for one in words:
+        driver.questions.take(*one)
+    end = Received(*WORKER, 3, TrainingEnded(LEASE, Outcome.RETURNED, 0))
+    assert driver.questions.holds(end)
+    for answer in reversed(later):
+        answer.set_result(Response())
+    driver.wait_for_posted(3)
+    assert driver.posted == [words[0][0], words[1][0], end]
 
 
 def test_a_word_that_nobody_answers_any_more_is_not_acknowledged(driver: Driver) -> None:
