@@ -206,6 +206,7 @@ class StudyAnswerer:
             return self._give_up(error)
         self._begun += 1
         self._known.add(trial)
+        self._ends.note_begun(asked)
         self._open[lease.number] = opened
         frozen, ahead = self._given[lease.number] = asked._cached_frozen_trial, self._ahead.draw(asked)
         facts = self._facts.begun(frozen, ahead)

@@ -68,6 +68,10 @@ class TrialEnds:
         self.over = ""
         """Why no further trial begins, as far as it was looked at. Empty while some may."""
         self._study, self._options, self._ahead = study, options, ahead
+        self._is_exhausted = False
+        """Whether the sampler has stopped the study, as that of a grid does at its end."""
+        self._retries = 0
+        """How many lost trials are enqueued once more and have not begun."""
         self._since_s: float | None = None
         """When the first trial began, by which the timeout counts: workers take their time to start."""
         self._bar = progress_bar._ProgressBar(options.show_progress_bar, options.n_trials, options.timeout_s)
@@ -77,10 +81,16 @@ class TrialEnds:
         if self._since_s is None:
             self._since_s = time.monotonic()
 
+    def note_begun(self, trial: Trial) -> None:
+        """Note that a trial has begun, which may be a lost one's other try."""
+        self._retries -= self._retries > 0 and "retry_history" in trial._cached_frozen_trial.system_attrs
+
     def enough(self) -> str:
         """Look whether a further trial may begin; return why not, else an empty text."""
         timeout_s = self._options.timeout_s
-        if not self.over and self._study._stop_flag:
+        # To a sampler that counts its points a lost one has had its try.
+        awaits_retry = self._is_exhausted and self._retries > 0
+        if not self.over and self._study._stop_flag and not awaits_retry:
             self.over = "the study was stopped"
         elif not self.over and timeout_s is not None and self._elapsed_s >= timeout_s:
             self.over = f"the timeout of {timeout_s:g} s has passed"
@@ -100,6 +110,7 @@ class TrialEnds:
         study, trial = self._study, opened.trial
         error = error_of(ended, self._options.catch)
         state = None if ended.state is None else TrialState[ended.state]
+        was_stopped = study._stop_flag
         try:
             _, _, warning = _tell_with_warning(
                 study=study, trial=trial, value_or_values=ended.value_or_values, state=state, suppress_warning=True
@@ -107,6 +118,7 @@ class TrialEnds:
         finally:
             opened.ends.close()
             self._ahead.asked(trial)
+            self._is_exhausted |= study._stop_flag and not was_stopped
         frozen: FrozenTrial = study._storage.get_trial(trial._trial_id)
         _log(study, frozen, error, ended, warning)
         if frozen.state is TrialState.FAIL and error is not None and not isinstance(error, self._options.catch):
@@ -150,6 +162,9 @@ class TrialEnds:
         if retry is None:
             return False
         retry(study, copy.deepcopy(frozen))
+        if self._options.retries_lost:
+            self._retries += 1
+            self.over = "" if self.over == ALL_BEGUN else self.over
         return self._options.retries_lost
 
     def _call_back(self, frozen: FrozenTrial) -> None:

@@ -19,7 +19,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 import asyncsearch.optuna as ours
 from asyncsearch import Study, randint, uniform
-from asyncsearch.actions import Assign
+from asyncsearch.actions import Assign, MoveTrial
 from asyncsearch.driver.questions import Response
 from asyncsearch.errors import UsageError
 from asyncsearch.events import Consulted, StopRequested
@@ -38,6 +38,7 @@ from asyncsearch.programs.changes import Watch, here
 from asyncsearch.programs.pickles import pickled, unpickled
 from asyncsearch.programs.raised import ObjectiveError, raised_by
 from asyncsearch.report.explain import fact_words
+from asyncsearch.trial import TrialState as State
 from asyncsearch.work import Lane, Work
 from tests.agent.driver import make_stage
 
@@ -276,6 +277,30 @@ def test_a_trial_that_is_told_of_its_beginning_begins_once_whoever_asks() -> Non
     assert told.answer == asked._replace(facts=told.answer.facts)
     assert asked.facts is None
     assert len(study.trials) == 2
+
+
+@pytest.mark.parametrize("n_trials", [None, 2])
+def test_the_end_of_a_grid_awaits_the_other_try_of_a_lost_trial(n_trials: int | None) -> None:
+    codec, study = ValueCodec(), ours.create_study(sampler=optuna.samplers.GridSampler({"x": [0, 1]}, seed=0))
+    answerer = StudyAnswerer(study, codec, OptimizeOptions(n_trials, None, (), (), False, False, True))
+    begin, last_word = codec.dumps(["begin", 0]), codec.dumps(["tell", *end_by_value(0.5)])
+    leases = [Lease(number, WorkerId(number), 1) for number in range(4)]
+    for number in range(2):
+        answerer.answer(TrialId(number), leases[number], begin)
+        answerer.answer(TrialId(number), leases[number], codec.dumps(["suggest", "x", IntDistribution(0, 1)]))
+    answerer.followed(StopRequested(""), [MoveTrial(TrialId(0), State.WAITING, "its worker was lost")])
+    answerer.answer(TrialId(1), leases[1], last_word)
+    wanted_more = answerer.wants_more  # though to the sampler both points have had their try
+    answerer.answer(TrialId(0), leases[2], begin)
+    assert (wanted_more, answerer.wants_more) == (True, False), "the grid has no other point"
+    too_much = answerer.answer(TrialId(2), leases[3], begin)
+    assert isinstance(too_much, Response)
+    assert codec.loads(too_much.content)[0] == "unwanted"
+    answerer.answer(TrialId(0), leases[2], codec.dumps(["suggest", "x", IntDistribution(0, 1)]))
+    answerer.answer(TrialId(0), leases[2], last_word)
+    assert [trial.state.name for trial in study.trials] == ["FAIL", "COMPLETE", "COMPLETE"]
+    assert study.trials[2].params == study.trials[0].params
+    assert answerer.is_done
 
 
 def test_a_process_that_has_missed_an_order_of_questions_asks_for_it() -> None:
