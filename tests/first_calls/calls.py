@@ -58,7 +58,7 @@ REFUSED = [
     ("study(warm_start='old')", "[...]"),
     ("study(version=2)", "write e.g. version='2'"),
     ("study(backend='ray').run(3)", "'processes'"),
-    ("study(store='/proc/studies/mine').run(3)", "store='studies/mine'"),
+    ("study(store='/proc/studies/mine').run(3)", "store='~/studies/mine'"),
     # Spaces
     ("study(space={'lr': (1e-4, 1e-1)})", "uniform(0.0001, 0.1)"),
     ("study(space={'lr': [1, 2]})", "choice(1, 2)"),
