@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from asyncsearch import FIFO, Study
 from asyncsearch.events import PackMeasured, TrainingEnded
 from asyncsearch.journal.opening import read_records
@@ -22,6 +24,8 @@ ROOM = 6 * LANE_BYTES + LANE_BYTES // 2
 class Heavy(Line):
     """Takes as long for many as for one, and much memory for each; its process may take little."""
 
+    steps = 8_000_000
+
     def train(self) -> None:
         self.train_pack([self])
 
@@ -29,10 +33,16 @@ class Heavy(Line):
     def train_pack(cls, trainers: Sequence[Line]) -> None:
         limit_once()
         held = [bytearray(LANE_BYTES) for _ in trainers]
-        sum(range(8_000_000))
+        sum(range(cls.steps))
         for trainer in trainers:
             trainer.loss *= 1 - trainer.hp["rate"]
         del held
+
+
+class Quick(Heavy):
+    """Takes so little time that many are timed together at once."""
+
+    steps = 2_000_000
 
 
 class Limited(Heavy):
@@ -56,8 +66,9 @@ def failures(found: Study) -> list[str]:
     return [event.error_kind for event in events if isinstance(event, TrainingEnded) and event.error_kind]
 
 
-def test_auto_trains_only_as_many_together_as_fit_and_none_lacks_memory(tmp_path: Path) -> None:
-    found = study(tmp_path / "s", Heavy, FIFO(max_resource=2), pack="auto", backend="processes")
+@pytest.mark.parametrize("kind", [Heavy, Quick])
+def test_auto_trains_only_as_many_together_as_fit_and_none_lacks_memory(tmp_path: Path, kind: type[Heavy]) -> None:
+    found = study(tmp_path / "s", kind, FIFO(max_resource=2), pack="auto", backend="processes")
     found.run(40, parallelism=1, display="none")
     first: Any = measured(found)[0]
     assert isinstance(first, PackMeasured)

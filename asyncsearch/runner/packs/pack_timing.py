@@ -94,7 +94,7 @@ class PackTiming:
         return PackFindings(tuple(found), device, refusal, memory, sequential)
 
     def _timed(self, trainers: Sequence[Trainer], build: Built, lanes: int) -> list[PackSeconds]:
-        counts = self._counts()
+        counts = [*self._counts()]
         left, built = list(trainers), len(trainers)
         is_roomy = self._memory.is_plenty_for(sum(_WATCHED) + WARM_UP)
         spare = WARM_UP if is_roomy and not self._history.most_trained and lanes >= sum(counts) + WARM_UP else 0
@@ -109,9 +109,14 @@ class PackTiming:
                 built += len(new)
             return len(left) >= count
 
-        for wanted in counts:
+        while counts:
+            wanted = counts.pop(0)
             # Later numbers were weighed by the driver, which knows how much is left to train.
             count = most_worth(found, wanted) if self._measured and self._measured[0] == 1 else wanted
+            if count > 2 and found.keys() == {1} and self._fits() is None and not self._memory.is_plenty_for(count):
+                # The first training has left less memory than there was: two say how many fit.
+                counts.insert(0, wanted - 2)
+                count = 2
             warming = min(spare, 1 if count == 1 else 2)
             if not count or not has(warming + count):
                 break
