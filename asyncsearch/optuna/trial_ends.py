@@ -26,6 +26,7 @@ from asyncsearch.optuna.drawn_ahead import DrawnAhead
 from asyncsearch.optuna.returned import ObjectiveEnd, error_of
 
 ALL_BEGUN = "all trials have begun"
+_STOPPED = "the study was stopped"
 TrialCallback = Callable[[Any, FrozenTrial], None]
 _logger = optuna.logging.get_logger("optuna.study._optimize")
 
@@ -91,7 +92,7 @@ class TrialEnds:
         # To a sampler that counts its points a lost one has had its try.
         awaits_retry = self._is_exhausted and self._retries > 0
         if not self.over and self._study._stop_flag and not awaits_retry:
-            self.over = "the study was stopped"
+            self.over = _STOPPED
         elif not self.over and timeout_s is not None and self._elapsed_s >= timeout_s:
             self.over = f"the timeout of {timeout_s:g} s has passed"
         return self.over
@@ -164,7 +165,8 @@ class TrialEnds:
         retry(study, copy.deepcopy(frozen))
         if self._options.retries_lost:
             self._retries += 1
-            self.over = "" if self.over == ALL_BEGUN else self.over
+            if self.over == ALL_BEGUN or (self.over == _STOPPED and self._is_exhausted):
+                self.over = ""
         return self._options.retries_lost
 
     def _call_back(self, frozen: FrozenTrial) -> None:

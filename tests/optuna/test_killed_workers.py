@@ -81,7 +81,6 @@ def require_oracle(study: Any, store: Path, killed: dict[int, str], *, retries_l
     assert sorted(told) == here
 
 
-@takes_long
 def test_a_grid_outlives_its_killed_workers(tmp_path: Path) -> None:
     killed = {1: "runner", 4: "agent"}
     study = searched("processes", tmp_path, killed, retries_lost=True)

@@ -280,26 +280,36 @@ def test_a_trial_that_is_told_of_its_beginning_begins_once_whoever_asks() -> Non
 
 
 @pytest.mark.parametrize("n_trials", [None, 2])
-def test_the_end_of_a_grid_awaits_the_other_try_of_a_lost_trial(n_trials: int | None) -> None:
+@pytest.mark.parametrize("is_lost_again", [False, True])
+def test_the_end_of_a_grid_awaits_the_other_try_of_a_lost_trial(n_trials: int | None, is_lost_again: bool) -> None:
     codec, study = ValueCodec(), ours.create_study(sampler=optuna.samplers.GridSampler({"x": [0, 1]}, seed=0))
     answerer = StudyAnswerer(study, codec, OptimizeOptions(n_trials, None, (), (), False, False, True))
     begin, last_word = codec.dumps(["begin", 0]), codec.dumps(["tell", *end_by_value(0.5)])
-    leases = [Lease(number, WorkerId(number), 1) for number in range(4)]
-    for number in range(2):
-        answerer.answer(TrialId(number), leases[number], begin)
-        answerer.answer(TrialId(number), leases[number], codec.dumps(["suggest", "x", IntDistribution(0, 1)]))
-    answerer.followed(StopRequested(""), [MoveTrial(TrialId(0), State.WAITING, "its worker was lost")])
-    answerer.answer(TrialId(1), leases[1], last_word)
-    wanted_more = answerer.wants_more  # though to the sampler both points have had their try
-    answerer.answer(TrialId(0), leases[2], begin)
+    leases = [Lease(number, WorkerId(number), 1) for number in range(5)]
+    lost = MoveTrial(TrialId(0), State.WAITING, "its worker was lost")
+
+    def begins(trial: int, lease: int) -> None:
+        answerer.answer(TrialId(trial), leases[lease], begin)
+        answerer.answer(TrialId(trial), leases[lease], codec.dumps(["suggest", "x", IntDistribution(0, 1)]))
+
+    begins(0, 0)
+    begins(1, 1)
+    answerer.followed(StopRequested(""), [lost])
+    if is_lost_again:
+        begins(0, 2)
+    answerer.answer(TrialId(1), leases[1], last_word)  # to the sampler both points have had their try
+    if is_lost_again:
+        answerer.followed(StopRequested(""), [lost])
+    wanted_more = answerer.wants_more
+    begins(0, 3)
     assert (wanted_more, answerer.wants_more) == (True, False), "the grid has no other point"
-    too_much = answerer.answer(TrialId(2), leases[3], begin)
+    too_much = answerer.answer(TrialId(2), leases[4], begin)
     assert isinstance(too_much, Response)
     assert codec.loads(too_much.content)[0] == "unwanted"
-    answerer.answer(TrialId(0), leases[2], codec.dumps(["suggest", "x", IntDistribution(0, 1)]))
-    answerer.answer(TrialId(0), leases[2], last_word)
-    assert [trial.state.name for trial in study.trials] == ["FAIL", "COMPLETE", "COMPLETE"]
-    assert study.trials[2].params == study.trials[0].params
+    answerer.answer(TrialId(0), leases[3], last_word)
+    states = [trial.state.name for trial in study.trials]
+    assert states == ["FAIL", "COMPLETE", *(["FAIL"] if is_lost_again else []), "COMPLETE"]
+    assert study.trials[-1].params == study.trials[0].params
     assert answerer.is_done
 
 
