@@ -54,6 +54,18 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> WorkerOptions:
     return WorkerOptions(lease_timeout=5.0)
 
 
+def left_by_its_server(stack: contextlib.ExitStack, tmp_path: Path, workers: WorkerOptions) -> tuple[Running, str]:
+    """Return a run whose server was killed while its trial waited, and the port of that server."""
+    server = ConnectServer(tmp_path / "connect.log", "local[2]")
+    stack.callback(server.daemon.kill)
+    session, gate = server.session(), Gate(tmp_path).make()
+    backend = SparkLauncher(session)
+    running = Running(make_study(make_trainable(gate), tmp_path / "study", backend=backend, workers=workers))
+    gate.pids()
+    server.daemon.kill()
+    return running, server.port
+
+
 @takes_long  # without a server: test_supervisor.py
 @pytest.mark.spark
 def test_a_run_outlasts_a_server_of_connect_that_starts_again(
@@ -61,16 +73,8 @@ def test_a_run_outlasts_a_server_of_connect_that_starts_again(
 ) -> None:
     monkeypatch.setattr("asyncsearch.launch.spark.supervisor.SILENT_FOR_S", PATIENCE_S)  # on a busy machine
     with contextlib.ExitStack() as stack:
-        server = ConnectServer(tmp_path / "connect.log", "local[2]")
-        stack.callback(server.daemon.kill)
-        session, gate = server.session(), Gate(tmp_path).make()
-        study = make_study(
-            make_trainable(gate), tmp_path / "study", backend=SparkLauncher(session), workers=short_leases
-        )
-        running = Running(study)
-        gate.pids()
-        server.daemon.kill()
-        again = ConnectServer(tmp_path / "again.log", "local[2]", spark__connect__grpc__binding__port=server.port)
+        running, port = left_by_its_server(stack, tmp_path, short_leases)
+        again = ConnectServer(tmp_path / "again.log", "local[2]", spark__connect__grpc__binding__port=port)
         stack.callback(again.daemon.kill)
         require_whole(running.wait())
 
@@ -82,15 +86,7 @@ def test_a_server_of_connect_that_stays_away_ends_the_run_in_words(
 ) -> None:
     monkeypatch.setattr("asyncsearch.launch.spark.supervisor.SILENT_FOR_S", 3.0)
     with contextlib.ExitStack() as stack:
-        server = ConnectServer(tmp_path / "connect.log", "local[2]")
-        stack.callback(server.daemon.kill)
-        session, gate = server.session(), Gate(tmp_path).make()
-        study = make_study(
-            make_trainable(gate), tmp_path / "study", backend=SparkLauncher(session), workers=short_leases
-        )
-        running = Running(study)
-        gate.pids()
-        server.daemon.kill()
+        running, _ = left_by_its_server(stack, tmp_path, short_leases)
         with pytest.raises(WorkersLostError, match=r"the Spark Connect server at 127\.0\.0\.1:\d+ does not answer"):
             running.wait()
 
