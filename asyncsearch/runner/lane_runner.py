@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from asyncsearch.runner.agent_link import AgentLink, PackLinks, RunnerChannel
 from asyncsearch.runner.context import SearchContext
-from asyncsearch.runner.link import AgentLink, PackLinks, RunnerChannel
 from asyncsearch.runner.packs.pack_timing import PackHistory
 from asyncsearch.runner.packs.packed_training import run_pack
 from asyncsearch.runner.process.signals import SigtermGuard

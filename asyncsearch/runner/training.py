@@ -13,9 +13,10 @@ import msgspec
 from asyncsearch.arguments import metric_in_call
 from asyncsearch.errors import UsageError
 from asyncsearch.events import KILLED, Outcome
+from asyncsearch.runner.agent_link import AgentLink
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
-from asyncsearch.runner.link import AgentLink, Link
+from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics, as_number
 from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.process.signals import SigtermGuard

@@ -15,8 +15,9 @@ import pytest
 from asyncsearch.actions import StopTraining
 from asyncsearch.errors import UsageError
 from asyncsearch.events import Outcome
+from asyncsearch.runner.agent_link import AgentLink
 from asyncsearch.runner.channel import Channel, RunnerEnd, agent_end, runner_end
-from asyncsearch.runner.link import AgentLink, Link
+from asyncsearch.runner.link import Link
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import FromRunner, LaneReported, ToRunner, Train
 from asyncsearch.runner.standalone import StandaloneTrial

@@ -11,9 +11,9 @@ import pytest
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.events import Outcome
+from asyncsearch.runner.agent_link import AgentLink
 from asyncsearch.runner.channel import Channel, agent_end, runner_end
 from asyncsearch.runner.gangs.agreement import GangContext, GangLink
-from asyncsearch.runner.link import AgentLink
 from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, FromRunner, GangSeat, LaneReported, Note, ToRunner, Train

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
+from asyncsearch.runner.agent_link import AgentLink, PackLinks
 from asyncsearch.runner.channel import Channel, agent_end, runner_end
-from asyncsearch.runner.link import AgentLink, PackLinks
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import (
     UNASKED,

@@ -15,9 +15,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from asyncsearch.errors import StoreError
+from asyncsearch.runner.agent_link import AgentLink
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.gangs.gang_shards import GangShards
-from asyncsearch.runner.link import AgentLink
 from asyncsearch.runner.process.process_state import rank_connections
 from asyncsearch.runner.protocol import Amendment, GangSeat, WrittenShards
 from asyncsearch.runner.stopwatch import Stopwatch
