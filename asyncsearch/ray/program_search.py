@@ -126,11 +126,7 @@ class ProgramSearch:
         return metric, mode or "max"
 
     def _note_sizes(self) -> None:
-        for name in ("trial_name_creator", "trial_dirname_creator"):
-            if getattr(self.request.tune, name) is not None:
-                self.notes.append(
-                    f"{name}= names nothing here: trials are trial-0, trial-1, ... in tables and folders."
-                )
+        self.notes += self.request.without_effect
         count, grid = self.param_space.length(), self.param_space.grid
         if grid and self.param_space.num_samples not in (1, None):
             names = ", ".join(name_of(place) for place, _ in grid)

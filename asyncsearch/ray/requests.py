@@ -115,6 +115,14 @@ class ResourceBundles:
         return found
 
 
+_NAMES = "names nothing here: trials are trial-0, trial-1, ... in tables and folders."
+_REPLACED = {
+    "log_to_file": "has no effect here: `asyncsearch logs` shows the lines of each trial, in any case.",
+    "worker_runtime_env": "has no effect here: workers have the driver's modules, or what their image has installed.",
+}
+"""Arguments of ``RunConfig`` that something else does, and what; the table takes the place of ``progress_reporter``."""
+
+
 @dataclass(kw_only=True)
 class SearchRequest:
     """Everything of one search, whichever way it was asked for."""
@@ -151,6 +159,19 @@ class SearchRequest:
             if getattr(tune, which) is not None and not callable(getattr(tune, which)):
                 raise UsageError(f"{which}={getattr(tune, which)!r} is no function.")
         require_callbacks(run.callbacks)
+
+    @property
+    def without_effect(self) -> list[str]:
+        """Sentences on arguments that the program gives, and that do nothing here."""
+        given = {name: getattr(self.run, name) for name in _REPLACED} | {
+            name: getattr(self.tune, name) for name in ("trial_name_creator", "trial_dirname_creator")
+        }
+        said = [f"{name}= {_REPLACED.get(name, _NAMES)}" for name, value in given.items() if value]
+        if isinstance(self.run.sync_config, SyncConfig) and self.run.sync_config != SyncConfig():
+            said.append(
+                "SyncConfig(...) has no effect here: the study's store has each file as soon as it is reported."
+            )
+        return said
 
     @property
     def time_budget_s(self) -> float | None:

@@ -67,6 +67,11 @@ class Tuner:
         """
         if storage_filesystem is not None:
             raise UsageError("Tuner.restore(storage_filesystem=...) is not known here: give the URL as path.")
+        if not resume_unfinished:
+            raise UsageError(
+                "Tuner.restore(resume_unfinished=False): fit() goes on with the trials that had begun. Leave it out, "
+                "or read the results as they are by get_results()."
+            )
         made = cls.__new__(cls)
         made._request, made._results = None, None
         made._folder = last_run(path)

@@ -16,7 +16,7 @@ from asyncsearch.errors import AsyncSearchError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.ray.population import ComparedTrial, PopulationBasedTraining, TrialPopulation
 from asyncsearch.ray.program_search import ProgramSearch
-from asyncsearch.ray.requests import SearchRequest
+from asyncsearch.ray.requests import RunConfig, SearchRequest, SyncConfig, TuneConfig
 from asyncsearch.ray.scheduling import AsyncHyperBandScheduler, resource_at, rungs_of
 from asyncsearch.ray.space.configurations import ParamSpace
 from asyncsearch.ray.space.spaces import loguniform
@@ -250,6 +250,7 @@ def test_a_tuner_reads_and_goes_on_with_a_folder(tune: Any, tmp_path: Path) -> N
         (lambda tune: tune.Tuner(print, run_config=tune.RunConfig(callbacks=[object()])).fit(), "no tune.Callback"),
         (lambda tune: tune.Tuner(print, run_config=tune.RunConfig(stop=3)).fit(), "stop=3"),
         (lambda tune: tune.with_parameters(lambda config: 0, data=1), "takes config"),
+        (lambda tune: tune.Tuner.restore("studies/x", resume_unfinished=False), "resume_unfinished=False"),
     ],
     ids=[
         "argument",
@@ -265,12 +266,29 @@ def test_a_tuner_reads_and_goes_on_with_a_folder(tune: Any, tmp_path: Path) -> N
         "callback",
         "stop",
         "parameters",
+        "unfinished",
     ],
 )
 def test_what_is_not_known_is_refused_before_a_worker_starts(tune: Any, write: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         write(tune)
     assert not list(Path("studies").glob("*")) if Path("studies").exists() else True
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"run": RunConfig(log_to_file=True)}, "log_to_file= has no effect"),
+        ({"run": RunConfig(worker_runtime_env={"pip": ["x"]})}, "worker_runtime_env= has no effect"),
+        ({"run": RunConfig(sync_config=SyncConfig(sync_period=9))}, "SyncConfig"),
+        ({"tune": TuneConfig(trial_name_creator=str)}, "trial_name_creator= names nothing"),
+        ({"run": RunConfig(log_to_file=False, sync_config=SyncConfig())}, None),
+    ],
+)
+def test_an_argument_without_effect_is_said(given: dict[str, Any], said: str | None) -> None:
+    whole: dict[str, Any] = {"tune": TuneConfig(), "run": RunConfig()} | given
+    found = SearchRequest(**whole).without_effect
+    assert [one.startswith(said or "") for one in found] == [True] * (said is not None)
 
 
 def test_what_ray_has_beside_tune_says_what_to_write(tune: Any) -> None:

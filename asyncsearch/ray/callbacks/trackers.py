@@ -47,9 +47,10 @@ class MLflowLoggerCallback(LoggerCallback):
             )
         if tracking_token is not None:
             raise UsageError("MLflowLoggerCallback(tracking_token=...): set MLFLOW_TRACKING_TOKEN in the environment.")
-        self._mlflow = _required("mlflow", "MLflowLoggerCallback")
+        _required("mlflow", "MLflowLoggerCallback")
         self._tracking, self._registry, self._name = tracking_uri, registry_uri, experiment_name
         self._tags, self._runs = dict(tags or {}), dict[str, str]()
+        self._logs_params_last = log_params_on_trial_end
 
     def setup(self, *_given: Any, **_info: Any) -> None:
         tracking = importlib.import_module("mlflow.tracking")
@@ -64,15 +65,21 @@ class MLflowLoggerCallback(LoggerCallback):
         tags = {**self._tags, "trial_name": str(trial), "mlflow.runName": str(trial)}
         run = self._client.create_run(self._experiment, tags={name: str(value) for name, value in tags.items()})
         self._runs[trial.trial_id] = run.info.run_id
-        for name, value in flat_params(trial.config).items():
-            self._client.log_param(run.info.run_id, name.replace("/", "."), str(value)[:500])
+        if not self._logs_params_last:
+            self._log_params(trial)
 
     def log_trial_result(self, iteration: int, trial: LiveTrial, result: dict[str, Any]) -> None:
         step = int(result.get("training_iteration", iteration))
         for name, value in _numbers(result).items():
             self._client.log_metric(self._runs[trial.trial_id], name, value, step=step)
 
+    def _log_params(self, trial: LiveTrial) -> None:
+        for name, value in flat_params(trial.config).items():
+            self._client.log_param(self._runs[trial.trial_id], name.replace("/", "."), str(value)[:500])
+
     def log_trial_end(self, trial: LiveTrial, failed: bool = False) -> None:
+        if self._logs_params_last:
+            self._log_params(trial)
         self._client.set_terminated(self._runs[trial.trial_id], "FAILED" if failed else "FINISHED")
 
 
@@ -100,7 +107,7 @@ class WandbLoggerCallback(LoggerCallback):
             )
         self._wandb = _required("wandb", "WandbLoggerCallback")
         self._options, self._excludes = {"project": project, "group": group, **options}, set(excludes or ())
-        self._runs: dict[str, Any] = {}
+        self._logs_config, self._runs = log_config, dict[str, Any]()
 
     def log_trial_start(self, trial: LiveTrial) -> None:
         if trial.trial_id not in self._runs:
@@ -111,7 +118,9 @@ class WandbLoggerCallback(LoggerCallback):
             )
 
     def log_trial_result(self, iteration: int, trial: LiveTrial, result: dict[str, Any]) -> None:
-        found = {name: value for name, value in _numbers(result).items() if name not in self._excludes}
+        found: dict[str, Any] = {n: value for n, value in _numbers(result).items() if n not in self._excludes}
+        if self._logs_config:  # a population changes it on the way
+            found |= {f"config/{n}": v for n, v in flat_params(trial.config).items() if n not in self._excludes}
         self._runs[trial.trial_id].log(found)
 
     def log_trial_end(self, trial: LiveTrial, failed: bool = False) -> None:
