@@ -166,12 +166,12 @@ class SearchRequest:
         given = {name: getattr(self.run, name) for name in _REPLACED} | {
             name: getattr(self.tune, name) for name in ("trial_name_creator", "trial_dirname_creator")
         }
-        said = [f"{name}= {_REPLACED.get(name, _NAMES)}" for name, value in given.items() if value]
+        sentences = [f"{name}= {_REPLACED.get(name, _NAMES)}" for name, value in given.items() if value]
         if isinstance(self.run.sync_config, SyncConfig) and self.run.sync_config != SyncConfig():
-            said.append(
+            sentences.append(
                 "SyncConfig(...) has no effect here: the study's store has each file as soon as it is reported."
             )
-        return said
+        return sentences
 
     @property
     def time_budget_s(self) -> float | None:
