@@ -151,11 +151,6 @@ class Pack:
             found.scaler.load_state_dict(state["scaler"])
         group.load(found)
 
-    def reload(self, member: Member | int) -> None:
-        """Take the state of a member from its own model and optimizer anew, after something else has changed it."""
-        found = self._member(member)
-        self._groups.of(found).load(found)
-
     def is_in_stack(self, member: Member) -> bool:
         """Return whether the state of a member is elsewhere than in its own model and optimizer."""
         return isinstance(self._groups.of(member), MemberStack)
