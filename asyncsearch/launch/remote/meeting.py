@@ -21,6 +21,7 @@ from collections.abc import Callable
 import msgspec
 
 from asyncsearch.errors import DisconnectedError
+from asyncsearch.launch.listener import Listener
 from asyncsearch.store.base_store import Store
 
 FOLDER = "remote"
@@ -148,10 +149,10 @@ class MeetingPlace:
             attempt: names this driver.
             arrived: called in a thread of its own with each worker's task that has proved itself; it owns the line.
         """
-        self._host, self._bind, self._attempt, self._arrived = host, bind.strip("[]"), attempt, arrived
+        self._host, self._bind, self._attempt, self._arrived = host, bind, attempt, arrived
         self._secret = secrets.token_hex(32)
         self._handshakes = threading.BoundedSemaphore(_MOST_HANDSHAKES)
-        self._socket: socket.socket | None = None
+        self._listener: Listener | None = None
 
     def open(self, store: Store) -> None:
         """Listen, and say so in the store.
@@ -160,30 +161,20 @@ class MeetingPlace:
             OSError: the address cannot be listened on.
             StoreError: the store cannot be written.
         """
-        family = socket.AF_INET6 if ":" in self._bind else socket.AF_INET
-        self._socket = socket.create_server((self._bind, 0), family=family, backlog=1024)
-        place = DriverPlace(self._host.strip("[]"), self._socket.getsockname()[1], self._secret, self._attempt)
-        threading.Thread(target=self._serve, args=(self._socket,), name="asyncsearch-meeting", daemon=True).start()
+        self._listener = Listener(self._bind, 0, self._take, "asyncsearch-meeting")
+        place = DriverPlace(self._host.strip("[]"), self._listener.port, self._secret, self._attempt)
         store.write(DRIVER, msgspec.json.encode(place))
 
     def close(self) -> None:
-        if self._socket is not None:
-            # Closing alone would leave the thread in `accept` on Linux; macOS refuses this, and does not need it.
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-            self._socket.close()
+        if self._listener is not None:
+            self._listener.close()
 
-    def _serve(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:  # closed
-                return
-            if self._handshakes.acquire(blocking=False):
-                line = MeetingLine(connection)
-                threading.Thread(target=self._meet, args=(line,), name="asyncsearch-met", daemon=True).start()
-            else:  # a task tries again
-                connection.close()
+    def _take(self, connection: socket.socket) -> None:
+        if self._handshakes.acquire(blocking=False):
+            line = MeetingLine(connection)
+            threading.Thread(target=self._meet, args=(line,), name="asyncsearch-met", daemon=True).start()
+        else:  # a task tries again
+            connection.close()
 
     def _meet(self, line: MeetingLine) -> None:
         try:

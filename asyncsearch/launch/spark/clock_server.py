@@ -10,6 +10,8 @@ import struct
 import threading
 import time
 
+from asyncsearch.launch.listener import Listener
+
 _PATIENCE_S = 10.0
 TOKEN_BYTES = 16
 
@@ -27,15 +29,14 @@ class ClockServer:
         """
         self.host = host.strip("[]")
         self.token = secrets.token_bytes(TOKEN_BYTES)
-        self._bind = bind.strip("[]")
-        self._port = port
-        self._socket: socket.socket | None = None
+        self._bind, self._port = bind, port
+        self._listener: Listener | None = None
 
     @property
     def port(self) -> int:
         """The port on which it listens."""
-        assert self._socket is not None, "the server is used inside its `with`"
-        return int(self._socket.getsockname()[1])
+        assert self._listener is not None, "the server is used inside its `with`"
+        return self._listener.port
 
     def __enter__(self) -> ClockServer:
         """Begin to listen.
@@ -43,25 +44,15 @@ class ClockServer:
         Raises:
             OSError: the address cannot be listened on.
         """
-        family = socket.AF_INET6 if ":" in self._bind else socket.AF_INET
-        self._socket = socket.create_server((self._bind, self._port), family=family)
-        threading.Thread(target=self._serve, args=(self._socket,), name="asyncsearch-clock", daemon=True).start()
+        self._listener = Listener(self._bind, self._port, self._take, "asyncsearch-clock")
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._socket is not None:
-            # Closing alone would leave the thread in `accept` on Linux; macOS refuses this, and does not need it.
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-            self._socket.close()
+        if self._listener is not None:
+            self._listener.close()
 
-    def _serve(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:  # closed
-                return
-            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+    def _take(self, connection: socket.socket) -> None:
+        threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
         with connection:
