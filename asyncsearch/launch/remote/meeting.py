@@ -21,7 +21,7 @@ from collections.abc import Callable
 import msgspec
 
 from asyncsearch.errors import DisconnectedError
-from asyncsearch.launch.listener import Listener
+from asyncsearch.launch.listening_port import ListeningPort
 from asyncsearch.store.base_store import Store
 
 FOLDER = "remote"
@@ -152,7 +152,7 @@ class MeetingPlace:
         self._host, self._bind, self._attempt, self._arrived = host, bind, attempt, arrived
         self._secret = secrets.token_hex(32)
         self._handshakes = threading.BoundedSemaphore(_MOST_HANDSHAKES)
-        self._listener: Listener | None = None
+        self._listener: ListeningPort | None = None
 
     def open(self, store: Store) -> None:
         """Listen, and say so in the store.
@@ -161,7 +161,7 @@ class MeetingPlace:
             OSError: the address cannot be listened on.
             StoreError: the store cannot be written.
         """
-        self._listener = Listener(self._bind, 0, self._take, "asyncsearch-meeting")
+        self._listener = ListeningPort(self._bind, 0, self._take, "asyncsearch-meeting")
         place = DriverPlace(self._host.strip("[]"), self._listener.port, self._secret, self._attempt)
         store.write(DRIVER, msgspec.json.encode(place))
 

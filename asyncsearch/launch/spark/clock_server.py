@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 
-from asyncsearch.launch.listener import Listener
+from asyncsearch.launch.listening_port import ListeningPort
 
 _PATIENCE_S = 10.0
 TOKEN_BYTES = 16
@@ -30,7 +30,7 @@ class ClockServer:
         self.host = host.strip("[]")
         self.token = secrets.token_bytes(TOKEN_BYTES)
         self._bind, self._port = bind, port
-        self._listener: Listener | None = None
+        self._listener: ListeningPort | None = None
 
     @property
     def port(self) -> int:
@@ -44,7 +44,7 @@ class ClockServer:
         Raises:
             OSError: the address cannot be listened on.
         """
-        self._listener = Listener(self._bind, self._port, self._take, "asyncsearch-clock")
+        self._listener = ListeningPort(self._bind, self._port, self._take, "asyncsearch-clock")
         return self
 
     def __exit__(self, *_: object) -> None:

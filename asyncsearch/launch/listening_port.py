@@ -11,7 +11,7 @@ _WAITING = 1024
 """Connections that may wait to be taken: all workers of a run may come in one moment."""
 
 
-class Listener:
+class ListeningPort:
     """A listening port."""
 
     def __init__(self, bind: str, port: int, take: Callable[[socket.socket], None], name: str) -> None:
