@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from typing import IO, NoReturn
+from typing import IO, NoReturn, Self
 
 import msgspec
 
@@ -109,11 +109,12 @@ class Template:
         self._process, self._control = process, control
 
     @classmethod
-    def program(cls, environment: Mapping[str, str], module: str = "asyncsearch.runner.template") -> Template:
+    def program(cls, environment: Mapping[str, str], module: str = "asyncsearch.runner.template") -> Self:
         """Start it as a program, which is this module's."""
         # Packets, not a stream: a request and its descriptors must not be read in two parts.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        with theirs, contextlib.ExitStack() as kept:
+            kept.callback(ours.close)
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
@@ -123,6 +124,7 @@ class Template:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
+            kept.pop_all()
         return cls(process, ours)
 
     @classmethod

@@ -1,8 +1,8 @@
 """``python -m asyncsearch.launch.worker_template SOCKET``: forks workers, each in a tenth of the time of a start.
 
-It has imported what a worker imports, but not gRPC, for each worker forks a template of its own, whose runners have none
-(``runner.template``). What is forked runs what the program ``launch.child_process`` runs. A template serves all studies
-of a process, and ends with it, or when it has had no worker for a minute.
+It has imported what a worker imports, but not gRPC: each worker forks a template of its own, whose runners must not
+have it (``runner.template``). What is forked runs what the program ``launch.child_process`` runs. A template serves all
+studies of a process, and ends with it, or when it has had no worker for a minute.
 """
 
 from __future__ import annotations
@@ -45,9 +45,11 @@ class WorkerTemplate(Template):
         with self._asking:
             return super().ask(data, descriptors)
 
-    def await_end(self) -> None:
-        """Wait for its end, and reap it."""
+    def hold(self) -> None:
+        """Wait for its end, and free what is held of it."""
         self._process.wait()
+        with self._asking:
+            self._control.close()
 
     def fork_worker(self, answer: IO[bytes], errors: IO[bytes]) -> ForkedWorker | None:
         """Fork a worker with these files as its output. None if that cannot be, or the process is gone."""
@@ -115,7 +117,7 @@ def _begun(environment: Mapping[str, str]) -> WorkerTemplate:
             begun.set_exception(error)
             return
         begun.set_result(template)
-        template.await_end()
+        template.hold()
 
     threading.Thread(target=hold, name="asyncsearch-worker-template", daemon=True).start()
     return begun.result()
@@ -156,7 +158,11 @@ def _work(descriptors: list[int], _parent: int) -> None:
 
 if __name__ == "__main__":
     child_process.die_with_launcher()
-    import asyncsearch.agent.agent  # noqa: F401 - what its forks would import
+    # What its forks would import. ``ssl`` and ``asyncio`` are all of gRPC's imports that a runner may have.
+    import asyncio  # noqa: F401
+    import ssl  # noqa: F401
+
+    import asyncsearch.agent.agent  # noqa: F401
 
     gc.collect()
     gc.freeze()  # else the first collection of each worker would copy all that is imported

@@ -41,9 +41,7 @@ from asyncsearch.runner.process.lifeline import (
 from asyncsearch.runner.process.preloading import WANTED, preload
 
 
-def main(
-    descriptor: int, serve: Callable[[list[int], int], None] | None = None, idle_s: float | None = None
-) -> None:
+def main(descriptor: int, serve: Callable[[list[int], int], None] | None = None, idle_s: float | None = None) -> None:
     """Serve until the other end is closed.
 
     Args:
