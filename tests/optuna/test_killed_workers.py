@@ -22,8 +22,8 @@ AXES: dict[str, list[int]] = {"x": [0, 1, 2], "y": [0, 1, 2, 3]}
 POINTS = sorted(itertools.product(*AXES.values()))
 KILLED = {2: "runner", 5: "agent", 6: "runner"}
 """The number of a trial, and which process is killed while it runs: that of the objective, or its worker's."""
-FORKING = {"asyncsearch.launch.worker_template", "pyspark.daemon"}
-"""Modules of the processes that fork workers, and so of the workers."""
+AGENTS = {"asyncsearch.launch.child_process", "pyspark.daemon"}
+"""Modules that a worker's process was started with."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +35,8 @@ def searched(backend: str, store: Path, killed: dict[int, str], *, retries_lost:
     def objective(trial: Any) -> float:
         x, y = trial.suggest_int("x", 0, 2), trial.suggest_int("y", 0, 3)
         trial.report(float(x), 1)
-        above = [one.pid for one in psutil.Process().parents() if FORKING.intersection(one.cmdline())]
-        agent = above[-2]  # above a worker is what has forked it
+        above = [one.pid for one in psutil.Process().parents() if AGENTS.intersection(one.cmdline())]
+        agent = above[-1 if backend == "processes" else -2]  # above a worker of Spark is its daemon
         trial.set_user_attr("processes", [os.getpid(), agent])
         whom = killed.get(trial.number)
         if whom is not None:
