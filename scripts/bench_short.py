@@ -31,6 +31,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from _bare_search import bare_search_s
 from _bench import Figure, show
 from _conditions import conditions, load
 
@@ -45,6 +46,8 @@ BACKENDS = ("processes", "spark")
 UNIT_S = 0.02
 SHORT_TRIALS, SHORT_UNITS = 60, 10
 HALVED_TRIALS, HALVED_UNITS = 40, 50
+HALVED_WAITS = 107
+"""Decisions that the workers of such a search wait for: 59 of reports, and 48 times what to train next."""
 SHOWN_TRIALS = 1_000
 SPACE = {"lr": uniform(0.0, 1.0)}
 PARTS = ("fixed", "first", "utilisation", "latency", "show")
@@ -209,13 +212,23 @@ def figures(rounds: int, parts: Sequence[str]) -> list[Figure]:
         for name in ("fixed_s", "fixed_new_s", "first_trial_s")
         if name in medians
     ]
+
+    def bare_s(units: int, waits: int) -> float:
+        return statistics.median(bare_search_s(WORKERS, units, waits) for _ in range(rounds))
+
     if "utilisation" in medians:
         made.append(Figure("utilisation", min(medians["utilisation"].values()), "%", 100.0))
+        units = SHORT_TRIALS * SHORT_UNITS
+        made.append(
+            Figure("bare_utilisation", 100 * units * UNIT_S / WORKERS / bare_s(units, SHORT_TRIALS), "%", 100.0)
+        )
     if "latency_s" in medians:
         alone_s = simulate(
             WithoutLatency(), scheduler=halving(), space=SPACE, metric="x", workers=WORKERS, num_trials=HALVED_TRIALS
         ).wall_s
         made.append(Figure("latency_ratio", max(medians["latency_s"].values()) / alone_s, "times", 1.0))
+        units = round(WORKERS * alone_s / UNIT_S)
+        made.append(Figure("bare_latency_ratio", bare_s(units, HALVED_WAITS) / alone_s, "times", 1.0))
     if "show" in parts:
         made.append(Figure("show_s", show_s(rounds), "s", bare_s))
     return made

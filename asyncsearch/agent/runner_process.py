@@ -19,7 +19,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.devices import runner_environment
 from asyncsearch.agent.log_lines import LineReader
 from asyncsearch.agent.runner_deaths import OomCounters
-from asyncsearch.agent.runner_template import ForkedRunner, fork_runner, peak_of
+from asyncsearch.agent.runner_template import ForkedProcess, ForkedRunner, fork_runner, peak_of
 from asyncsearch.runner.channel import agent_end
 from asyncsearch.runner.process.kernel_files import rooms
 from asyncsearch.runner.protocol import Load
@@ -260,9 +260,9 @@ def _most_descriptors() -> int:
     return 2**31 if limit == resource.RLIM_INFINITY else limit
 
 
-def await_end(process: _Process) -> None:
+def await_end(process: subprocess.Popen[bytes] | ForkedProcess) -> None:
     """Wait for the end of a process, if possible without reaping it."""
-    if isinstance(process, ForkedRunner):
+    if isinstance(process, ForkedProcess):
         process.await_end()
     elif hasattr(os, "waitid"):
         # Its group is killed before it is reaped: until then no other process can get its id.

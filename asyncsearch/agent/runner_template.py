@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from typing import IO, NoReturn
+from typing import IO, NoReturn, Self
 
 import msgspec
 
@@ -23,20 +23,14 @@ from asyncsearch.runner.process.preloading import ANSWER, Preload, Preloaded
 
 _STARTED: list[Template] = []
 """The template of this process, at most one."""
-_CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
+CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
 
 
-class ForkedRunner:
-    """The agent's handle of a runner that a template forked, with what it holds of it; like ``subprocess.Popen``."""
+class ForkedProcess:
+    """The handle of a process that a template forked, whose status that has; like ``subprocess.Popen``."""
 
-    def __init__(self, template: Template, pid: int, channel: socket.socket, lifeline: int, out: int, err: int) -> None:
+    def __init__(self, template: Template, pid: int) -> None:
         self.pid = pid
-        self.channel = channel
-        """The agent's end."""
-        self.lifeline = lifeline
-        """The write end of the pipe whose end is the runner's end."""
-        self.stdout: IO[bytes] = open(out, "rb", buffering=0)  # noqa: SIM115 - RunnerProcess closes it
-        self.stderr: IO[bytes] = open(err, "rb", buffering=0)  # noqa: SIM115
         self.returncode: int | None = None
         self.peak_bytes = 0
         """The most resident memory that it ever had; 0 as long as it is not reaped."""
@@ -62,6 +56,19 @@ class ForkedRunner:
             else:
                 self.returncode, self.peak_bytes = os.waitstatus_to_exitcode(answer[0]), peak_of(answer[1])
         return self.returncode
+
+
+class ForkedRunner(ForkedProcess):
+    """The agent's handle of a runner, with what it holds of it."""
+
+    def __init__(self, template: Template, pid: int, channel: socket.socket, lifeline: int, out: int, err: int) -> None:
+        super().__init__(template, pid)
+        self.channel = channel
+        """The agent's end."""
+        self.lifeline = lifeline
+        """The write end of the pipe whose end is the runner's end."""
+        self.stdout: IO[bytes] = open(out, "rb", buffering=0)  # noqa: SIM115 - RunnerProcess closes it
+        self.stderr: IO[bytes] = open(err, "rb", buffering=0)  # noqa: SIM115
 
 
 class _Fork:
@@ -102,13 +109,14 @@ class Template:
         self._process, self._control = process, control
 
     @classmethod
-    def program(cls, environment: Mapping[str, str]) -> Template:
-        """Start it as a program."""
+    def program(cls, environment: Mapping[str, str], module: str = "asyncsearch.runner.template") -> Self:
+        """Start it as a program, which is this module's."""
         # Packets, not a stream: a request and its descriptors must not be read in two parts.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        with theirs, contextlib.ExitStack() as kept:
+            kept.callback(ours.close)
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "asyncsearch.runner.template", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", module, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -116,6 +124,7 @@ class Template:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
+            kept.pop_all()
         return cls(process, ours)
 
     @classmethod
@@ -208,7 +217,7 @@ def fork_template(serve: Callable[[int], NoReturn]) -> None:
     Args:
         serve: ``runner.template.main_in_fork``, which the agent's modules do not import: no agent runs the user's code.
     """
-    if _STARTED or not _CAN_FORK or "grpc" in sys.modules or len(os.listdir("/proc/self/task")) > 1:
+    if _STARTED or not CAN_FORK or "grpc" in sys.modules or len(os.listdir("/proc/self/task")) > 1:
         return
     with contextlib.suppress(OSError):  # the template will be started as a program, or say why it cannot be
         _STARTED.append(Template.fork(serve))
@@ -227,7 +236,7 @@ def fork_preloaded(wanted: Preload) -> Template | None:
 
 def fork_runner(environment: Mapping[str, str]) -> ForkedRunner | None:
     """Fork a runner from this process's template, which is started if need be. None if it is to be a program."""
-    if not _CAN_FORK:
+    if not CAN_FORK:
         return None
     if not _STARTED:
         _STARTED.append(Template.program(environment))

@@ -27,7 +27,7 @@ LENGTH = struct.Struct("!Q")
 
 def main() -> None:
     """Run the agent to its end."""
-    _die_with_launcher()
+    die_with_launcher()
     driver, answer = _take_over(0), os.dup(1)
     os.dup2(2, 1)  # keeps other prints out of the result
     fork_template(main_in_fork)
@@ -77,7 +77,7 @@ def _watch(driver: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _die_with_launcher() -> None:
+def die_with_launcher() -> None:
     """Request SIGKILL at the launcher's death: another process forked from it may hold the pipe open."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes

@@ -20,7 +20,7 @@ from typing import IO
 
 from asyncsearch.agent.runner_process import await_end
 from asyncsearch.errors import ClusterError, InternalError, UsageError
-from asyncsearch.files.paths import import_path, working_folder
+from asyncsearch.files.paths import working_folder
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import (
     TOO_LATE,
@@ -34,6 +34,9 @@ from asyncsearch.launch.base_launcher import (
 from asyncsearch.launch.child_process import LENGTH
 from asyncsearch.launch.machine import cores, machine_devices, patiently
 from asyncsearch.launch.value_pickler import dumps
+from asyncsearch.launch.worker_template import TEMPLATES, ForkedWorker
+
+_Process = subprocess.Popen[bytes] | ForkedWorker
 
 _TAIL_LINES = 20
 _TAIL_BYTES = 8_192
@@ -167,7 +170,7 @@ class _Launch:
         """Which launch it is. None until a launch asks for it."""
         self._payload: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: _Process | None = None
         self.killed = threading.Event()
         """Set once the process is not wanted any more."""
 
@@ -215,19 +218,11 @@ class _Launch:
                 _kill_group(self._process)
 
 
-def _start(answer: IO[bytes], errors: IO[bytes]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "asyncsearch.launch.child_process"],
-        stdin=subprocess.PIPE,
-        stdout=answer,
-        stderr=errors,
-        # Lets the worker find the modules that this process finds.
-        env={**os.environ, "PYTHONPATH": import_path(sys.path)},
-        process_group=0,  # Ctrl-C in a terminal must reach only the driver, which ends the search in order
-    )
+def _start(answer: IO[bytes], errors: IO[bytes]) -> _Process:
+    return TEMPLATES.fork_worker(answer, errors)
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def _kill_group(process: _Process) -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -25,6 +25,7 @@ import sys
 import threading
 import traceback
 import types
+from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 import msgspec
@@ -40,26 +41,37 @@ from asyncsearch.runner.process.lifeline import (
 from asyncsearch.runner.process.preloading import WANTED, preload
 
 
-def main(descriptor: int) -> None:
-    """Serve until the other end is closed."""
+def main(descriptor: int, serve: Callable[[list[int], int], None] | None = None, idle_s: float | None = None) -> None:
+    """Serve until the other end is closed.
+
+    Args:
+        descriptor: of the socket.
+        serve: what a forked process does, with the descriptors of its request and this process's id. None: it is a
+            runner, or a further template.
+        idle_s: how long to serve without a runner; None for ever.
+    """
     os.set_inheritable(descriptor, False)
     control, (woken, wake) = socket.socket(fileno=descriptor), os.pipe()
     mine, children = os.getpid(), Children(set(), set())
     adopt_orphans()
     _watch_children(wake)
-    while data := _next_request(control, woken, children):
+    while data := _next_request(control, woken, children, idle_s):
         request, descriptors = data
         if not descriptors:
             answer = children.status_of(int(request))
         else:
-            pid = fork_in_session()
+            try:
+                pid = fork_in_session()
+            except OSError:  # no further process is allowed; those that are there live on
+                pid = -1
             if pid == 0:
                 _forget_children()
                 control.detach()
-                _serve_forked(descriptors, mine)
+                (serve or _serve_forked)(descriptors, mine)
                 return
-            (children.runners if len(descriptors) == len(_OF_RUNNER) else children.templates).add(pid)
-            answer = str(pid)
+            if pid > 0:
+                (children.templates if request == b"template" else children.runners).add(pid)
+            answer = str(pid) if pid > 0 else ""
             for one in descriptors:
                 os.close(one)
         control.send(answer.encode())
@@ -90,13 +102,18 @@ class Children(NamedTuple):
         self.templates.difference_update(reap_ended(self.runners))
 
 
-def _next_request(control: socket.socket, woken: int, children: Children) -> tuple[bytes, list[int]] | None:
+def _next_request(
+    control: socket.socket, woken: int, children: Children, idle_s: float | None
+) -> tuple[bytes, list[int]] | None:
     """Return the next request with its descriptors, None at the end; reap meanwhile the orphans of runners."""
     poll = select.poll()
     for one in (control.fileno(), woken):
         poll.register(one, select.POLLIN)
     while True:
-        ready = [one for one, _ in poll.poll()]
+        is_idle = idle_s is not None and not children.runners
+        ready = [one for one, _ in poll.poll(1_000 * idle_s if is_idle and idle_s is not None else None)]
+        if not ready:
+            return None
         if woken in ready:
             os.read(woken, 65_536)
             children.reap()

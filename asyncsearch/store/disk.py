@@ -69,17 +69,28 @@ def write_all(descriptor: int, data: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def make_folders(path: Path) -> None:
-    """Make a folder and its parents, durably."""
+def make_folders(*paths: Path) -> None:
+    """Make folders and their parents, durably: one sync for all that are new in a folder."""
+    grown: dict[Path, None] = {}
+    try:
+        for path in paths:
+            _make_folder(path, grown)
+    finally:  # who tries again finds those that were made, and syncs nothing
+        for parent in grown:
+            sync_folder(parent)
+
+
+def _make_folder(path: Path, grown: dict[Path, None]) -> None:
+    """Make a folder and its parents, and note where there are new names, the outermost first."""
     if path.is_dir():
         return
-    make_folders(path.parent)
+    _make_folder(path.parent, grown)
     try:
         path.mkdir()
     except FileExistsError:
         if not path.is_dir():
             raise
-    sync_folder(path.parent)
+    grown[path.parent] = None
 
 
 def write_new(path: Path, data: bytes, *, is_durable: bool = True) -> None:

@@ -22,7 +22,7 @@ def look(trial: TrialContext) -> dict[str, float]:
     command = Path("/proc/self/cmdline").read_text()
     return {
         "x": 1.0,
-        "is_forked": float("asyncsearch.launch.child_process" in command),
+        "is_forked": float("asyncsearch.launch.worker_template" in command),
         "has_own_session": float(os.getsid(0) == os.getpid()),
         "descriptors": float(len([name for name in os.listdir("/proc/self/fd") if int(name) > 2])),
         "threads": float(os.environ["OMP_NUM_THREADS"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import itertools
@@ -19,7 +20,7 @@ import pytest
 
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.store import LocalStore, syncing
+from asyncsearch.store import LocalStore, disk, syncing
 from asyncsearch.testing.store_checkpoints import NODE, OTHER, REF, load, save
 from asyncsearch.testing.stores import StoreTests
 from tests.shares import first
@@ -51,6 +52,22 @@ def names_in(store: LocalStore, folder: str) -> list[str]:
 
 def checkpoint_folder(store: LocalStore, name: str = "81") -> Path:
     return Path(store.url) / "checkpoints" / NODE / name
+
+
+@pytest.mark.parametrize("is_broken_off", [False, True])
+def test_new_folders_are_durable_by_one_sync_of_each_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_broken_off: bool
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(disk, "sync_folder", synced.append)
+    inner, there = tmp_path / "a" / "b", tmp_path / "there"
+    there.write_bytes(b"")
+    with contextlib.suppress(FileExistsError):
+        disk.make_folders(inner / "1", inner / "2", *([there] if is_broken_off else []), inner / "3")
+    assert synced == [tmp_path, tmp_path / "a", inner]  # a second try would find the folders, and sync nothing
+    assert (inner / "3").is_dir() is not is_broken_off
+    disk.make_folders(inner / "1", inner / "2")
+    assert len(synced) == 3
 
 
 # Crashes

@@ -5,7 +5,9 @@ A trial writes a line into a FIFO and waits until the test answers in another on
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -99,3 +101,13 @@ def require_stored(study: Study, resource: int, trial_id: int = 0) -> None:
     created = [a for record in read_records(study.store) for a in record.actions if isinstance(a, CreateTrial)]
     kept = CheckpointRef(created[trial_id].node, resource)
     wait_for_event(study, CheckpointCommitted, lambda event: event.checkpoint == kept)
+
+
+def family_without_template() -> list[int]:
+    """Return the descendants of this process, but for the template of its workers, which stays for later runs."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.ppid() != os.getpid() or "asyncsearch.launch.worker_template" not in process.cmdline():
+                found.append(process.pid)
+    return found

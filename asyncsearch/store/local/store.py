@@ -218,9 +218,9 @@ class LocalStore(DiskCheckpoints):
     def prepare(self) -> None:
         choose = f"Choose a folder that can be made and written, e.g. store='~/studies/{self._root.name}'"
         with explained("make the store", self._root, choose):
-            for name in layout.FOLDERS:
-                folder = self._folder(name)
-                make_folders(folder)
+            folders = [self._folder(name) for name in layout.FOLDERS]
+            make_folders(*folders)
+            for folder in folders:
                 _require_writable(folder)
             if self._tmp.stat().st_dev != (self._root / "checkpoints").stat().st_dev:
                 raise StoreError(
