@@ -136,7 +136,7 @@ class TrialContext(abc.ABC):
         """Stop the trial here, by its own rule: ``trial.stop("the loss is not finite")``.
 
         It counts as stopped early, with the reason and its last report, and is not promoted. A function that returns
-        has trained to its end instead. The call unwinds the function; in a gang each worker makes it.
+        has trained to its end instead. The call unwinds the function; of a gang any worker may make it.
 
         Raises:
             TrialStopped: always.

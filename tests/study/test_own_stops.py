@@ -133,6 +133,30 @@ def test_a_gang_whose_ranks_stop_themselves_is_stopped_early(tmp_path: Path) -> 
     assert found[0.3][:2] == (TrialState.COMPLETED, 3)
 
 
+def second_stops(trial: Any) -> None:
+    for epoch in trial.epochs():
+        trial.report(loss=trial.params["x"] + 1 / epoch)
+        if trial.rank == 1:
+            trial.stop(WORDS)
+
+
+def test_a_stop_of_a_rank_above_0_stops_its_gang(tmp_path: Path) -> None:
+    study = Study(
+        second_stops,
+        space={"x": choice(0.1, 0.3)},
+        metric="loss",
+        mode="min",
+        searcher=GridSearch(),
+        scheduler=FIFO(max_resource=100_000),
+        workers_per_trial=2,
+        backend="processes",
+        store=tmp_path,
+    )
+    study.run(parallelism=2, display="none")
+    assert [(trial.state, trial.reason) for trial in study.trials] == [(TrialState.STOPPED, WORDS)] * 2
+    assert all(trial.value is not None and trial.resource < 100_000 for trial in study.trials)
+
+
 def test_a_stop_without_a_report_is_no_failure(tmp_path: Path) -> None:
     study = Study(
         lambda trial: trial.stop() if trial.params["x"] > 0.5 else {"loss": 1.0},
