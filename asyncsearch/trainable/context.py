@@ -45,6 +45,10 @@ class TrialStopped(TrialInterrupted):
 class StoppedItself(TrialStopped):
     """The trial's own code has stopped it, by ``trial.stop(reason)``."""
 
+    def __init__(self, reason: str, trial: TrialContext) -> None:
+        super().__init__(reason)
+        self.trial = trial
+
 
 class TrialPaused(TrialInterrupted):
     """The trial is at its target and saved; it may be resumed later, on another worker."""
@@ -142,7 +146,7 @@ class TrialContext(abc.ABC):
             TrialStopped: always.
         """
         words = as_unicode(" ".join(str(reason).split())[:_REASON_CHARS])
-        raise StoppedItself(words or "its code stopped it")
+        raise StoppedItself(words or "its code stopped it", self)
 
     @property
     @abc.abstractmethod

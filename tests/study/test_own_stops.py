@@ -81,9 +81,21 @@ class Rising(Trainer):
         self.units = int(path.read_text())
 
 
-def test_a_member_of_a_pack_that_stops_itself_leaves_it(tmp_path: Path) -> None:
+class RisingTogether(Rising):
+    """Stops itself inside the common step."""
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Rising]) -> None:
+        for trainer in trainers:
+            if trainer.units == 2 and trainer.x < 0.2:
+                trainer.trial.stop(WORDS)
+            trainer.train()
+
+
+@pytest.mark.parametrize("kind", [Rising, RisingTogether])
+def test_a_member_of_a_pack_that_stops_itself_leaves_it(kind: type[Rising], tmp_path: Path) -> None:
     study = Study(
-        Rising,
+        kind,
         space={"x": choice(0.1, 0.3, 0.15, 0.4)},
         metric="loss",
         mode="min",
@@ -105,6 +117,7 @@ def test_a_member_of_a_pack_that_stops_itself_leaves_it(tmp_path: Path) -> None:
     assert found[0.1] == found[0.15] == (TrialState.STOPPED, 2)
     assert found[0.3] == found[0.4] == (TrialState.COMPLETED, 5)
     assert {trial.reason for trial in study.trials if trial.state is TrialState.STOPPED} == {WORDS}
+    assert not any(trial.losses or trial.failures for trial in study.trials)
 
 
 def rising_together(trial: Any) -> None:
