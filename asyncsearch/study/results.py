@@ -14,7 +14,7 @@ import msgspec
 
 from asyncsearch.errors import NoTrialsError, StudyNotFoundError, UsageError
 from asyncsearch.files.paths import plain_part
-from asyncsearch.ids import CheckpointRef, TrialId, trial_name
+from asyncsearch.ids import CheckpointRef, TrialId, trial_name, worker_name
 from asyncsearch.journal.opening import read_records
 from asyncsearch.report.explain import explain
 from asyncsearch.report.formatting import Lines
@@ -167,6 +167,7 @@ class Results(ReadStudy):
             position=position.removesuffix(f"; {WAITS_THERE}") if status.is_finished else position,
             head=head_words(status, state),
             group=grouping_by(self.config.pack_by),
+            who=(lambda _: "its evaluator") if self._is_elsewhere() else worker_name,
         )
         return Lines("\n".join([story, *continue_lines(status, state)]))
 
@@ -204,7 +205,8 @@ class Results(ReadStudy):
         from asyncsearch.time_spent.reading import time_spent
 
         is_over = not self.store.is_locked()
-        records = ((record.t, record.event, record.actions) for record in read_records(self.store))
+        kept = () if self._is_elsewhere() else read_records(self.store)  # who asks has the place of workers there
+        records = ((record.t, record.event, record.actions) for record in kept)
         return time_table(time_spent(records, is_over=is_over))
 
     @in_sentences()
