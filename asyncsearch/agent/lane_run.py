@@ -151,8 +151,8 @@ class LaneRun:
             error = with_last_lines(error, self.log.tail())
         if self.is_follower:
             has_stopped = outcome is Outcome.RETURNED and bool(error)  # by ``trial.stop(reason)``
-            is_told = self.stop_reason is None and (outcome is Outcome.FAILED or has_stopped)
-            return [RankFailed(self.lease, error, error_kind, has_stopped)] if is_told else []
+            is_awaited = self.stop_reason is None and (outcome is Outcome.FAILED or has_stopped)
+            return [RankFailed(self.lease, error, error_kind, has_stopped)] if is_awaited else []
         saved = self.saved[-1] if self.saved else None
         left = spell_all(unreported)
         ended = TrainingEnded(self.lease, outcome, self.resource, saved, error, error_kind, self.number, left, spent)

@@ -74,6 +74,7 @@ class Results(ReadStudy):
         """The trial with the best last value of the metric, failed ones excepted: its checkpoint has that value.
 
         With ``rank_by="best"`` the one with the best value that it ever reported, which later training may have lost.
+        Its ``params`` have the objects of choices themselves, as ``best_params``; those of ``trials`` have their names.
 
         Raises:
             NoTrialsError: none has reported a finite value yet.
@@ -81,7 +82,9 @@ class Results(ReadStudy):
         best = self._read_state().best()
         if best is None:
             raise self._nothing_reported()
-        return best.seen_in(self._words()(best.state), self._metrics().get(best.id), self._notes().get(best.id))
+        seen = best.seen_in(self._words()(best.state), self._metrics().get(best.id), self._notes().get(best.id))
+        seen.params = with_known(copy.deepcopy(seen.params), self._objects())
+        return seen
 
     @property
     @in_sentences()
@@ -113,7 +116,7 @@ class Results(ReadStudy):
 
         Objects of choices are those of the program, and their names where it has not made the study's space.
         """
-        return ReadableParams(with_known(copy.deepcopy(self.best_trial.params), self._objects()))
+        return ReadableParams(self.best_trial.params)
 
     @property
     @in_sentences()

@@ -52,7 +52,7 @@ def test_a_study_that_is_asked_and_told_speaks_of_no_worker(tmp_path: Path) -> N
         assert trial is not None
         evaluate(trial)
         study.ask()
-        shown = [study.summary(), study.explain(0), Study.open(study.store).summary()]
+        shown = [study.summary(), study.explain(0), Study.open(tmp_path / "st").summary()]
     assert not any("worker" in text for text in shown)
     assert not study.time_spent().total.total
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from asyncsearch import ASHA, FIFO, PBT, SHA, GridSearch, Hyperband, Study, Trainer, choice, uniform
 from asyncsearch.actions import Assign, MoveTrial, StopRun
 from asyncsearch.journal.opening import read_records
+from asyncsearch.schedulers.fifo import FIFOState
 from asyncsearch.trial import TrialState
 
 WORDS = "the loss rises"
@@ -194,6 +196,36 @@ def stops(trial: Any) -> None:
     trial.note("device", SURROGATE)
     trial.report(loss=1.0)
     trial.stop(SURROGATE)
+
+
+class Garbled(FIFOState):
+    def judge(self, trial: Any, resource: int) -> str | None:
+        return SURROGATE
+
+    def snapshot(self) -> Any:
+        return {SURROGATE: SURROGATE}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GarbledFIFO(FIFO):
+    """A scheduler of the user's own, whose words are of bytes that were not text."""
+
+    def begin(self, space: Any = None, seed: int = 0) -> Any:
+        return Garbled(self.max_resource)
+
+
+def reports(trial: Any) -> None:
+    for epoch in trial.epochs():
+        trial.report(loss=1 / epoch)
+
+
+def test_words_of_undecodable_bytes_of_a_users_scheduler_are_escaped(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"space": {"x": uniform(0, 1)}, "metric": "loss", "mode": "min", "store": tmp_path / "s"}
+    study = Study(reports, **options, scheduler=GarbledFIFO(max_resource=9), backend="inline")
+    study.run(2, display="none")
+    study = Study.resume(tmp_path / "s")
+    study.run(3, display="none")
+    assert [(trial.state, trial.reason) for trial in study.trials] == [(TrialState.STOPPED, ESCAPED)] * 3
 
 
 @pytest.mark.parametrize("rule", ["", "stop_when", "stop_trial_when"])
