@@ -95,4 +95,9 @@ def _reduced_trial(trial: Trial) -> Any:
     return trial.__reduce_ex__(4)
 
 
+def _reduced_study(study: Study) -> Any:
+    return study.__reduce_ex__(4) if sent_study.get() is None else copy_of(study)
+
+
 copyreg.pickle(Trial, _reduced_trial)
+copyreg.pickle(Study, _reduced_study)  # Optuna's own, which would open its database on a worker

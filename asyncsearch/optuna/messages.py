@@ -66,7 +66,7 @@ class ValueCodec:
         if kind is float:
             return value if math.isfinite(value) else {"float": repr(value)}
         if kind is list:
-            return [self.encode(one) for one in value]
+            return [one if type(one) is float and math.isfinite(one) else self.encode(one) for one in value]
         if kind is tuple:
             return {"tuple": [self.encode(one) for one in value]}
         if kind is dict:

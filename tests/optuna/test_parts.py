@@ -27,7 +27,7 @@ from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.launch.value_pickler import UnsendableError
 from asyncsearch.optuna.answering import StudyAnswerer
 from asyncsearch.optuna.choices import KnownChoices
-from asyncsearch.optuna.drawn_ahead import NOTHING, AskedOrder, DrawnAhead
+from asyncsearch.optuna.drawn_ahead import NOTHING, AskedOrder, DrawnAhead, set_params
 from asyncsearch.optuna.driver_line import DriverLine
 from asyncsearch.optuna.facts import StudyFacts, trials_of
 from asyncsearch.optuna.messages import ValueCodec
@@ -124,6 +124,36 @@ def test_values_drawn_ahead_are_those_that_optuna_draws_one_by_one(used: int) ->
         drawn.asked(trial)
         ahead.tell(trial, value)
     assert [trial.params for trial in ahead.trials] == [trial.params for trial in plain.trials]
+
+
+KINDS = CategoricalDistribution(("a", None))
+
+
+def one_by_one(values: list[Any]) -> Any:
+    def sets(storage: Any, number: int) -> None:
+        for name, distribution, internal in values:
+            storage.set_trial_param(number, name, internal, distribution)
+
+    return sets
+
+
+@pytest.mark.parametrize("known", [{}, {"x": FloatDistribution(0, 1)}, {"x": FloatDistribution(0, 1), "k": KINDS}])
+def test_values_are_set_together_as_one_by_one(known: dict[str, Any]) -> None:
+    values = [("x", FloatDistribution(0, 1), 0.25), ("k", CategoricalDistribution(("a", None)), 1.0)]
+    found = []
+    for sets in (lambda storage, number: set_params(storage, number, values), one_by_one(values)):
+        study = optuna.create_study()
+        study.add_trial(
+            optuna.create_trial(
+                value=0.0, params={name: {"x": 0.5, "k": "a"}[name] for name in known}, distributions=known
+            )
+        )
+        trial = study.ask()
+        before = study.trials[1]
+        sets(study._storage, trial._trial_id)
+        found.append((study.trials[1].params, study.trials[1].distributions))
+        assert before.params == {}, "who has looked before has what was there"
+    assert found[0] == found[1] == ({"x": 0.25, "k": None}, {name: one for name, one, _ in values})
 
 
 def test_used_values_are_found_by_an_order_told_with_an_earlier_trial() -> None:
@@ -328,8 +358,9 @@ def test_a_process_that_has_missed_an_order_of_questions_asks_for_it() -> None:
     assert ahead.drawn == drawn
 
 
-def test_another_study_is_a_copy_to_be_read_in_an_objective() -> None:
-    study, other = ours.create_study(), ours.create_study(study_name="other")
+@pytest.mark.parametrize("create_study", [ours.create_study, optuna.create_study], ids=["ours", "theirs"])
+def test_another_study_is_a_copy_to_be_read_in_an_objective(create_study: Any) -> None:
+    study, other = ours.create_study(), create_study(study_name="other")
     other.add_trial(optuna.create_trial(value=0.5, params={"x": 1}, distributions={"x": IntDistribution(0, 2)}))
     other.set_user_attr("scale", 3)
     token = sent_study.set(study)
