@@ -149,7 +149,7 @@ def test_values_are_set_together_as_one_by_one(known: dict[str, Any]) -> None:
             )
         )
         trial = study.ask()
-        before = study.trials[1]
+        before = study.get_trials(deepcopy=False)[1]
         sets(study._storage, trial._trial_id)
         found.append((study.trials[1].params, study.trials[1].distributions))
         assert before.params == {}, "who has looked before has what was there"
