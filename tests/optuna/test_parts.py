@@ -143,11 +143,8 @@ def test_values_are_set_together_as_one_by_one(known: dict[str, Any]) -> None:
     found = []
     for sets in (lambda storage, number: set_params(storage, number, values), one_by_one(values)):
         study = optuna.create_study()
-        study.add_trial(
-            optuna.create_trial(
-                value=0.0, params={name: {"x": 0.5, "k": "a"}[name] for name in known}, distributions=known
-            )
-        )
+        earlier = study.ask()
+        one_by_one([(name, one, 0.0) for name, one in known.items()])(study._storage, earlier._trial_id)
         trial = study.ask()
         before = study.get_trials(deepcopy=False)[1]
         sets(study._storage, trial._trial_id)
