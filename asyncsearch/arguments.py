@@ -5,8 +5,11 @@ from __future__ import annotations
 import inspect
 import keyword
 import math
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, SupportsFloat, SupportsIndex
+
+import msgspec
 
 from asyncsearch.errors import UsageError
 
@@ -165,6 +168,22 @@ def text_of(name: str, value: object) -> str:
 def as_unicode(text: str) -> str:
     """Return a text with the lone surrogates of undecodable bytes, which no journal can hold, as escapes."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def json_bytes(value: object, enc_hook: Callable[[Any], Any] | None = None) -> bytes:
+    """Return a value as JSON, with each text in it as ``as_unicode`` gives it: a user's scheduler may have made it."""
+    try:
+        return msgspec.json.encode(value, enc_hook=enc_hook)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_unicode_in(msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)))
+
+
+def _unicode_in(value: Any) -> Any:
+    if isinstance(value, str):
+        return as_unicode(value)
+    if isinstance(value, dict):
+        return {_unicode_in(name): _unicode_in(one) for name, one in value.items()}
+    return [_unicode_in(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def is_unicode(text: str) -> bool:

@@ -156,8 +156,10 @@ def _on_unknown(
     if key in instead:
         return f"{head}: write {instead_of(key, value, instead)}."
     if longer := _with_words_of(key, known):
-        return f"{head}: write {' or '.join(f'{one}={shown(value)}' for one in longer)}."
-    close = difflib.get_close_matches(key, [*known, *instead], 1, cutoff=0.7)
+        given = shown(value) if len(longer) == 1 else "..."  # it cannot be meant for all of them
+        return f"{head}: write {' or '.join(f'{one}={given}' for one in longer)}{'' if given == '...' else '.'}"
+    near = [one for one in (*known, *instead) if not _is_opposite(one, key)]
+    close = difflib.get_close_matches(key, near, 1, cutoff=0.7)
     if close and close[0] in instead:
         return _on_unknown(name, close[0], value, known, instead, example).replace(repr(close[0]), repr(key), 1)
     if close:
@@ -171,6 +173,12 @@ def _with_words_of(key: str, known: list[str]) -> list[str]:
     """Return the names that have all the words of another, as ``max_failures`` has those of ``failures``."""
     words = set(key.split("_"))
     return [name for name in known if words < set(name.split("_"))]
+
+
+def _is_opposite(one: str, other: str) -> bool:
+    """Return whether of two names one is the least and the other the most of the same."""
+    swapped = {"min": "max", "max": "min"}
+    return [swapped.get(word, word) for word in one.split("_")] == other.split("_") and one != other
 
 
 def _on_positional(name: str, given: tuple[Any, ...], positional: list[str], known: list[str], example: str) -> str:

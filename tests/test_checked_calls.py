@@ -51,7 +51,7 @@ def test_a_scheduler_of_ones_own_answers_too() -> None:
     ("kind", "arguments", "words"),
     [
         (PBT, {"max_resource": 9, "interval": 3}, "write perturbation_interval=3."),
-        (Hyperband, {"resource": 9}, "write max_resource=9 or min_resource=9."),
+        (Hyperband, {"resource": 9}, "write max_resource=... or min_resource=..."),
     ],
 )
 def test_a_part_of_a_name_is_answered_by_the_names_that_have_it(kind: Any, arguments: Any, words: str) -> None:

@@ -150,8 +150,9 @@ class LaneRun:
         if outcome is Outcome.FAILED:
             error = with_last_lines(error, self.log.tail())
         if self.is_follower:
-            has_failed = outcome is Outcome.FAILED and self.stop_reason is None
-            return [RankFailed(self.lease, error, error_kind)] if has_failed else []
+            has_stopped = outcome is Outcome.RETURNED and bool(error)  # by ``trial.stop(reason)``
+            is_awaited = self.stop_reason is None and (outcome is Outcome.FAILED or has_stopped)
+            return [RankFailed(self.lease, error, error_kind, has_stopped)] if is_awaited else []
         saved = self.saved[-1] if self.saved else None
         left = spell_all(unreported)
         ended = TrainingEnded(self.lease, outcome, self.resource, saved, error, error_kind, self.number, left, spent)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from asyncsearch.actions import ExtendWork, StopTraining
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
@@ -50,6 +52,8 @@ class Gangs:
         """Those whose workers have just got their work."""
         self._failed: set[Lease] = set()
         """Those that ended since a rank above 0 failed, which rank 0 does not know."""
+        self._stopped: dict[Lease, str] = {}
+        """Those that a rank above 0 has stopped by its own code, with its reason, until rank 0 has ended."""
 
     def begin(self, work: Work) -> None:
         """Note that the workers of a gang get work."""
@@ -94,14 +98,29 @@ class Gangs:
             self._send(member.worker, member.epoch, extension)
 
     def end_of(self, worker: tuple[WorkerId, int], failed: RankFailed, attempt: Attempt | None) -> TrainingEnded | None:
-        """Return the end of a training of which one rank has failed; None if it is over, or not that worker's."""
+        """Return the end of a training of which one rank has failed; None if it is over, or not that worker's.
+
+        Where that rank has stopped itself, rank 0 ends it: it may have reports to make of the unit before.
+        """
         rank = self.rank_of(failed.lease, worker)
         if not rank or attempt is None or attempt.end is not None:
+            return None
+        if failed.has_stopped:
+            first = self._open[failed.lease][0]
+            if self._stopped.setdefault(failed.lease, failed.error) == failed.error:
+                self._send(first.worker, first.epoch, StopTraining(failed.lease, failed.error))
             return None
         self._failed.add(failed.lease)
         error = f"In rank {rank} of a gang of {len(self._open[failed.lease])} workers:\n{failed.error}"
         done = max(attempt.resource, attempt.committed or 0)
         return TrainingEnded(failed.lease, Outcome.FAILED, done, error=error, error_kind=failed.error_kind)
+
+    def end_by_rank(self, end: TrainingEnded) -> TrainingEnded:
+        """Return the end of rank 0, as that of a trial that another rank has stopped where this is why it ended."""
+        reason = self._stopped.pop(end.lease, None)
+        if reason is None or end.outcome in (Outcome.RETURNED, Outcome.REACHED):
+            return end
+        return msgspec.structs.replace(end, outcome=Outcome.RETURNED, error=reason, error_kind="")
 
     def end_those_over(self, state: StudyState, event: AnyEvent) -> None:
         """End the training of ranks whose leases are over since an event."""
@@ -122,6 +141,7 @@ class Gangs:
         is_known = isinstance(event, TrainingEnded) and lease not in self._failed
         is_in_order = isinstance(event, TrainingEnded) and event.outcome is not Outcome.FAILED
         self._failed.discard(lease)
+        self._stopped.pop(lease, None)
         for member in members:
             if is_known and member.worker == lease.worker:  # rank 0 itself ended it; its last commits may follow
                 continue

@@ -132,7 +132,7 @@ class Incoming:
             lane, lease = attempt.lane, attempt.lease
             self.end_lease(worker, lease, f"{misnamed} is not of the work of lane {lane} of {lease}")
             return None
-        return message
+        return self._dispatcher.gangs.end_by_rank(message) if isinstance(message, TrainingEnded) else message
 
     def _pass_on(self, worker: tuple[WorkerId, int], note: GangNote) -> None:
         if reason := self._dispatcher.gangs.pass_on(worker, note):

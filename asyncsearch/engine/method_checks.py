@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from asyncsearch.arguments import is_unicode
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.plan.keys import canonical
@@ -67,6 +68,6 @@ def require_target(scheduler: Scheduler, state: Any) -> None:
 
 def _require_described(chosen: Scheduler | Searcher) -> str:
     words: Any = chosen.describe()
-    if not isinstance(words, str) or not words:
+    if not isinstance(words, str) or not words or not is_unicode(words):
         raise UsageError(f"{type(chosen).__name__}.describe() returned {words!r}: it must return a line of text.")
     return type(chosen).__name__

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from asyncsearch.actions import Branch, Compare, CreateTrial, EndProposals, ExtendWork, Promote, SaveAt
+from asyncsearch.arguments import as_unicode
 from asyncsearch.engine.affected import is_to_be_evaluated
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.lanes import lane_for
@@ -105,7 +106,7 @@ def promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
     """Let a trial go on to its next target."""
     trial, attempt = state.trials[promotion.trial], state.open_attempt_of(promotion.trial)
     stages = () if attempt is None else _extension(state, attempt, trial, promotion.to_resource)
-    reason = promotion.reason + _repeats(state, trial)
+    reason = as_unicode(promotion.reason) + _repeats(state, trial)
     plain = Promote(promotion.trial, promotion.from_resource, promotion.to_resource, reason)
     emit(branch(state, promotion) or plain)
     settle_from_known(state, trial, emit)
@@ -290,6 +291,6 @@ def branch(state: StudyState, promotion: Promotion) -> Branch | None:
         to_resource=offspring.to_resource,
         params=offspring.params,
         node=changed.node,
-        reason=offspring.reason,
+        reason=as_unicode(offspring.reason),
         path=steps if len(steps) > 1 else (),
     )

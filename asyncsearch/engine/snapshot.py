@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from asyncsearch.arguments import json_bytes
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.best_saved import BestSaved
 from asyncsearch.engine.pool import Slot
@@ -91,7 +92,7 @@ _SNAPSHOT = msgspec.json.Decoder(Snapshot)
 
 def encode(state: StudyState, record: int) -> bytes:
     """Return the state after record number ``record`` as bytes; equal states give equal bytes."""
-    return msgspec.json.encode(
+    return json_bytes(
         Snapshot(
             format=FORMAT,
             record=record,

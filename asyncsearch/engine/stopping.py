@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from asyncsearch.actions import AnyAction, MoveTrial, StopRun, StopTraining
+from asyncsearch.arguments import as_unicode
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stop_decisions import end_trial_by_rule
@@ -23,7 +24,7 @@ Emit = Callable[[AnyAction], None]
 def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
     """Stop a trial if its scheduler or its stop rule decides so; return whether it is stopped."""
     if (reason := state.scheduler.judge(trial.id, trial.resource)) is not None:
-        emit(MoveTrial(trial.id, TrialState.STOPPED, reason))
+        emit(MoveTrial(trial.id, TrialState.STOPPED, as_unicode(reason)))
         return True
     return state.config.stop_trial_when is not None and end_trial_by_rule(state, trial, emit)
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from asyncsearch.actions import AnyAction
+from asyncsearch.arguments import json_bytes
 from asyncsearch.errors import JournalDamagedError
 from asyncsearch.events import AnyEvent
 from asyncsearch.files import UNDECODABLE
@@ -56,19 +57,18 @@ class Header(msgspec.Struct, frozen=True):
     """Whether its driver notes its last durable record in ``head.json``, too; those of earlier versions did not."""
 
 
-_ENCODER = msgspec.json.Encoder()
 _RECORD = msgspec.json.Decoder(Record)
 _HEADER = msgspec.json.Decoder(Header)
 
 
 def encode_header(header: Header) -> bytes:
     """Return the first line of a segment."""
-    return seal(_ENCODER.encode(header))
+    return seal(json_bytes(header))
 
 
 def encode_record(n: int, t: float, event: AnyEvent, actions: Sequence[AnyAction]) -> bytes:
     """Return a record's line."""
-    return seal(_ENCODER.encode(Record(n, t, event, tuple(actions))))
+    return seal(json_bytes(Record(n, t, event, tuple(actions))))
 
 
 def beginning_of(line: bytes) -> int | None:

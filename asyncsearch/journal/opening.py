@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from asyncsearch.arguments import json_bytes
 from asyncsearch.engine import handling
 from asyncsearch.engine import snapshot as snapshots
 from asyncsearch.engine.config import EngineConfig
@@ -138,7 +139,7 @@ def config_of(study: StudyFile) -> EngineConfig:
 def write_study_file(store: Store, study: StudyFile) -> None:
     """Write ``study.json``, indented for people, with a checksum."""
     sealed = msgspec.structs.replace(study, sealed=True)
-    store.write(STUDY_FILE, seal_file(msgspec.json.format(msgspec.json.encode(sealed), indent=2)))
+    store.write(STUDY_FILE, seal_file(msgspec.json.format(json_bytes(sealed), indent=2)))
 
 
 class Replayed(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ last used value left it: with one worker the values are those that Optuna draws 
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import optuna
 from optuna._transform import _SearchSpaceTransform
 from optuna.distributions import BaseDistribution, _get_single_value
+from optuna.storages import InMemoryStorage
 
 Drawn = tuple[str, BaseDistribution, float]
 """Name, distribution, and the value as storages keep it."""
@@ -76,6 +78,34 @@ class _Taken:
     used: int = 0
 
 
+def set_params(storage: Any, number: int, values: Sequence[Drawn]) -> None:
+    """Set parameters of a trial of a storage, by its id."""
+    if type(storage) is InMemoryStorage and _set_together(storage, number, values):
+        return
+    for name, distribution, internal in values:
+        storage.set_trial_param(number, name, internal, distribution)
+
+
+def _set_together(storage: Any, number: int, values: Sequence[Drawn]) -> bool:
+    """Set parameters that an earlier trial has had alike, with one copy of the trial instead of one for each.
+
+    A storage in memory copies the trial for each parameter that it gets.
+
+    Returns:
+        Whether they are set. False: a parameter is new, or has had another range.
+    """
+    with storage._lock:
+        trial = storage._get_trial(number)
+        known = storage._studies[storage._trial_id_to_study_id_and_number[number][0]].param_distribution
+        if trial.state.is_finished() or not all(known.get(name) == one for name, one, _ in values):
+            return False
+        changed = copy.copy(trial)
+        changed.params = trial.params | {name: one.to_external_repr(internal) for name, one, internal in values}
+        changed.distributions = trial.distributions | {name: one for name, one, _ in values}
+        storage._set_trial(number, changed)
+    return True
+
+
 class DrawnAhead:
     """The values of trials that run."""
 
@@ -104,9 +134,9 @@ class DrawnAhead:
         taken = self._taken[trial._trial_id]
         values = taken.values[taken.used : taken.used + count]
         taken.used += count
+        set_params(trial.storage, trial._trial_id, values)
         frozen = trial._cached_frozen_trial
         for name, distribution, internal in values:  # as ``Trial._suggest`` does with a value that it has drawn
-            trial.storage.set_trial_param(trial._trial_id, name, internal, distribution)
             frozen.distributions[name] = distribution
             frozen.params[name] = distribution.to_external_repr(internal)
         return values

@@ -23,6 +23,8 @@ from optuna.distributions import (
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from asyncsearch.arguments import is_unicode
+from asyncsearch.errors import UsageError
 from asyncsearch.programs.pickles import pickled
 
 _PLAIN = (type(None), bool, int, str)
@@ -59,12 +61,12 @@ class ValueCodec:
     def encode(self, value: Any) -> Any:
         """Return a value as JSON: plain values and lists are themselves, all others objects of one field, the kind."""
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in _PLAIN and (kind is not str or is_unicode(value)):  # the journal would escape what is no text
             return value
         if kind is float:
             return value if math.isfinite(value) else {"float": repr(value)}
         if kind is list:
-            return [self.encode(one) for one in value]
+            return [one if type(one) is float and math.isfinite(one) else self.encode(one) for one in value]
         if kind is tuple:
             return {"tuple": [self.encode(one) for one in value]}
         if kind is dict:
@@ -102,6 +104,19 @@ class ValueCodec:
             return value
         ((kind, content),) = value.items()
         return _DECODED[kind](self, content)
+
+
+def require_known(name: str, distribution: BaseDistribution) -> None:
+    """Refuse a distribution of the program's own, which no sampler of Optuna knows either.
+
+    Raises:
+        UsageError: it is derived from none of Optuna's.
+    """
+    if not isinstance(distribution, FloatDistribution | IntDistribution | CategoricalDistribution):
+        raise UsageError(
+            f"Parameter {name!r} has a {type(distribution).__name__}, and samplers know floats, integers and choices "
+            "alone: suggest one of these, as by trial.suggest_float(...), and make the value of it in the objective."
+        )
 
 
 def _unpickled(content: str) -> Any:

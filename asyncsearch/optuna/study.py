@@ -13,6 +13,7 @@ import optuna
 from optuna.trial import FrozenTrial, Trial
 
 from asyncsearch.checked_calls import answering, require_fit
+from asyncsearch.optuna.copied_study import copy_of
 from asyncsearch.optuna.driver_line import is_on_worker
 from asyncsearch.optuna.objective import sent_study
 from asyncsearch.optuna.refusals import require_storage
@@ -77,6 +78,8 @@ class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
     def __reduce__(self) -> tuple[Any, ...]:
         if sent_study.get() is self:
             return WorkerStudy, (self.study_name, self._study_id, self._directions)
+        if sent_study.get() is not None:
+            return copy_of(self)
         # A pickle that is loaded where asyncsearch is not installed.
         state: Any = self.__getstate__()
         state.pop(RUNS, None)

@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial, Trial
 from asyncsearch.errors import UsageError
 from asyncsearch.optuna.drawn_ahead import Ahead
 from asyncsearch.optuna.driver_line import is_on_worker, present_line
+from asyncsearch.optuna.messages import require_known
 
 
 def _remote(name: str) -> Callable[..., Any]:
@@ -153,6 +154,7 @@ class WorkerTrial(Trial):  # type: ignore[misc]  # not typed here
         if name in frozen.distributions:
             check_distribution_compatibility(frozen.distributions[name], distribution)
             return frozen.params[name]
+        require_known(name, distribution)
         known = self._drawn.get(name)
         if known is not None and known[0] == distribution and name not in self._fixed_params:
             internal = known[1]

@@ -86,18 +86,40 @@ def _table(rows: Mapping[str, Mapping[str, T]]) -> dict[str, dict[str, T]]:
     }
 
 
+def _workers(call: str) -> Callable[[Any], str]:
+    """Return the answer to a number of workers, of which none, 0 and -1 mean all; ``call``: in which ours is given."""
+
+    def answer(value: object) -> str:
+        if value is None or (isinstance(value, int) and value < 1):
+            return f"{call.format('')} without parallelism=, by a worker for each slot or core".strip()
+        return call.format(f"parallelism={shown(value)}")
+
+    return answer
+
+
+def _seed(value: object) -> str:
+    return f"seed={value}" if type(value) is int and value >= 0 else "seed=0, a number"
+
+
+def _last_of(value: object) -> str:
+    """Return the argument for an end that does not belong to a range elsewhere, and does to ours."""
+    return f"high={value - 1}, which is drawn too" if type(value) is int else "high=1023, which is drawn too"
+
+
 _RENAMED = re.compile(r"(\w+)=\{value\}")
 _ASHA = "scheduler=ASHA(max_resource=81)"
 _COUNTS = {
     "n_trials num_samples max_trials trials max_evals": "num_trials",
-    "n_jobs num_workers n_workers max_concurrent max_concurrent_trials": "parallelism",
 }
+_WORKERS = "n_jobs num_workers n_workers max_concurrent max_concurrent_trials"
 _REPORTS = (
     "what is to be done after a report into the trainable, after trial.report(...); to look at results while it runs, "
     "open the store in another process: Study.open('studies/digits').trials"
 )
 _IN_STUDY = {"version share store save_every max_failures resume": "Study(..., {name}={value})"}
-_BOUNDS = {"min lower start a": "low={value}", "max upper stop end b": "high={value}"}
+_BOUNDS: dict[str, Replacement] = {"min lower start a": "low={value}", "max upper stop end b": "high={value}"}
+_ENDS: dict[str, Replacement] = dict.fromkeys(("upper", "stop", "end"), _last_of)
+"""Ends that are not drawn, in Python and in Ray."""
 
 ARGUMENTS: Mapping[str, Mapping[str, Replacement]] = _table(
     {
@@ -106,6 +128,7 @@ ARGUMENTS: Mapping[str, Mapping[str, Replacement]] = _table(
             "minimize": lambda value: mode_of("min" if value else "max"),
             "maximize": lambda value: mode_of("max" if value else "min"),
             **{names: f"study.run({ours}={{value}})" for names, ours in _COUNTS.items()},
+            _WORKERS: _workers("study.run({})"),
             "num_trials parallelism timeout display logs": "study.run({name}={value})",
             "max_resource max_resources max_epochs max_t epochs": "scheduler=ASHA(max_resource={value})",
             "min_resource grace_period": "scheduler=ASHA(max_resource=81, min_resource={value})",
@@ -117,13 +140,14 @@ ARGUMENTS: Mapping[str, Mapping[str, Replacement]] = _table(
             "objective train function func fn trainable_fn": "the function first, Study(train, ...)",
             "storage path folder dir storage_path local_dir project_name": _folder,
             "study_name experiment_name": "name={value}",
-            "load_if_exists restore overwrite": "resume=True to go on with the study in the store",
-            "random_state": "seed={value}",
+            "load_if_exists restore": "resume=True to go on with the study in the store",
+            "overwrite": "store= with another folder: a study is never written over",
+            "random_state": _seed,
             "early_stopping early_stop": _ASHA,
             "algorithm method strategy": f"searcher={{value}}, or {_ASHA}",
             "verbose show_progress_bar progress": "study.run(display='auto') or study.run(logs=True)",
-            "gpus num_gpus gpus_per_trial num_gpus_per_trial": "devices_per_trial={value}",
-            "resources_per_trial": "devices_per_trial=1",
+            "gpus_per_trial num_gpus_per_trial": "devices_per_trial={value}",
+            "gpus num_gpus resources_per_trial": "devices_per_trial=1, the number of each trial",
             "gang gang_size world_size nproc_per_trial workers_each": "workers_per_trial={value}",
             "pack_size max_pack pack_limit num_packed trials_per_worker": "pack={value}",
             "packed packing auto_pack": "pack='auto'",
@@ -135,7 +159,7 @@ ARGUMENTS: Mapping[str, Mapping[str, Replacement]] = _table(
         "run preview run_together Cluster submit": {
             **{names: f"{ours}={{value}}" for names, ours in _COUNTS.items()},
             "n": "num_trials={value}",
-            "workers": "parallelism={value}",
+            f"{_WORKERS} workers": _workers("{}"),
             "timeout_s time_budget_s max_time time_limit": "timeout={value}",
             "verbose show_progress_bar progress": "display='auto' or display='none'",
             "max_resource max_resources max_epochs epochs": "Study(..., scheduler=ASHA(max_resource={value}))",
@@ -145,6 +169,7 @@ ARGUMENTS: Mapping[str, Mapping[str, Replacement]] = _table(
         },
         "Study.resume": {
             **{names: f"Study.resume(store).run({ours}={{value}})" for names, ours in _COUNTS.items()},
+            _WORKERS: _workers("Study.resume(store).run({})"),
             "num_trials parallelism timeout logs": "Study.resume(store).run({name}={value})",
         },
         "Sharing": _IN_STUDY
@@ -155,15 +180,15 @@ ARGUMENTS: Mapping[str, Mapping[str, Replacement]] = _table(
         },
         "WorkerOptions": _IN_STUDY
         | {
-            "parallelism num_workers n_workers": "study.run(parallelism={value})",
-            "max_workers workers n_jobs processes": "study.run(parallelism={value})",
+            "parallelism num_workers n_workers max_workers workers n_jobs processes": _workers("study.run({})"),
             "timeout time_limit max_time": "trial_timeout={value}",
             "retries max_retries": "Study(..., max_failures={value})",
             "heartbeat_timeout": "lease_timeout={value}",
         },
         "Checkpoints": _IN_STUDY
         | {
-            "keep num_to_keep max_to_keep keep_last": "keep_checkpoints={value}",
+            "keep": "keep_checkpoints={value}",
+            "num_to_keep max_to_keep keep_last": "keep_checkpoints=3, the best trials whose last checkpoint is kept",
             "dir_size max_dir_bytes trial_dir_bytes artifact_bytes": "dir_bytes={value}",
             "every frequency checkpoint_frequency": "Study(..., save_every={value})",
         },
@@ -172,7 +197,8 @@ ARGUMENTS: Mapping[str, Mapping[str, Replacement]] = _table(
             "num_trials n_trials": "study.run(num_trials={value})",
             "max_t max_epochs max_iter max_resources max_steps": "max_resource={value}",
             "epochs num_epochs budget max_budget R": "max_resource={value}",
-            "grace_period min_t min_epochs min_resources n_warmup_steps": "min_resource={value}",
+            "grace_period min_t min_epochs min_resources": "min_resource={value}",
+            "n_warmup_steps": lambda value: f"min_resource={value + 1 if type(value) is int else 1}",
             "eta factor halving_factor": "reduction_factor={value}",
             "n_startup_trials": "min_trials={value}",
         },
@@ -181,8 +207,9 @@ ARGUMENTS: Mapping[str, Mapping[str, Replacement]] = _table(
         ),
         "Searcher": {"metric mode seed space": "it in Study(...)"},
         "uniform": _BOUNDS | {"log": "loguniform(1e-4, 1e-1)", "step": "quniform(0.0, 1.0, {value})"},
-        "randint": _BOUNDS | {"log": "lograndint(1, 1024)", "q": "randint(1, 100, step={value})"},
-        "loguniform lograndint quniform": _BOUNDS,
+        "randint": _BOUNDS | _ENDS | {"log": "lograndint(1, 1024)", "q": "randint(1, 100, step={value})"},
+        "loguniform quniform": _BOUNDS,
+        "lograndint": _BOUNDS | _ENDS,
         "choice": {
             "p probabilities": "choice('a', 'b', weights={value})",
             "values options choices categories": "choice(*{value})",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -49,6 +49,7 @@ def explain(
     position: str = "",
     head: str = "",
     group: Grouping = group_of,
+    who: Callable[[WorkerId], str] = worker_name,
 ) -> str:
     """Return the story of a trial, with reasons; times count from the study's first record.
 
@@ -59,8 +60,9 @@ def explain(
             not available.
         head: how the trial stands, if more is known than the journal says; empty means as the journal says.
         group: returns the group of a trial that may be packed.
+        who: returns the name of a worker.
     """
-    story = _Story(trial, metric, group)
+    story = _Story(trial, metric, group, who)
     for record in records:
         story.add(record)
     return story.text(mode, position, head)
@@ -85,8 +87,8 @@ def _each_suggested(fact: dict[str, Any]) -> list[dict[str, Any]]:
 class _Story:
     """Reads records and keeps those that concern one trial."""
 
-    def __init__(self, trial: TrialId, metric: str, group: Grouping) -> None:
-        self._trial, self._metric, self._group = trial, metric, group
+    def __init__(self, trial: TrialId, metric: str, group: Grouping, who: Callable[[WorkerId], str]) -> None:
+        self._trial, self._metric, self._group, self._who = trial, metric, group, who
         self._began_s: float | None = None
         self._lines: list[str] = []
         self._projection = Projection()
@@ -158,7 +160,7 @@ class _Story:
             case Compare() | Promote() | Branch() | ExtendWork():
                 self._promote(action, when)
             case StopTraining() if action.lease.number + action.lane in self._leases:
-                self._add_sentence(when, f"{worker_name(action.lease.worker)} was told to stop it: {action.reason}")
+                self._add_sentence(when, f"{self._who(action.lease.worker)} was told to stop it: {action.reason}")
             case Inherit(trial=self._trial):
                 known = f"its path up to {action.resource:,} had been trained before it was created"
                 self._add_sentence(when, f"{known}{self._in_packs(action.resource)}")
@@ -178,7 +180,7 @@ class _Story:
             case Compare():
                 self._compare(action.trial)
             case ExtendWork(stages=(first, *_)) if self._trial in first.trials:
-                worker, stop = worker_name(action.lease.worker), action.stages[-1].stop
+                worker, stop = self._who(action.lease.worker), action.stages[-1].stop
                 self._add_sentence(when, f"{worker} goes on with it in place, to {stop:,}")
             case Promote(trial=self._trial):
                 is_running = self._state is TrialState.RUNNING
@@ -197,7 +199,7 @@ class _Story:
         """Return with how many others a lane begins to train; empty if alone."""
         if isinstance(action, Assign):
             others = len(action.work.lanes) - 1
-            ranks = ", ".join(worker_name(member.worker) for member in action.work.followers)
+            ranks = ", ".join(self._who(member.worker) for member in action.work.followers)
             why = "" if action.work.sized is msgspec.UNSET else f" ({action.work.sized})"
             return (f", together with {ranks}{why}" if ranks else "") + (
                 f", packed with {many(others, 'other training')}{why}" if others else ""
@@ -224,7 +226,7 @@ class _Story:
         if ours[-1].start == ours[-1].stop:
             does = f"evaluates its checkpoint at {ours[-1].start:,}, without training"
         again = ", started again since its slot had gone back," if lease.worker in self._released else ""
-        self._add_sentence(when, f"{worker_name(lease.worker)}{again} {does}{shared}{packed}")
+        self._add_sentence(when, f"{self._who(lease.worker)}{again} {does}{shared}{packed}")
 
     def _in_packs(self, upto: int) -> str:
         """Return how many results on its way up to a resource are of packs of other studies; empty if none are."""

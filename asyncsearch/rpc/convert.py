@@ -214,7 +214,7 @@ _FROM_WORKER = {
     ),
     "gang_note": _GANG_NOTE,
     "question": Codec(TrialQuestion, pb.TrialQuestion, is_awaited=PLAIN, **_CONSULTATION),
-    "rank_failed": Codec(RankFailed, pb.RankFailed, lease=_LEASE, error=TEXT, error_kind=WORD),
+    "rank_failed": Codec(RankFailed, pb.RankFailed, lease=_LEASE, error=TEXT, error_kind=WORD, has_stopped=PLAIN),
 }
 
 

@@ -112,13 +112,15 @@ class TrialAnswer(msgspec.Struct, frozen=True):
 
 
 class RankFailed(msgspec.Struct, frozen=True):
-    """The training of a rank above 0 failed, and with it that of its gang."""
+    """The training of a rank above 0 failed, or its code has stopped the trial; with it that of its gang ends."""
 
     lease: Lease
     error: str
-    """With the traceback or the last lines of output."""
+    """With the traceback or the last lines of output; the reason of a stop."""
     error_kind: str
     """As in ``TrainingEnded``."""
+    has_stopped: bool = False
+    """Whether its code has stopped the trial."""
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.engine.state import StudyState
@@ -85,7 +87,7 @@ class ReadStudy:
 
             total = last_total(read_records(self.store))
             status = status_of(state, **shown, num_trials=total)
-        return status
+        return msgspec.structs.replace(status, has_workers=not self._is_elsewhere())
 
     def _words(self) -> Callable[[TrialState], str]:
         """Return the names of states as of now; see ``StudyStatus.words``, which costs more."""
@@ -125,11 +127,15 @@ class ReadStudy:
         """Return the time of the last record of a run whose driver no longer lives; None if there is no such run."""
         if self._read_state().run is None or self.store.is_locked():
             return None
-        if self._require_file().trainable == ELSEWHERE:
+        if self._is_elsewhere():
             return None  # its trials go on where they are evaluated, whether somebody has it open or not
         # Read after the look at the lock: a driver that ended in order in between has recorded the end of its run.
         run = self._read_state().run
         return None if run is None or self._seen is None else self._seen.last_s
+
+    def _is_elsewhere(self) -> bool:
+        """Return whether its trials are evaluated elsewhere, so that it has no workers."""
+        return self._require_file().trainable == ELSEWHERE
 
     def _read_state(self) -> StudyState:
         """Return the state that the journal leads to; it is read again only when there is more to read."""

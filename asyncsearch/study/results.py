@@ -14,7 +14,7 @@ import msgspec
 
 from asyncsearch.errors import NoTrialsError, StudyNotFoundError, UsageError
 from asyncsearch.files.paths import plain_part
-from asyncsearch.ids import CheckpointRef, TrialId, trial_name
+from asyncsearch.ids import CheckpointRef, TrialId, trial_name, worker_name
 from asyncsearch.journal.opening import read_records
 from asyncsearch.report.explain import explain
 from asyncsearch.report.formatting import Lines
@@ -74,6 +74,7 @@ class Results(ReadStudy):
         """The trial with the best last value of the metric, failed ones excepted: its checkpoint has that value.
 
         With ``rank_by="best"`` the one with the best value that it ever reported, which later training may have lost.
+        Its ``params`` have the objects of choices themselves, as ``best_params``; those of ``trials`` have their names.
 
         Raises:
             NoTrialsError: none has reported a finite value yet.
@@ -81,7 +82,9 @@ class Results(ReadStudy):
         best = self._read_state().best()
         if best is None:
             raise self._nothing_reported()
-        return best.seen_in(self._words()(best.state), self._metrics().get(best.id), self._notes().get(best.id))
+        seen = best.seen_in(self._words()(best.state), self._metrics().get(best.id), self._notes().get(best.id))
+        seen.params = with_known(copy.deepcopy(seen.params), self._objects())
+        return seen
 
     @property
     @in_sentences()
@@ -113,7 +116,7 @@ class Results(ReadStudy):
 
         Objects of choices are those of the program, and their names where it has not made the study's space.
         """
-        return ReadableParams(with_known(copy.deepcopy(self.best_trial.params), self._objects()))
+        return ReadableParams(self.best_trial.params)
 
     @property
     @in_sentences()
@@ -167,6 +170,7 @@ class Results(ReadStudy):
             position=position.removesuffix(f"; {WAITS_THERE}") if status.is_finished else position,
             head=head_words(status, state),
             group=grouping_by(self.config.pack_by),
+            who=(lambda _: "its evaluator") if self._is_elsewhere() else worker_name,
         )
         return Lines("\n".join([story, *continue_lines(status, state)]))
 
@@ -204,7 +208,8 @@ class Results(ReadStudy):
         from asyncsearch.time_spent.reading import time_spent
 
         is_over = not self.store.is_locked()
-        records = ((record.t, record.event, record.actions) for record in read_records(self.store))
+        kept = () if self._is_elsewhere() else read_records(self.store)  # who asks has the place of workers there
+        records = ((record.t, record.event, record.actions) for record in kept)
         return time_table(time_spent(records, is_over=is_over))
 
     @in_sentences()

@@ -45,6 +45,10 @@ class TrialStopped(TrialInterrupted):
 class StoppedItself(TrialStopped):
     """The trial's own code has stopped it, by ``trial.stop(reason)``."""
 
+    def __init__(self, reason: str, trial: TrialContext) -> None:
+        super().__init__(reason)
+        self.trial = trial
+
 
 class TrialPaused(TrialInterrupted):
     """The trial is at its target and saved; it may be resumed later, on another worker."""
@@ -136,13 +140,13 @@ class TrialContext(abc.ABC):
         """Stop the trial here, by its own rule: ``trial.stop("the loss is not finite")``.
 
         It counts as stopped early, with the reason and its last report, and is not promoted. A function that returns
-        has trained to its end instead. The call unwinds the function; in a gang each worker makes it.
+        has trained to its end instead. The call unwinds the function; of a gang any worker may make it.
 
         Raises:
             TrialStopped: always.
         """
         words = as_unicode(" ".join(str(reason).split())[:_REASON_CHARS])
-        raise StoppedItself(words or "its code stopped it")
+        raise StoppedItself(words or "its code stopped it", self)
 
     @property
     @abc.abstractmethod

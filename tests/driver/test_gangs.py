@@ -121,6 +121,25 @@ def test_a_failed_rank_ends_all_ranks_at_once_and_the_error_names_it() -> None:
     assert side.gangs.end_of(SECOND, failed, side.state.attempt(side.lease)) is None
 
 
+@pytest.mark.parametrize(
+    ("outcome", "found"),
+    [
+        (Outcome.STOPPED, (Outcome.RETURNED, "x is bad")),
+        (Outcome.FAILED, (Outcome.RETURNED, "x is bad")),
+        (Outcome.RETURNED, (Outcome.RETURNED, "own")),
+        (Outcome.REACHED, (Outcome.REACHED, "own")),
+    ],
+)
+def test_a_rank_that_stops_itself_lets_rank_0_end_the_trial(outcome: Outcome, found: tuple[Outcome, str]) -> None:
+    side = begun()
+    stopped = RankFailed(side.lease, "x is bad", "", has_stopped=True)
+    assert side.gangs.end_of(SECOND, stopped, side.state.attempt(side.lease)) is None
+    assert side.told() == [(0, StopTraining)]
+    end = side.gangs.end_by_rank(TrainingEnded(side.lease, outcome, UNITS, error="own", error_kind="exit"))
+    assert (end.outcome, end.error) == found
+    assert side.gangs.end_by_rank(end) == end, "it was told once"
+
+
 @pytest.mark.parametrize("sender", [FIRST, (WorkerId(1), 2), (WorkerId(2), 1)], ids=["rank 0", "later", "stranger"])
 def test_rank_0_and_strangers_cannot_fail_a_training_as_another_rank(sender: tuple[WorkerId, int]) -> None:
     side = begun()

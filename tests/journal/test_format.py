@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from asyncsearch.actions import MoveTrial
+from asyncsearch.arguments import as_unicode
 from asyncsearch.errors import JournalDamagedError
-from asyncsearch.events import DriverStarted, Reported
+from asyncsearch.events import Consulted, DriverStarted, Reported
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.journal.format import FORMAT, Header, SegmentReader, beginning_of, encode_header, encode_record
 from asyncsearch.journal.head import Head, decode_head, encode_head, head_of
@@ -34,6 +38,25 @@ def test_a_line_is_readable_json_that_spells_out_nonfinite_values() -> None:
     assert line["event"]["kind"] == "reported"
     assert line["event"]["metrics"] == {"loss": "NaN", "accuracy": 0.1, "top": "Infinity"}
     assert line["actions"][0]["to"] == "STOPPED"
+
+
+TEXTS = st.text(st.characters(exclude_categories=[]))  # surrogates too, of bytes that were not text
+
+
+def escaped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {as_unicode(name): escaped(one) for name, one in value.items()}
+    return as_unicode(value) if isinstance(value, str) else [escaped(one) for one in value]
+
+
+@given(TEXTS, TEXTS, st.recursive(TEXTS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner)))
+def test_any_text_of_a_users_scheduler_or_program_is_written(reason: str, detail: str, value: object) -> None:
+    event, move = Consulted(REPORT.lease, {"note": value}), MoveTrial(TrialId(7), TrialState.FAILED, reason, detail)
+    lines = [encode_header(Header(FORMAT, "test", 1)), encode_record(1, 1.5, event, (move,))]
+    (record,) = SegmentReader().read("1", lines)
+    assert record.actions == (MoveTrial(TrialId(7), TrialState.FAILED, as_unicode(reason), as_unicode(detail)),)
+    assert isinstance(record.event, Consulted)
+    assert record.event.facts == {"note": escaped(value)}
 
 
 @pytest.mark.parametrize("lost", range(2, 30, 7))

@@ -24,16 +24,19 @@ from asyncsearch.driver.questions import Response
 from asyncsearch.errors import UsageError
 from asyncsearch.events import Consulted, StopRequested
 from asyncsearch.ids import Lease, TrialId, WorkerId
+from asyncsearch.launch.value_pickler import UnsendableError
 from asyncsearch.optuna.answering import StudyAnswerer
 from asyncsearch.optuna.choices import KnownChoices
-from asyncsearch.optuna.drawn_ahead import AskedOrder, DrawnAhead
+from asyncsearch.optuna.drawn_ahead import NOTHING, AskedOrder, DrawnAhead, set_params
 from asyncsearch.optuna.driver_line import DriverLine
 from asyncsearch.optuna.facts import StudyFacts, trials_of
 from asyncsearch.optuna.messages import ValueCodec
+from asyncsearch.optuna.objective import sent_study
 from asyncsearch.optuna.refusals import require_own_sampler, require_version
 from asyncsearch.optuna.returned import end_by_error, end_by_value, error_of
 from asyncsearch.optuna.trial_ends import OptimizeOptions
 from asyncsearch.optuna.units import ReportedUnits
+from asyncsearch.optuna.worker_trial import WorkerStudy, WorkerTrial
 from asyncsearch.programs.changes import Watch, here
 from asyncsearch.programs.pickles import pickled, unpickled
 from asyncsearch.programs.raised import ObjectiveError, raised_by
@@ -54,6 +57,7 @@ from tests.agent.driver import make_stage
         optuna.trial.TrialState.PRUNED,
         np.float32(0.5),
         {1, 2},
+        "not text \udcff",
         optuna.create_trial(value=0.5, params={"x": 1}, distributions={"x": IntDistribution(0, 2)}),
     ],
     ids=lambda value: type(value).__name__,
@@ -120,6 +124,33 @@ def test_values_drawn_ahead_are_those_that_optuna_draws_one_by_one(used: int) ->
         drawn.asked(trial)
         ahead.tell(trial, value)
     assert [trial.params for trial in ahead.trials] == [trial.params for trial in plain.trials]
+
+
+KINDS = CategoricalDistribution(("a", None))
+
+
+def one_by_one(values: list[Any]) -> Any:
+    def sets(storage: Any, number: int) -> None:
+        for name, distribution, internal in values:
+            storage.set_trial_param(number, name, internal, distribution)
+
+    return sets
+
+
+@pytest.mark.parametrize("known", [{}, {"x": FloatDistribution(0, 1)}, {"x": FloatDistribution(0, 1), "k": KINDS}])
+def test_values_are_set_together_as_one_by_one(known: dict[str, Any]) -> None:
+    values = [("x", FloatDistribution(0, 1), 0.25), ("k", CategoricalDistribution(("a", None)), 1.0)]
+    found = []
+    for sets in (lambda storage, number: set_params(storage, number, values), one_by_one(values)):
+        study = optuna.create_study()
+        earlier = study.ask()
+        one_by_one([(name, one, 0.0) for name, one in known.items()])(study._storage, earlier._trial_id)
+        trial = study.ask()
+        before = study.get_trials(deepcopy=False)[1]
+        sets(study._storage, trial._trial_id)
+        found.append((study.trials[1].params, study.trials[1].distributions))
+        assert before.params == {}, "who has looked before has what was there"
+    assert found[0] == found[1] == ({"x": 0.25, "k": None}, {name: one for name, one, _ in values})
 
 
 def test_used_values_are_found_by_an_order_told_with_an_earlier_trial() -> None:
@@ -322,6 +353,45 @@ def test_a_process_that_has_missed_an_order_of_questions_asks_for_it() -> None:
     )
     _, ahead = DriverLine(context).begin(AskedOrder(3, (("y", FloatDistribution(0, 9)),)))
     assert ahead.drawn == drawn
+
+
+@pytest.mark.parametrize("create_study", [ours.create_study, optuna.create_study], ids=["ours", "theirs"])
+def test_another_study_is_a_copy_to_be_read_in_an_objective(create_study: Any) -> None:
+    study, other = ours.create_study(), create_study(study_name="other")
+    other.add_trial(optuna.create_trial(value=0.5, params={"x": 1}, distributions={"x": IntDistribution(0, 2)}))
+    other.set_user_attr("scale", 3)
+    token = sent_study.set(study)
+    try:
+        copied = pickle.loads(pickle.dumps(other))
+        with pytest.raises(UnsendableError, match=r"trial 1 of study 'other'.*it\.params"):
+            pickle.dumps(other.ask())
+    finally:
+        sent_study.reset(token)
+    assert (copied.best_value, copied.best_params, copied.user_attrs) == (0.5, {"x": 1}, {"scale": 3})
+    for write in (copied.ask, lambda: copied.set_user_attr("scale", 4), lambda: copied.add_trial(other.trials[0])):
+        with pytest.raises(UsageError, match=r"Study 'other' is another one.*write it after optimize"):
+            write()
+    assert pickle.loads(pickle.dumps(other.ask())).number == 2, "outside it is Optuna's own affair"
+
+
+class Colour(optuna.distributions.BaseDistribution):  # type: ignore[misc]  # not typed
+    """A distribution of the program's own."""
+
+    def to_internal_repr(self, param_value_in_external_repr: Any) -> float:
+        return 0.0
+
+    def single(self) -> bool:
+        return False
+
+    def _contains(self, param_value_in_internal_repr: float) -> bool:
+        return True
+
+
+def test_a_distribution_of_the_programs_own_is_refused_in_words() -> None:
+    frozen = ours.create_study().ask()._cached_frozen_trial
+    trial = WorkerTrial(WorkerStudy("s", 0, []), frozen, NOTHING)
+    with pytest.raises(UsageError, match=r"Parameter 'x' has a Colour.*make the value of it in the objective"):
+        trial._suggest("x", Colour())
 
 
 def test_the_storage_of_a_dask_cluster_is_refused_before_a_trial() -> None:

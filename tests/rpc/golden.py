@@ -153,6 +153,7 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     "worker_question_told": (320, 5, TrialQuestion(_LEASE, 13, b'["report",3,0.5]', is_awaited=False)),
     "driver_answer": (22, 307, TrialAnswer(_LEASE, 12, b'["ok",0.003]', lane=1)),
     "worker_rank_failed": (313, 5, RankFailed(_LEASE, "Traceback: naïve", "ValueError")),
+    "worker_rank_stopped": (321, 5, RankFailed(_LEASE, "the loss is not finite", "", has_stopped=True)),
     "driver_gang_note": (17, 307, GangNote(_LEASE, 0, "decision 3", '{"stop":null,"amendments":[]}')),
     "driver_assign_gang": (
         18,

@@ -84,6 +84,7 @@ def test_a_trial_gets_the_object_and_everything_else_its_name(tmp_path: Path, mo
     study.run(8, display="none")
     assert {trial.state.name for trial in study.trials} == {"COMPLETED"}, study.trials[0].reason
     assert study.best_params["optimizer"] is SGD
+    assert study.best_trial.params["optimizer"] is SGD
     first = study.trials[0].params
     assert first["optimizer"]["name"] == "SGD"
     assert "optimizer=SGD" in study.explain(0)

@@ -46,6 +46,17 @@ def test_a_closed_study_is_shown_as_one_that_goes_on(tmp_path: Path) -> None:
     assert "1 running" in study.summary()
 
 
+def test_a_study_that_is_asked_and_told_speaks_of_no_worker(tmp_path: Path) -> None:
+    with study_in(tmp_path) as study:
+        trial = study.ask()
+        assert trial is not None
+        evaluate(trial)
+        study.ask()
+        shown = [study.summary(), study.explain(0), Study.open(tmp_path / "st").summary()]
+    assert not any("worker" in text for text in shown)
+    assert not study.time_spent().total.total
+
+
 def test_a_lone_asker_is_given_trials_as_the_paper_does(tmp_path: Path) -> None:
     with study_in(tmp_path) as study:
         while trial := study.ask(num_trials=TRIALS):

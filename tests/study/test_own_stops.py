@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from asyncsearch import ASHA, FIFO, PBT, SHA, GridSearch, Hyperband, Study, Trainer, choice, uniform
 from asyncsearch.actions import Assign, MoveTrial, StopRun
 from asyncsearch.journal.opening import read_records
+from asyncsearch.schedulers.fifo import FIFOState
 from asyncsearch.trial import TrialState
 
 WORDS = "the loss rises"
@@ -81,9 +83,21 @@ class Rising(Trainer):
         self.units = int(path.read_text())
 
 
-def test_a_member_of_a_pack_that_stops_itself_leaves_it(tmp_path: Path) -> None:
+class RisingTogether(Rising):
+    """Stops itself inside the common step."""
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Rising]) -> None:
+        for trainer in trainers:
+            if trainer.units == 2 and trainer.x < 0.2:
+                trainer.trial.stop(WORDS)
+            trainer.train()
+
+
+@pytest.mark.parametrize("kind", [Rising, RisingTogether])
+def test_a_member_of_a_pack_that_stops_itself_leaves_it(kind: type[Rising], tmp_path: Path) -> None:
     study = Study(
-        Rising,
+        kind,
         space={"x": choice(0.1, 0.3, 0.15, 0.4)},
         metric="loss",
         mode="min",
@@ -105,6 +119,7 @@ def test_a_member_of_a_pack_that_stops_itself_leaves_it(tmp_path: Path) -> None:
     assert found[0.1] == found[0.15] == (TrialState.STOPPED, 2)
     assert found[0.3] == found[0.4] == (TrialState.COMPLETED, 5)
     assert {trial.reason for trial in study.trials if trial.state is TrialState.STOPPED} == {WORDS}
+    assert not any(trial.losses or trial.failures for trial in study.trials)
 
 
 def rising_together(trial: Any) -> None:
@@ -133,6 +148,30 @@ def test_a_gang_whose_ranks_stop_themselves_is_stopped_early(tmp_path: Path) -> 
     assert found[0.3][:2] == (TrialState.COMPLETED, 3)
 
 
+def second_stops(trial: Any) -> None:
+    for epoch in trial.epochs():
+        trial.report(loss=trial.params["x"] + 1 / epoch)
+        if trial.rank == 1:
+            trial.stop(WORDS)
+
+
+def test_a_stop_of_a_rank_above_0_stops_its_gang(tmp_path: Path) -> None:
+    study = Study(
+        second_stops,
+        space={"x": choice(0.1, 0.3)},
+        metric="loss",
+        mode="min",
+        searcher=GridSearch(),
+        scheduler=FIFO(max_resource=100_000),
+        workers_per_trial=2,
+        backend="processes",
+        store=tmp_path,
+    )
+    study.run(parallelism=2, display="none")
+    assert [(trial.state, trial.reason) for trial in study.trials] == [(TrialState.STOPPED, WORDS)] * 2
+    assert all(trial.value is not None and trial.resource < 100_000 for trial in study.trials)
+
+
 def test_a_stop_without_a_report_is_no_failure(tmp_path: Path) -> None:
     study = Study(
         lambda trial: trial.stop() if trial.params["x"] > 0.5 else {"loss": 1.0},
@@ -157,6 +196,36 @@ def stops(trial: Any) -> None:
     trial.note("device", SURROGATE)
     trial.report(loss=1.0)
     trial.stop(SURROGATE)
+
+
+class Garbled(FIFOState):
+    def judge(self, trial: Any, resource: int) -> str | None:
+        return SURROGATE
+
+    def snapshot(self) -> Any:
+        return {SURROGATE: SURROGATE}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GarbledFIFO(FIFO):
+    """A scheduler of the user's own, whose words are of bytes that were not text."""
+
+    def begin(self, space: Any = None, seed: int = 0) -> Any:
+        return Garbled(self.max_resource)
+
+
+def reports(trial: Any) -> None:
+    for epoch in trial.epochs():
+        trial.report(loss=1 / epoch)
+
+
+def test_words_of_undecodable_bytes_of_a_users_scheduler_are_escaped(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"space": {"x": uniform(0, 1)}, "metric": "loss", "mode": "min", "store": tmp_path / "s"}
+    study = Study(reports, **options, scheduler=GarbledFIFO(max_resource=9), backend="inline")
+    study.run(2, display="none")
+    study = Study.resume(tmp_path / "s")
+    study.run(3, display="none")
+    assert [(trial.state, trial.reason) for trial in study.trials] == [(TrialState.STOPPED, ESCAPED)] * 3
 
 
 @pytest.mark.parametrize("rule", ["", "stop_when", "stop_trial_when"])

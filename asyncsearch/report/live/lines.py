@@ -146,7 +146,7 @@ def packing_line(status: StudyStatus) -> str:
 
 def workers_line(status: StudyStatus) -> str:
     """Return how many workers there are, and the time since the run began; empty between runs."""
-    if not status.workers_wanted:
+    if not (status.workers_wanted and status.has_workers):
         return ""
     time = "" if status.elapsed_s is None else f" after {duration(status.elapsed_s)}"
     each = f", {status.workers_each} to a trial," if status.workers_each > 1 else ""

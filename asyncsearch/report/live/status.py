@@ -64,6 +64,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     is_ablation: bool = False
     """Whether its trials are variants to compare: the best of them is no result."""
     incumbent: BestSeen | None = None
+    has_workers: bool = True
+    """Whether workers train its trials, and nobody elsewhere evaluates them."""
     workers_alive: int = 0
     workers_wanted: int = 0
     """0 between runs."""

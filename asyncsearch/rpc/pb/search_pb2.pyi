@@ -252,14 +252,16 @@ class GangNote(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., rank: _Optional[int] = ..., key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class RankFailed(_message.Message):
-    __slots__ = ("lease", "error", "error_kind")
+    __slots__ = ("lease", "error", "error_kind", "has_stopped")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     ERROR_KIND_FIELD_NUMBER: _ClassVar[int]
+    HAS_STOPPED_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     error: str
     error_kind: str
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., error: _Optional[str] = ..., error_kind: _Optional[str] = ...) -> None: ...
+    has_stopped: bool
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., error: _Optional[str] = ..., error_kind: _Optional[str] = ..., has_stopped: bool = ...) -> None: ...
 
 class TrialQuestion(_message.Message):
     __slots__ = ("lease", "lane", "number", "content", "is_awaited", "has_more")

@@ -26,6 +26,7 @@ from asyncsearch.runner.stopwatch import AWAITING, ENTERING
 from asyncsearch.runner.training import ended_by, report_returned
 from asyncsearch.sizing.pack_probe import joiner_wait_s
 from asyncsearch.trainable import Trainer, TrialStopped, begin_trainer, is_evaluated
+from asyncsearch.trainable.context import StoppedItself
 from asyncsearch.trainers.turns import begin_turn, end_turn, keep_turn, turn_between_units, turn_of
 
 
@@ -246,9 +247,15 @@ class PackRun:
         except BaseException as error:
             if self._interrupts.is_received:
                 raise
-            trained, self._lanes, self._waiting = len(self._lanes), [*self._lanes, *self._waiting], []
+            trained, is_own_stop = len(self._lanes), self._is_own_stop(error)
+            if not is_own_stop:
+                self._lanes, self._waiting = [*self._lanes, *self._waiting], []
             for lane in list(self._lanes):
-                self._end(lane, _ended_together(error, lane.context, trained))
+                self._end(lane, _ended_together(error, lane.context, trained, is_own_stop=is_own_stop))
+
+    def _is_own_stop(self, error: BaseException) -> bool:
+        """Whether the code of one of the lanes has stopped it."""
+        return isinstance(error, StoppedItself) and any(lane.context is error.trial for lane in self._lanes)
 
     def _report(self) -> None:
         """Evaluate all lanes at once, or one after another where that fails, and report.
@@ -312,9 +319,12 @@ def run_pack(
     PackRun(trainer_class, contexts, interrupts, metric, tell, measured, joining, history, await_joiner).run()
 
 
-def _ended_together(error: BaseException, context: SearchContext, lanes: int) -> Ended:
+def _ended_together(error: BaseException, context: SearchContext, lanes: int, *, is_own_stop: bool) -> Ended:
     """Return the end of a lane when the step of all lanes failed, for which no one of them can be blamed."""
-    if context.should_stop:
+    if isinstance(error, StoppedItself) and error.trial is context:
+        return Ended(Outcome.RETURNED, context.resource, str(error))
+    # One that was in a part of its unit when another one stopped itself has to do it again, and nobody is to blame.
+    if context.should_stop or is_own_stop:
         return Ended(Outcome.STOPPED, context.resource)
     text = exception_text(error)
     if kind_of(error) in MEMORY_KINDS:
