@@ -23,8 +23,8 @@ memory of the process from which the next one was forked, as far as no other has
 pack of 16 trains together in steady state, with ASHA on one worker and units of 50 ms: the mean over all calls of the
 trainer before the one in which the last of the 100 trials begins, the first one too; the goal is 15.
 ``auto_calls_<trials>``: calls of a trainer with ``pack="auto"`` as a part of those with ``pack=16``, which is the
-fastest size there; the goal is at most 1.15. ``keras_cpu_ratio``: CPU of a process that searches with small networks of Keras before, as a multiple of that
-now; the goal is 1.5.
+fastest size there; the goal is at most 1.15. ``keras_cpu_ratio``: CPU of a process that searches with small networks of
+Keras before, as a multiple of that now; the goal is 1.5.
 
     python scripts/bench_dynamics.py [--before ../earlier] [--only kill_to_step_s]
 """
