@@ -20,10 +20,11 @@ printed. ``asha_dropped``: with ``Checkpoints(keep_paused=False)``.
 The others are searches, whose baseline is the checkout ``--before``, where it is given. ``kill_to_step_s``: seconds
 from the SIGKILL of a process that trains in torch to the next step of its trial; the goal is 0.3. ``preload_mb``:
 memory of the process from which the next one was forked, as far as no other has it. ``lanes_filled``: trials that a
-pack of 16 trains together while others are left to begin, with ASHA; the goal is 15. ``auto_calls_<trials>``: calls of
-a trainer with ``pack="auto"`` as a part of those with ``pack=16``, which is the fastest size there; the goal is at most
-1.15. ``keras_cpu_ratio``: CPU of a process that searches with small networks of Keras before, as a multiple of that
-now; the goal is 1.5.
+pack of 16 trains together in steady state, with ASHA on one worker and units of 50 ms: the mean over all calls of the
+trainer before the one in which the last of the 100 trials begins, the first one too; the goal is 15.
+``auto_calls_<trials>``: calls of a trainer with ``pack="auto"`` as a part of those with ``pack=16``, which is the
+fastest size there; the goal is at most 1.15. ``keras_cpu_ratio``: CPU of a process that searches with small networks of
+Keras before, as a multiple of that now; the goal is 1.5.
 
     python scripts/bench_dynamics.py [--before ../earlier] [--only kill_to_step_s]
 """

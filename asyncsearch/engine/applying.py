@@ -138,7 +138,7 @@ def _apply_lane(state: StudyState, action: actions.AddLane, now: float) -> None:
     state.pool.add_lane(lease.worker)
     attempt = _begin_attempt(state, lease, action.added, action.lane, now)
     attempt.is_open = attempt.has_joined = True
-    together = [other for other in state.attempts_under(lease) if other.end is None]
+    together = [other for other in state.attempts_under(lease) if other.end is None and not other.is_leaving]
     for other in together:
         other.lanes = len(together)
 

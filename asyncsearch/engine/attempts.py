@@ -134,6 +134,14 @@ class Attempt(msgspec.Struct):
         return self.end is not None and not self.is_over
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether it has trained all of its units and is only to save, so that another may have its place in a pack.
+
+        One that was cut may train a unit more.
+        """
+        return self.end is None and not self.is_evaluation and self.resource >= self.batch.stages[-1].stop
+
+    @property
     def is_all_saved(self) -> bool:
         """Whether all of its work is durable, so that only its end is missing."""
         return self.committed is not None and self.committed >= self.stop

@@ -60,8 +60,7 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
         stop_losers(state, losers, emit)
     if is_scaled(state) and not excess(state):
         resize(state, emit)
-    # A report that decides nothing makes no room in a pack, and each lane sends one for each unit.
-    if state.packing is not None and (actions or type(event) is not Reported) and not excess(state):
+    if state.packing is not None and (actions or _may_make_room(state, event)) and not excess(state):
         join(state, state.packing, emit)
     if state.pool.released:
         recall(state, emit)
@@ -76,6 +75,14 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
     if actions:
         state.times.seen_s = now
     return actions
+
+
+def _may_make_room(state: StudyState, event: AnyEvent) -> bool:
+    """Return whether a pack may have room after an event; each lane reports each unit, and the last one makes some."""
+    if type(event) is not Reported:
+        return True
+    attempt = state.attempt(event.lease, event.lane)
+    return attempt is not None and attempt.is_leaving
 
 
 def replay(state: StudyState, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> None:

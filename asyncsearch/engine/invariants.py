@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from asyncsearch.engine.attempts import WITHOUT
-from asyncsearch.engine.pool import SlotState
+from asyncsearch.engine.pool import Slot, SlotState
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
+from asyncsearch.ids import Lease
 from asyncsearch.trial import TrialState
 from asyncsearch.work import KEPT_CHECKPOINTS
 
@@ -48,6 +49,7 @@ def check(state: StudyState) -> None:
     for slot in state.pool.slots.values():
         _hold(slot.lease is None or slot.lanes == training[slot.lease], "worker {} and its lanes", slot.worker)
         _hold((slot.state is SlotState.BUSY) == (slot.lease is not None), "worker {} and its lease", slot.worker)
+        _hold(_fits(state, slot), "worker {} and the limit of its pack", slot.worker)
         for follower in slot.followers:
             other = state.pool.slots[follower]
             is_one = other.leader == slot.worker and other.lease == slot.lease and not other.followers
@@ -70,6 +72,13 @@ def check(state: StudyState) -> None:
         _hold(state.usage.total_bytes == sum(state.usage.sizes.values()), "the bytes that a quota counts")
     _hold(state.busy.keys() == state.plan.blocked, "the nodes in which others train")
     _hold(not state.touched, "a lease was left without its news")
+
+
+def _fits(state: StudyState, slot: Slot) -> bool:
+    """Return whether a worker trains no more lanes together than its study asks for."""
+    if slot.lease is None or state.packing is None or state.packing.is_measured:
+        return True
+    return state.lanes_staying(Lease(slot.lease, slot.worker, slot.epoch)) <= state.packing.limit
 
 
 def _hold(is_true: bool, what: str, *named: object) -> None:

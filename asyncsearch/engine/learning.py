@@ -188,7 +188,10 @@ def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> 
             state.plan.set_cost(attempt.node_at(resource), seconds)
     elif units == 1:
         note_first(state, attempt, now - attempt.since_s)
-    attempt.last_s, attempt.peers = now, state.pool.slots[attempt.lease.worker].lanes
+    lanes = min(attempt.lanes, state.pool.slots[attempt.lease.worker].lanes)  # others may have come that train later
+    if attempt.last_s is None and attempt.has_joined:
+        attempt.lanes = lanes  # some may have left before it began
+    attempt.last_s, attempt.peers = now, lanes
 
 
 def _learn_of_packs(state: StudyState, event: PackMeasured, _now: float) -> None:

@@ -133,8 +133,13 @@ def _repeats(state: StudyState, trial: Trial) -> str:
 
 
 def _extension(state: StudyState, attempt: Attempt, trial: Trial, stop: int) -> tuple[PlannedStage, ...]:
-    """Return the stages by which an attempt at its end could go on with a trial. Empty if it cannot."""
+    """Return the stages by which an attempt at its end could go on with a trial. Empty if it cannot.
+
+    It cannot once another has its place in a pack.
+    """
     if not attempt.is_training or attempt.is_stop_sent or attempt.cut is not None:
+        return ()
+    if attempt.is_open and attempt.is_leaving and state.lanes_staying(attempt.lease) >= attempt.lanes:
         return ()
     return state.plan.extension(attempt.number, trial.id, trial.steps, attempt.stop, stop)
 

@@ -204,6 +204,11 @@ class StudyState:
         """Return the open attempts of a lease, one for each lane that is not over."""
         return [attempt for attempt in self.attempts_of(lease.worker) if attempt.lease == lease]
 
+    def lanes_staying(self, lease: Lease) -> int:
+        """Return how many lanes of a lease have units left to train."""
+        staying = (1 for one in self.attempts_under(lease) if one.end is None and not one.is_leaving)
+        return sum(staying)
+
     def attempts_named(self, lease: Lease, lane: int | None) -> list[Attempt]:
         """Return the open attempts of a lease, or, as far as it is open, that of one of its lanes."""
         if lane is None:

@@ -200,7 +200,6 @@ class Simulation(TimedCluster):
         lane = VirtualLane(action.lane, stages, stages[0].start, judged=action.added.judged, is_joining=True)
         if worker.work is not None and worker.work.lease == action.lease and worker.pack is not None:
             worker.lanes[lane.number] = lane
-            lane.is_late = worker.pack.is_waiting
             self._lose_pack_by_chance(worker, [lane])
             return
         work = Work(action.lease, (), is_open=True)
@@ -263,7 +262,7 @@ class Simulation(TimedCluster):
                 if worker.work is not work:
                     return
         if pack.judged:
-            judged, pack.judged, pack.is_waiting = pack.judged, [], True
+            judged, pack.judged = pack.judged, []
             self._after_answer(lambda: self._end_judged_round(worker, work, judged))
         elif worker.work is work:  # lanes are left, or some wait to join
             self._begin_next_round(worker, work, pack)
@@ -274,7 +273,6 @@ class Simulation(TimedCluster):
             if self._answered(work, lane):
                 self._passes(worker, lane)
         if worker.pack is not None:
-            worker.pack.is_waiting = False
             worker.waited_s += 2 * self._delays.message_s
         if worker.work is work and worker.pack is not None:
             self._begin_next_round(worker, work, worker.pack)
@@ -288,9 +286,6 @@ class Simulation(TimedCluster):
                 worker.waited_s += exchange_s
                 self._begin_round(worker)
 
-        if pack.has_lost_some:
-            for lane in worker.lanes.values():
-                lane.is_late = False
         if pack.training and pack.has_lost_some and exchange_s <= joiner_wait_s(pack.lasted_s * worker.slowness):
             self._after_answer(begin)
         else:

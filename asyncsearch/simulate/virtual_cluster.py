@@ -61,8 +61,6 @@ class VirtualLane(msgspec.Struct):
     """Whether it waits until the others have done their unit."""
     is_saving: bool = False
     """Whether it saves, so that messages about its units come too late, or wait."""
-    is_late: bool = False
-    """Whether it came while the others waited for verdicts, and so begins after their next unit."""
 
     @property
     def stage(self) -> Stage:
@@ -150,8 +148,6 @@ class VirtualPack:
         """The lanes that are to wait for their verdicts after this round."""
         self.saving_s = 0.0
         """Seconds for which its next round waits, as lanes save."""
-        self.is_waiting = False
-        """Whether lanes wait for their verdicts."""
         self.lasted_s = 0.0
         """Seconds of its last round."""
         self._trained = 0
@@ -183,10 +179,7 @@ class VirtualPack:
     def round_s(self) -> float:
         """Return the seconds in which each lane trains its next unit, also those that waited to join."""
         for lane in self._lanes.values():
-            lane.is_joining, lane.is_late = lane.is_late, False
-        if not self.training:  # all others have ended
-            for lane in self._lanes.values():
-                lane.is_joining = False
+            lane.is_joining = False
         self._trained = len(self.training)
         self.lasted_s = self._round_s(self.training)
         return self.lasted_s

@@ -402,3 +402,11 @@ def test_a_joiner_begins_in_the_unit_after_that_in_which_a_lane_left(message_s: 
     filled = [len(found) for found in rounds if found[0] <= created]
     assert sum(filled) >= 15 * len(filled)
     assert len(filled) >= 3
+
+
+@pytest.mark.parametrize("scheduler", [ASHA(max_resource=9), FIFO(max_resource=3)])
+def test_a_joiner_is_asked_for_before_the_lane_it_replaces_has_saved(scheduler: Scheduler) -> None:
+    recorded = record(packed_state(scheduler, pack=16), 64, 1, workload=Even(), training=TOGETHER)
+    joined = [event for _, event, actions in recorded.steps for _ in only(actions, AddLane)]
+    at_ends = [event for event in joined if isinstance(event, Reported)]
+    assert len(at_ends) >= 0.9 * len(joined)

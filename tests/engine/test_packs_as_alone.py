@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from asyncsearch.actions import AnyAction, Assign, CreateTrial, MoveTrial, Promote, lanes_given
 from asyncsearch.engine import snapshot
+from asyncsearch.engine.applying import apply
+from asyncsearch.engine.filling import adjust
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.invariants import check
+from asyncsearch.engine.next_trials import promote_next
 from asyncsearch.engine.pool import Pool
 from asyncsearch.engine.sizing.packs import _OVERTAKEN, _WINDOW
 from asyncsearch.engine.state import StudyState
@@ -50,7 +53,10 @@ class PromptedPool(Pool):
 
 
 class Alone:
-    """Hands an unpacked search what happened to the lanes of a packed one, each of them on a worker of its own."""
+    """Hands an unpacked search what happened to the lanes of a packed one, each of them on a worker of its own.
+
+    It has twice as many, since a lane's place is another's while it saves.
+    """
 
     def __init__(self, state: StudyState) -> None:
         self.state = state
@@ -66,18 +72,31 @@ class Alone:
         given = [one for action in actions for one in lanes_given(action)]
         self.pool.left = len(given)
         decided = list(handle(self.state, last, now))
+        for _ in range(len(only(actions, Promote)) - len(only(decided, Promote))):
+            self.ask(now, decided)
         check(self.state)
         mine = {work_of(one.lane): one.lease for action in decided for one in lanes_given(action)}
         assert set(mine) == {work_of(one.lane) for one in given}
         self.leases |= {(one.lease, one.number): mine[work_of(one.lane)] for one in given}
         return decided
 
+    def ask(self, now: float, decided: list[AnyAction]) -> None:
+        """Let a worker ask for its next work that gets none: a trial that is to go on waits where it has trained."""
+
+        def emit(action: AnyAction) -> None:
+            apply(self.state, action, now)
+            decided.append(action)
+
+        assert promote_next(self.state, emit)
+        adjust(self.state, emit)
+        adjust(self.state, emit)
+
     def here(self, event: Any) -> list[AnyEvent]:
         """Return the same event as it happens here."""
         if isinstance(event, RunRequested):
-            return [msgspec.structs.replace(event, parallelism=WORKERS * LANES)]
+            return [msgspec.structs.replace(event, parallelism=2 * WORKERS * LANES)]
         if isinstance(event, WorkerAttached):
-            return [WorkerAttached(WorkerId(event.worker * LANES + lane), 1) for lane in range(LANES)]
+            return [WorkerAttached(WorkerId(2 * event.worker * LANES + lane), 1) for lane in range(2 * LANES)]
         if hasattr(event, "lease"):
             return [msgspec.structs.replace(event, lease=self.leases[event.lease, event.lane], lane=0)]
         return [event]

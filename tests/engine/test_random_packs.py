@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from asyncsearch.actions import AddLane, AnyAction, Assign, lanes_given
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import WorkRefused
-from asyncsearch.ids import Lease
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
@@ -62,13 +61,10 @@ class PackedWorld(RandomCluster):
             for lane in lanes_given(action):
                 self.joined += isinstance(action, AddLane)
                 assert self.state.pool.is_current(lane.lease.worker, lane.lease.epoch)
-                assert self.training_of(lane.lease) <= packing.limit, "more lanes than a pack may have"
+                assert self.state.lanes_staying(lane.lease) <= packing.limit, "more lanes than a pack may have"
         if any(isinstance(action, AddLane) for action in actions):
             assert self.state.pool.first_idle() is None, "a lane joined a pack while a worker was free"
         self.require_alike(packing, actions)
-
-    def training_of(self, lease: Lease) -> int:
-        return sum(attempt.end is None for attempt in self.state.attempts_under(lease))
 
     def require_alike(self, packing: Packing, actions: Sequence[AnyAction]) -> None:
         if packing.strategy != "plan":

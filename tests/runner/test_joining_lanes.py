@@ -122,6 +122,24 @@ def test_a_lane_that_comes_when_another_has_left_trains_the_same_unit(tmp_path: 
     assert waits[0] <= 0.05
 
 
+def test_a_lane_that_comes_before_another_has_left_is_built_after_that(tmp_path: Path) -> None:
+    pack = Joined(tmp_path, 2, start=1, load=tmp_path / "saved")
+    (tmp_path / "saved").write_text("8.0")
+    (tmp_path / "2").mkdir()
+    pack.links[2] = Recorder(tmp_path / "2")
+    pack.contexts[2] = SearchContext([make_stage(2, params={"lr": 1.0}, stop=2, max_resource=2)], pack.links[2])
+    ends_before: list[int] = []
+
+    class Told(Sum):
+        def setup(self, hp: Any) -> None:
+            ends_before.append(len(pack.ends))
+            super().setup(hp)
+
+    run_pack(Told, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), pack.taken)
+    assert ends_before == [0, 0, 0, 1]
+    assert [len(call) for call in CALLS] == [3, 3, 3]
+
+
 def test_a_pack_waits_once_in_vain_for_joiners(tmp_path: Path) -> None:
     stages = [{"stop": stop, "max_resource": stop} for stop in (2, 4, 6, 6)]
     pack = Pack(tmp_path, *stages)

@@ -25,7 +25,7 @@ from asyncsearch.launch import is_spark_active
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.spark.broadcast import MOST_SENT_BYTES, STORED
 from asyncsearch.launch.spark.connect import ConnectSpark
-from asyncsearch.launch.spark.job_ends import query_failure
+from asyncsearch.launch.spark.job_ends import TAG, query_failure
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.preflight import HOST_KEY
 from asyncsearch.launch.spark.trial_jobs import ConnectJobs
@@ -41,7 +41,7 @@ from tests.spark.long_jobs import long_job, press_ctrl_c_when, search_with_a_ver
 from tests.spark.test_local_session import require_whole
 from tests.spark.test_session_of_driver import require_promoted
 from tests.spark.test_spark_launcher import endless
-from tests.system.tools import Running, make_study, require_gone
+from tests.system.tools import PATIENCE_S, Running, make_study, require_gone
 from tests.system.trained import Gate, make_trainable
 from tests.system.verdict_searches import require_algorithm_2
 
@@ -122,6 +122,18 @@ def test_a_session_that_its_server_closes_is_made_anew(session: Any, tmp_path: P
     require_whole(running.wait())
     other.client.close()
     require_no_query()
+
+
+def test_a_session_that_is_found_closed_by_a_cancellation_is_made_anew(session: Any) -> None:
+    other = type(session)(connection=session.client._builder)
+    spark = ConnectSpark(other)
+    other.client._server_session_id = "of a server before"
+    spark.cancel(f"{TAG}none")
+    for thread in [one for one in threading.enumerate() if one.name == "asyncsearch-cancel"]:
+        thread.join(PATIENCE_S)
+    assert spark.session.range(3).count() == 3
+    spark.close()
+    other.client.close()
 
 
 @takes_long  # without a session: test_broadcast.py

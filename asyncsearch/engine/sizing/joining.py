@@ -27,7 +27,7 @@ class Room(NamedTuple):
 
     lease: Lease
     lanes: int
-    """Those that have not ended."""
+    """Those that have units left: who has none leaves as soon as it has saved, and one that comes begins after that."""
     limit: int
     """How many it may have."""
     member: PackCandidate
@@ -71,10 +71,10 @@ def _rooms(state: StudyState, packing: Packing) -> list[Room]:
     found = []
     for attempt in members.values():
         member = _candidate(state, packing, attempt)
-        slot = state.pool.slots[attempt.lease.worker]
-        limit = joined_lanes(state, packing, member.group, slot).count
-        if slot.lanes < limit and may_be_packed(state, member):
-            found.append(Room(attempt.lease, slot.lanes, limit, member))
+        lanes, given = state.lanes_staying(attempt.lease), state.pool.slots[attempt.lease.worker].given
+        limit = joined_lanes(state, packing, member.group, lanes, given).count
+        if lanes < limit and may_be_packed(state, member):
+            found.append(Room(attempt.lease, lanes, limit, member))
     return sorted(found, key=lambda room: (room.lanes, room.lease.worker))
 
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run
 from asyncsearch.errors import UsageError
@@ -154,10 +153,10 @@ def lanes_of(state: StudyState, packing: Packing, group: str) -> Lanes:
     return most_lanes(packing, state.packs.get(group, _NOTHING), units_left, state.searcher.max_batch)
 
 
-def joined_lanes(state: StudyState, packing: Packing, group: str, slot: Slot) -> Lanes:
-    """Return how many lanes the pack of a worker may have with those that join."""
+def joined_lanes(state: StudyState, packing: Packing, group: str, lanes: int, given: int) -> Lanes:
+    """Return how many lanes a pack of so many, which had some in all, may have with those that join."""
     known = state.packs.get(group, _NOTHING)
-    return most_joined(packing, known, lanes_of(state, packing, group), slot.lanes, slot.given)
+    return most_joined(packing, known, lanes_of(state, packing, group), lanes, given)
 
 
 def is_open(state: StudyState, packing: Packing, batches: list[Batch]) -> bool:

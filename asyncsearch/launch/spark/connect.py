@@ -243,9 +243,12 @@ class ConnectSpark(AnySpark):
         threading.Thread(target=self._interrupt, args=(tag,), name="asyncsearch-cancel", daemon=True).start()
 
     def _interrupt(self, tag: str) -> None:
+        session = self.session
         try:
-            with contextlib.suppress(Exception):  # the session is closed, or its server is gone: so are its queries
-                self.session.interruptTag(tag)
+            session.interruptTag(tag)
+        except Exception as error:  # the session is closed, or its server is gone: so are its queries
+            if is_closed_session(error):  # its client tells the cause once: each later call just has no session
+                self._renew(session)
         finally:
             with self._guard:
                 self._cancelling.discard(tag)

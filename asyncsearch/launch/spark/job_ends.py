@@ -22,6 +22,7 @@ _SESSION_CLOSED = (
     *("SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED", "NO_ACTIVE_SESSION"),
     *("on closed channel", "Channel closed"),
 )
+_SESSION_LOST = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier")
 _SERVER_GONE = ("StatusCode.UNAVAILABLE", "RETRIES_EXCEEDED")
 _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "cancelled part of cancelled", "cancelled as part of")
 _CRASHED = ("Python worker exited unexpectedly", "Python worker failed to connect back")
@@ -38,8 +39,13 @@ _KNOWN = (
 
 
 def is_closed_session(error: BaseException) -> bool:
-    """Return whether a query failed because the server has no longer its session of Spark Connect."""
-    return "INVALID_HANDLE.SESSION_" in full_text(error)
+    """Return whether a query failed because the server has no longer its session of Spark Connect.
+
+    Of a server that has started anew Spark's client says only that there is no session, as of one that was stopped
+    here, so its cause is looked at.
+    """
+    is_one = any(sign in full_text(error) for sign in _SESSION_LOST)
+    return is_one or (error.__context__ is not None and is_closed_session(error.__context__))
 
 
 def refuses_barriers(error: BaseException) -> bool:

@@ -1,8 +1,8 @@
 """Several trainings inside the runner that train each unit together, as one call of their trainer's ``train_pack``.
 
 Everything else, such as building, loading, evaluating and saving, is that of each training alone. A lane that is
-stopped, paused, or fails leaves the pack after its unit, and the others go on; another one may join them then. They
-wait a moment for it, so that its place is not empty for a whole unit.
+stopped, paused, or fails leaves the pack after its unit, and the others go on; another one may join them then, and not
+before, since there may be memory for no more. They wait a moment for it, so that its place is not empty for a unit.
 """
 
 from __future__ import annotations
@@ -127,7 +127,6 @@ class PackRun:
                     self._advance()
                     self._train()
                     self._report()
-                    self._take_in()
             finally:
                 self._interrupts.disarm()
         except BaseException as error:  # SIGTERM between two steps concerns all lanes
@@ -138,26 +137,30 @@ class PackRun:
                 self._end(lane, ended_by(error, lane.context, self._interrupts))
 
     def _advance(self) -> None:
-        """Begin the next unit of each lane, and of others in place of those that end here."""
+        """Begin the next unit of each lane, and of others that have come, in place of those that end here."""
         before = len(self._lanes)
         self._each(PackedTrainer.advance)
         if self._unit_s:  # not before the first unit, in which lanes may be built one by one
             self._fill(before - len(self._lanes))
 
     def _fill(self, left: int) -> None:
-        """Let lanes that come for some that have left train this unit, too, and wait a moment for them."""
+        """Let lanes that have come train this unit, too, and wait a moment for as many as have left."""
         until_s = time.monotonic() + joiner_wait_s(self._unit_s)
-        while left > 0 and self._lanes:
-            if self._awaits_joiners and not self._waiting:
-                with self._lanes[0].context.stopwatch.during(AWAITING):
-                    self._await_joiner(until_s - time.monotonic())
-            known = set(self._lanes)
-            if not self._take_in():
-                self._awaits_joiners = False
-                return
-            new = [lane for lane in self._lanes if lane not in known]
-            self._each(PackedTrainer.advance, new)
-            left -= len(new)
+        left -= self._admit()
+        while left > 0 and self._lanes and self._awaits_joiners and not self._waiting:
+            with self._lanes[0].context.stopwatch.during(AWAITING):
+                self._await_joiner(until_s - time.monotonic())
+            new = self._admit()
+            self._awaits_joiners = new > 0
+            left -= new
+
+    def _admit(self) -> int:
+        """Take in lanes for the unit that begins; return how many were built."""
+        known = set(self._lanes)
+        self._take_in()
+        new = [lane for lane in self._lanes if lane not in known]
+        self._each(PackedTrainer.advance, new)
+        return len(new)
 
     def _begin(self, lane: PackedTrainer) -> None:
         lane.begin(self._trainer_class)
