@@ -42,7 +42,7 @@ class Places:
         if who is not None:
             self._next("deaths")
             agent = agent_pid()
-            pids = {"driver": psutil.Process(agent).ppid(), "agent": agent, "runner": os.getpid()}
+            pids = {"driver": _driver_of(agent), "agent": agent, "runner": os.getpid()}
             for name, pid in pids.items():  # this process last, if it is one of them
                 if name in who:
                     os.kill(pid, signal.SIGKILL)
@@ -77,3 +77,9 @@ class Places:
             return os.fstat(descriptor).st_size
         finally:
             _close(descriptor)
+
+
+def _driver_of(agent: int) -> int:
+    """Return the process that has launched an agent, by way of a template of workers where there is one."""
+    above = psutil.Process(agent).parents()
+    return next(one.pid for one in above if "asyncsearch.launch.worker_template" not in one.cmdline())
