@@ -9,7 +9,9 @@ The baseline of these three is the start and end of a bare Python process.
 ``utilisation`` is the share of the workers' time that is training, in percent: 60 trials of ten units of 20 ms, over
 twice the time of ``study.run``. ``latency_ratio`` is the time of a search for 40 trials of 50 units of 20 ms, half of
 them bad, under ``ASHA(max_resource=50, reduction_factor=3)``; its baseline is the same search simulated without any
-latency. ``show_s`` is the time of ``asyncsearch show`` for a study of 1,000 trials with ten reports each.
+latency. ``bare_utilisation`` and ``bare_latency_ratio`` are the same for processes that only pass the messages on,
+without the start and the end of a search (``_bare_search``): one that waits as often cannot do better. ``show_s`` is
+the time of ``asyncsearch show`` for a study of 1,000 trials with ten reports each.
 
 The conditions are printed first: the cores, what else the machine did, the versions, and the options of Java.
 
@@ -213,14 +215,14 @@ def figures(rounds: int, parts: Sequence[str]) -> list[Figure]:
         if name in medians
     ]
 
-    def bare_s(units: int, waits: int) -> float:
+    def messages_s(units: int, waits: int) -> float:
         return statistics.median(bare_search_s(WORKERS, units, waits) for _ in range(rounds))
 
     if "utilisation" in medians:
         made.append(Figure("utilisation", min(medians["utilisation"].values()), "%", 100.0))
         units = SHORT_TRIALS * SHORT_UNITS
         made.append(
-            Figure("bare_utilisation", 100 * units * UNIT_S / WORKERS / bare_s(units, SHORT_TRIALS), "%", 100.0)
+            Figure("bare_utilisation", 100 * units * UNIT_S / WORKERS / messages_s(units, SHORT_TRIALS), "%", 100.0)
         )
     if "latency_s" in medians:
         alone_s = simulate(
@@ -228,7 +230,7 @@ def figures(rounds: int, parts: Sequence[str]) -> list[Figure]:
         ).wall_s
         made.append(Figure("latency_ratio", max(medians["latency_s"].values()) / alone_s, "times", 1.0))
         units = round(WORKERS * alone_s / UNIT_S)
-        made.append(Figure("bare_latency_ratio", bare_s(units, HALVED_WAITS) / alone_s, "times", 1.0))
+        made.append(Figure("bare_latency_ratio", messages_s(units, HALVED_WAITS) / alone_s, "times", 1.0))
     if "show" in parts:
         made.append(Figure("show_s", show_s(rounds), "s", bare_s))
     return made
