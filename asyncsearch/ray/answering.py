@@ -65,6 +65,7 @@ class ProgramAnswerer:
 
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
         for action in actions:
+            self._leave_population(action)
             if isinstance(action, MoveTrial) and action.to.is_finished and action.trial in self._live:
                 live = self._live[action.trial]
                 has_failed = action.to is TrialState.FAILED
@@ -86,7 +87,8 @@ class ProgramAnswerer:
         self._params[trial] = params
         config = self._config(trial)
         if self._population is not None:
-            self._population.members.setdefault(trial, ComparedTrial(config)).config = config
+            member = self._population.members.setdefault(trial, ComparedTrial(config))
+            member.config, member.is_finished = config, False
         live = self._live.setdefault(trial, LiveTrial(trial_name(trial), config, self._experiment, self._folder))
         live.config, live.status, live.evaluated_params = config, "RUNNING", params
         self._call("on_trial_start", trial=live)
@@ -149,6 +151,10 @@ class ProgramAnswerer:
 
     # Populations
 
+    def _leave_population(self, action: AnyAction) -> None:
+        if self._population is not None and isinstance(action, MoveTrial) and action.trial in self._population.members:
+            self._population.members[action.trial].is_finished = action.to.is_finished
+
     def _fact_of(self, exploit: Exploit, iteration: int) -> dict[str, Any]:
         """Return an exploit as JSON: the params of the donor, and the values that are others than they say."""
         params = self._params[TrialId(exploit.donor)]
@@ -188,6 +194,7 @@ class ProgramAnswerer:
                 self._params[action.trial] = action.params
                 if self._population is not None:
                     self._population.members[action.trial] = ComparedTrial(self._config(action.trial))
+            self._leave_population(action)
         if self._population is None or not isinstance(record.event, Consulted) or "compared" not in record.event.facts:
             return
         facts = record.event.facts

@@ -120,16 +120,42 @@ class Exploit(NamedTuple):
     config: dict[str, Any]
 
 
+class Standing(NamedTuple):
+    """A trial as it was at a comparison."""
+
+    time: float
+    score: float
+    checkpoint: tuple[int, int] | None
+    """Trial and iteration of the checkpoint that it had then."""
+    config: dict[str, Any]
+
+
 @dataclass
 class ComparedTrial:
-    """A trial, as far as it was compared."""
+    """A trial, with its comparisons."""
 
     config: dict[str, Any]
-    time: float = 0.0
-    """When it was compared last."""
-    score: float | None = None
-    checkpoint: tuple[int, int] | None = None
-    """Trial and iteration of the checkpoint that it had then."""
+    standings: list[Standing] = field(default_factory=list)
+    is_finished: bool = False
+
+    @property
+    def time(self) -> float:
+        """When it was compared last."""
+        return self.standings[-1].time if self.standings else 0.0
+
+    @property
+    def checkpoint(self) -> tuple[int, int] | None:
+        """The checkpoint that it had at its last comparison."""
+        return self.standings[-1].checkpoint if self.standings else None
+
+    def standing(self, time: float) -> Standing | None:
+        """Return how it stands for another trial at a time of that one. None if it does not.
+
+        One that has finished stands as it was at that time, as if both had trained side by side: who went on from its
+        last checkpoint would have nothing left to train.
+        """
+        known = [one for one in self.standings if one.time <= time or not self.is_finished]
+        return known[-1] if known else None
 
 
 class TrialPopulation:
@@ -150,23 +176,23 @@ class TrialPopulation:
     def compare(self, trial: int, time: float, value: float, checkpoint: tuple[int, int] | None) -> Exploit | None:
         """Take the result of a trial that is due, and return what it goes on from. None: it goes on as it is."""
         member = self.members[trial]
-        member.time = time
-        member.score = self._sign * value if math.isfinite(value) else -math.inf
-        member.checkpoint = checkpoint or member.checkpoint
-        bottom, top = self.quantiles()
+        score = self._sign * value if math.isfinite(value) else -math.inf
+        member.standings.append(Standing(time, score, checkpoint or member.checkpoint, member.config))
+        present = {number: found for number, one in self.members.items() if (found := one.standing(time)) is not None}
+        bottom, top = self.quantiles(present)
         source = generator(self._seed, "ray.pbt", self.decisions)
         self.decisions += 1
-        donors = [one for one in top if self.members[one].checkpoint is not None and one != trial]
+        donors = [one for one in top if present[one].checkpoint is not None and one != trial]
         if trial not in bottom or not donors:
             return None
         donor = donors[int(source.integers(len(donors)))]
-        kept = self.members[donor].checkpoint
+        kept = present[donor].checkpoint
         assert kept is not None
-        return Exploit(kept[0], kept[1], self.explored(self.members[donor].config, source))
+        return Exploit(kept[0], kept[1], self.explored(present[donor].config, source))
 
-    def quantiles(self) -> tuple[list[int], list[int]]:
-        """Return the worst and the best trials of those that were compared."""
-        ranked = sorted((one.score, number) for number, one in self.members.items() if one.score is not None)
+    def quantiles(self, present: Mapping[int, Standing]) -> tuple[list[int], list[int]]:
+        """Return the worst and the best of the trials that are compared."""
+        ranked = sorted((one.score, number) for number, one in present.items())
         if len(ranked) <= 1:
             return [], []
         count = math.ceil(len(ranked) * self._rules.quantile_fraction)

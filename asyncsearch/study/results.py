@@ -83,7 +83,8 @@ class Results(ReadStudy):
         if best is None:
             raise self._nothing_reported()
         seen = best.seen_in(self._words()(best.state), self._metrics().get(best.id), self._notes().get(best.id))
-        seen.params = with_known(copy.deepcopy(seen.params), self._objects())
+        if objects := self._objects():
+            seen.params = with_known(copy.deepcopy(seen.params), objects)
         return seen
 
     @property

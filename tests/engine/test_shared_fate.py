@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncsearch.actions import Assign, LaunchWorker
+from asyncsearch.actions import AddLane, Assign, LaunchWorker
 from asyncsearch.events import (
     KILLED,
     AnyEvent,
@@ -19,6 +19,7 @@ from asyncsearch.events import (
     WorkerAttached,
     WorkerLost,
 )
+from asyncsearch.ids import Lease
 from asyncsearch.schedulers import FIFO
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Work
@@ -34,7 +35,7 @@ class OneWorker(Player):
     def __init__(self, pack: int, trials: int, culprits: dict[int, tuple[int, str]], **config: Any) -> None:
         super().__init__(packed_state(FIFO(max_resource=UNITS), pack, **config))
         self.culprits, self.epoch = culprits, 1
-        self.rounds = 0
+        self.rounds, self.joined = 0, set[int]()
         self.begin(trials, 1)
 
     def live(self) -> None:
@@ -48,27 +49,44 @@ class OneWorker(Player):
             self.train(assign.work)
 
     def train(self, work: Work) -> None:
-        """Train unit after unit of all lanes until one of them ends the process."""
+        """Train unit after unit of all lanes, and of those that join, until one of them ends the process."""
         lease = work.lease
-        trials = [int(lane.stages[0].trials[0]) for lane in work.lanes]
-        for unit in range(1, UNITS + 1):
-            at_fault = [self.culprits[trial][1] for trial in trials if self.culprits.get(trial, (0, ""))[0] == unit]
-            if at_fault:
-                self.end_process(at_fault[0], work, unit - 1)
-                return
-            for lane in range(len(trials)):
-                self.tell(Reported(lease, unit, {"loss": 1.0}, lane))
-        for lane in range(len(trials)):
-            self.tell(TrainingEnded(lease, Outcome.RETURNED, UNITS, lane=lane))
+        trials = {number: int(lane.stages[0].trials[0]) for number, lane in enumerate(work.lanes)}
+        done = dict.fromkeys(trials, 0)
+        self.joined.clear()
 
-    def end_process(self, way: str, work: Work, resource: int) -> None:
-        lease, told = work.lease, list[AnyEvent]()
+        def tell(event: AnyEvent) -> None:
+            for joining in only(self.tell(event), AddLane):
+                trials[joining.lane], done[joining.lane] = int(joining.added.stages[0].trials[0]), 0
+                self.joined.add(joining.lane)
+
+        while done:
+            at_fault = [
+                self.culprits[trials[lane]][1]
+                for lane, units in done.items()
+                if self.culprits.get(trials[lane], (0, ""))[0] == units + 1
+            ]
+            if at_fault:
+                self.end_process(at_fault[0], lease, done)
+                return
+            unit = list(done)
+            for lane in unit:
+                done[lane] += 1
+                tell(Reported(lease, done[lane], {"loss": 1.0}, lane))
+            for lane in unit:
+                if done[lane] == UNITS:
+                    del done[lane]
+                    tell(TrainingEnded(lease, Outcome.RETURNED, UNITS, lane=lane))
+
+    def end_process(self, way: str, lease: Lease, done: dict[int, int]) -> None:
+        told = list[AnyEvent]()
         if way == "hangs":
-            self.tell(TrialTimedOut(lease))
-            told = [TrainingEnded(lease, Outcome.STOPPED, resource, lane=lane) for lane in range(len(work.lanes))]
+            for joined in sorted({lane if lane in self.joined else None for lane in done}, key=str):
+                self.tell(TrialTimedOut(lease, joined))
+            told = [TrainingEnded(lease, Outcome.STOPPED, units, lane=lane) for lane, units in done.items()]
         elif way == "is killed":
-            for lane in range(len(work.lanes)):
-                told.append(TrainingEnded(lease, Outcome.FAILED, resource, error="x", error_kind=KILLED, lane=lane))
+            for lane, units in done.items():
+                told.append(TrainingEnded(lease, Outcome.FAILED, units, error="x", error_kind=KILLED, lane=lane))
         else:
             told = [WorkerLost(W0, lease.epoch, "its machine went away")]
         for event in told:

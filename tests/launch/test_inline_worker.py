@@ -234,7 +234,7 @@ def test_a_lane_joins_a_pack_when_the_others_have_done_their_unit(tmp_path: Path
 def test_a_lane_joins_one_that_trains_alone(tmp_path: Path) -> None:
     said: list[WorkerMessage] = []
     pack_of(tmp_path, said, {}, added=[joining(5), joining(6, fails=True)]).train_next()
-    assert Together.together == [1, 1, 3, 1, 1]
+    assert Together.together == [1, 3, 2, 1]
     assert ends(said) == {0: (Outcome.RETURNED, 3), 5: (Outcome.RETURNED, 3), 6: (Outcome.FAILED, 0)}
 
 

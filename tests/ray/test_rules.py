@@ -96,6 +96,20 @@ def test_a_population_takes_from_the_best_and_changes_a_value() -> None:
     assert sum(abs(factor - 1.2) < 1e-9 or abs(factor - 0.8) < 1e-9 for factor in factors) in range(130, 170)
 
 
+def test_a_finished_trial_is_gone_on_from_as_it_was_at_that_time() -> None:
+    rules = PopulationBasedTraining(
+        mode="max", time_attr="t", perturbation_interval=2, hyperparam_mutations={"lr": [1, 2]}
+    )
+    population = TrialPopulation(rules, seed=0)
+    for number in range(2):
+        population.members[number] = ComparedTrial({"lr": 1 + number})
+    assert [population.compare(0, time, 9.0 * time, (0, time)) for time in (2, 4, 6)] == [None] * 3
+    population.members[0].is_finished = True
+    assert [population.compare(1, time, 1.0, (1, time)).iteration for time in (3, 5)] == [2, 4]  # type: ignore[union-attr]
+    population.members[0].is_finished = False
+    assert population.compare(1, 7, 1.0, (1, 7)).iteration == 6  # type: ignore[union-attr]
+
+
 def run(tune: Any, trainable: Any, space: Any, **options: Any) -> Any:
     return tune.Tuner(trainable, param_space=space, tune_config=tune.TuneConfig(**options)).fit()
 

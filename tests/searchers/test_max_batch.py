@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.actions import AddLane, Assign
+from asyncsearch.engine.handling import replay
 from asyncsearch.errors import UsageError
-from asyncsearch.events import TrainingEnded
 from asyncsearch.schedulers import ASHA
 from asyncsearch.searchers import OptunaSearch
 from asyncsearch.space import Space, uniform
@@ -20,15 +19,17 @@ LINE = Space({"x": uniform(0, 1)})
 
 
 def lanes_at_once(searcher: OptunaSearch) -> int:
-    """Return how many trials trained together at most in a whole search with packs of up to 8 on one worker."""
+    """Return how many trials trained together at most in a whole search with packs of up to 8 on one worker.
+
+    One that has trained all of its units is only to save, and another one may have its place.
+    """
     recorded = record(packed_state(ASHA(max_resource=9), pack=8, space=LINE, searcher=searcher), 30, 1)
     assert len(recorded.state.trials) == 30
-    now = most = 0
-    for _, event, actions in recorded.steps:
-        now -= isinstance(event, TrainingEnded)
-        now += sum(len(action.work.lanes) for action in actions if isinstance(action, Assign))
-        now += sum(isinstance(action, AddLane) for action in actions)
-        most = max(most, now)
+    state, most = packed_state(ASHA(max_resource=9), pack=8, space=LINE, searcher=searcher), 0
+    for now, event, actions in recorded.steps:
+        replay(state, event, actions, now)
+        for lease in {attempt.lease for attempt in state.attempts.values()}:
+            most = max(most, state.lanes_staying(lease))
     return most
 
 
