@@ -120,7 +120,7 @@ class Exploit(NamedTuple):
     config: dict[str, Any]
 
 
-class Standing(NamedTuple):
+class Comparison(NamedTuple):
     """A trial as it was at a comparison."""
 
     time: float
@@ -135,26 +135,26 @@ class ComparedTrial:
     """A trial, with its comparisons."""
 
     config: dict[str, Any]
-    standings: list[Standing] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
     is_finished: bool = False
 
     @property
     def time(self) -> float:
         """When it was compared last."""
-        return self.standings[-1].time if self.standings else 0.0
+        return self.comparisons[-1].time if self.comparisons else 0.0
 
     @property
     def checkpoint(self) -> tuple[int, int] | None:
         """The checkpoint that it had at its last comparison."""
-        return self.standings[-1].checkpoint if self.standings else None
+        return self.comparisons[-1].checkpoint if self.comparisons else None
 
-    def standing(self, time: float) -> Standing | None:
+    def as_of(self, time: float) -> Comparison | None:
         """Return how it stands for another trial at a time of that one. None if it does not.
 
         One that has finished stands as it was at that time, as if both had trained side by side: who went on from its
         last checkpoint would have nothing left to train.
         """
-        known = [one for one in self.standings if one.time <= time or not self.is_finished]
+        known = [one for one in self.comparisons if one.time <= time or not self.is_finished]
         return known[-1] if known else None
 
 
@@ -177,8 +177,8 @@ class TrialPopulation:
         """Take the result of a trial that is due, and return what it goes on from. None: it goes on as it is."""
         member = self.members[trial]
         score = self._sign * value if math.isfinite(value) else -math.inf
-        member.standings.append(Standing(time, score, checkpoint or member.checkpoint, member.config))
-        present = {number: found for number, one in self.members.items() if (found := one.standing(time)) is not None}
+        member.comparisons.append(Comparison(time, score, checkpoint or member.checkpoint, member.config))
+        present = {number: found for number, one in self.members.items() if (found := one.as_of(time)) is not None}
         bottom, top = self.quantiles(present)
         source = generator(self._seed, "ray.pbt", self.decisions)
         self.decisions += 1
@@ -190,7 +190,7 @@ class TrialPopulation:
         assert kept is not None
         return Exploit(kept[0], kept[1], self.explored(present[donor].config, source))
 
-    def quantiles(self, present: Mapping[int, Standing]) -> tuple[list[int], list[int]]:
+    def quantiles(self, present: Mapping[int, Comparison]) -> tuple[list[int], list[int]]:
         """Return the worst and the best of the trials that are compared."""
         ranked = sorted((one.score, number) for number, one in present.items())
         if len(ranked) <= 1:
