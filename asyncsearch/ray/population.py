@@ -120,7 +120,7 @@ class Exploit(NamedTuple):
     config: dict[str, Any]
 
 
-class Comparison(NamedTuple):
+class PastComparison(NamedTuple):
     """A trial as it was at a comparison."""
 
     time: float
@@ -135,7 +135,7 @@ class ComparedTrial:
     """A trial, with its comparisons."""
 
     config: dict[str, Any]
-    comparisons: list[Comparison] = field(default_factory=list)
+    comparisons: list[PastComparison] = field(default_factory=list)
     is_finished: bool = False
 
     @property
@@ -148,7 +148,7 @@ class ComparedTrial:
         """The checkpoint that it had at its last comparison."""
         return self.comparisons[-1].checkpoint if self.comparisons else None
 
-    def as_of(self, time: float) -> Comparison | None:
+    def as_of(self, time: float) -> PastComparison | None:
         """Return how it stands for another trial at a time of that one. None if it does not.
 
         One that has finished stands as it was at that time, as if both had trained side by side: who went on from its
@@ -177,7 +177,7 @@ class TrialPopulation:
         """Take the result of a trial that is due, and return what it goes on from. None: it goes on as it is."""
         member = self.members[trial]
         score = self._sign * value if math.isfinite(value) else -math.inf
-        member.comparisons.append(Comparison(time, score, checkpoint or member.checkpoint, member.config))
+        member.comparisons.append(PastComparison(time, score, checkpoint or member.checkpoint, member.config))
         present = {number: found for number, one in self.members.items() if (found := one.as_of(time)) is not None}
         bottom, top = self.quantiles(present)
         source = generator(self._seed, "ray.pbt", self.decisions)
@@ -190,7 +190,7 @@ class TrialPopulation:
         assert kept is not None
         return Exploit(kept[0], kept[1], self.explored(present[donor].config, source))
 
-    def quantiles(self, present: Mapping[int, Comparison]) -> tuple[list[int], list[int]]:
+    def quantiles(self, present: Mapping[int, PastComparison]) -> tuple[list[int], list[int]]:
         """Return the worst and the best of the trials that are compared."""
         ranked = sorted((one.score, number) for number, one in present.items())
         if len(ranked) <= 1:
