@@ -45,9 +45,13 @@ class TrialStopped(TrialInterrupted):
 class StoppedItself(TrialStopped):
     """The trial's own code has stopped it, by ``trial.stop(reason)``."""
 
-    def __init__(self, reason: str, trial: TrialContext) -> None:
+    def __init__(self, reason: str, trial: TrialContext | None = None) -> None:
         super().__init__(reason)
         self.trial = trial
+        """Whose code it was. None if it was in a child of the trial's process, such as a loader of data."""
+
+    def __reduce__(self) -> tuple[type[StoppedItself], tuple[Any, ...]]:
+        return type(self), self.args  # a trial stays in its process
 
 
 class TrialPaused(TrialInterrupted):

@@ -410,3 +410,44 @@ def test_a_joiner_is_asked_for_before_the_lane_it_replaces_has_saved(scheduler: 
     joined = [event for _, event, actions in recorded.steps for _ in only(actions, AddLane)]
     at_ends = [event for event in joined if isinstance(event, Reported)]
     assert len(at_ends) >= 0.9 * len(joined)
+
+
+def test_a_last_report_that_decides_nothing_makes_room_for_a_joiner() -> None:
+    player = PackPlayer(trials=3, pack=2)
+    for lane in (0, 1):
+        player.lane(lane, 2)
+        assert joined(player) == []
+    player.lane(0, 3)
+    assert joined(player) == [(2, 2)]
+
+
+def test_a_lane_whose_place_is_anothers_does_not_go_on_in_it() -> None:
+    player = Player(packed_state(ASHA(max_resource=9), pack=3))
+    player.begin(20, 2)
+    full, other = Lease(0, W0, 1), Lease(3, WorkerId(1), 1)
+    player.tell(Reported(full, 1, {"loss": 0.1}, 0))
+    assert joined(player) == [(6, 6)]
+    for lane in (0, 1):
+        player.tell(Reported(other, 1, {"loss": 1.0}, lane))
+        assert not only(player.last, Promote), "it is the best of three, and goes on once it has saved"
+
+
+def test_a_unit_counts_those_that_trained_it_and_not_those_that_save_or_come() -> None:
+    player = PackPlayer(trials=4, pack=2)
+    for lane in (0, 1):
+        player.lane(lane, 2)
+    player.finish(0)
+    player.lane(1, 3)
+    assert joined(player) == [(3, 3)]
+    player.lane(2, 1)
+    assert player.state.attempts[2].peers == 2
+
+
+def test_a_joiner_that_all_others_leave_before_it_begins_trains_alone() -> None:
+    player = PackPlayer(trials=4, pack=3)
+    for lane in range(3):
+        player.lane(lane, 3)
+    for lane in range(3):
+        player.end(lane, Outcome.RETURNED, 3)
+    player.lane(3, 1)
+    assert player.state.attempts[3].lanes == player.state.attempts[3].peers == 1

@@ -110,6 +110,26 @@ def test_a_finished_trial_is_gone_on_from_as_it_was_at_that_time() -> None:
     assert population.compare(1, 7, 1.0, (1, 7)).iteration == 6  # type: ignore[union-attr]
 
 
+def test_a_population_that_trains_one_after_another_trains_each_to_its_end(tune: Any) -> None:
+    from ray.air import session
+    from ray.air.checkpoint import Checkpoint
+
+    def train(config: dict[str, Any]) -> None:
+        found = session.get_checkpoint()
+        done = found.to_dict()["done"] if found else 0
+        while done < 6:
+            done += 1
+            session.report({"value": config["x"] + done}, checkpoint=Checkpoint.from_dict({"done": done}))
+
+    rules = PopulationBasedTraining(
+        time_attr="training_iteration", perturbation_interval=2, hyperparam_mutations={"x": [1.0, 2.0]}
+    )
+    space = {"x": tune.grid_search([8.0, 4.0, 2.0, 1.0])}
+    results = run(tune, train, space, metric="value", mode="max", scheduler=rules)
+    assert [result.metrics["training_iteration"] for result in results] == [6] * 4
+    assert any(result.config["x"] != x for result, x in zip(results, (8.0, 4.0, 2.0, 1.0), strict=True))
+
+
 def run(tune: Any, trainable: Any, space: Any, **options: Any) -> Any:
     return tune.Tuner(trainable, param_space=space, tune_config=tune.TuneConfig(**options)).fit()
 

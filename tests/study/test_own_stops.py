@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from asyncsearch import ASHA, FIFO, PBT, SHA, GridSearch, Hyperband, Study, Trai
 from asyncsearch.actions import Assign, MoveTrial, StopRun
 from asyncsearch.journal.opening import read_records
 from asyncsearch.schedulers.fifo import FIFOState
+from asyncsearch.trainable.context import StoppedItself
 from asyncsearch.trial import TrialState
 
 WORDS = "the loss rises"
@@ -122,6 +125,23 @@ def test_a_member_of_a_pack_that_stops_itself_leaves_it(kind: type[Rising], tmp_
     assert not any(trial.losses or trial.failures for trial in study.trials)
 
 
+def searched_by_two(function: Any, max_resource: int, store: Path) -> Study:
+    """Return a study of two trials, each on two workers, that has run."""
+    study = Study(
+        function,
+        space={"x": choice(0.1, 0.3)},
+        metric="loss",
+        mode="min",
+        searcher=GridSearch(),
+        scheduler=FIFO(max_resource=max_resource),
+        workers_per_trial=2,
+        backend="processes",
+        store=store,
+    )
+    study.run(parallelism=2, display="none")
+    return study
+
+
 def rising_together(trial: Any) -> None:
     for epoch in trial.epochs():
         if trial.rank == 0:
@@ -131,18 +151,7 @@ def rising_together(trial: Any) -> None:
 
 
 def test_a_gang_whose_ranks_stop_themselves_is_stopped_early(tmp_path: Path) -> None:
-    study = Study(
-        rising_together,
-        space={"x": choice(0.1, 0.3)},
-        metric="loss",
-        mode="min",
-        searcher=GridSearch(),
-        scheduler=FIFO(max_resource=3),
-        workers_per_trial=2,
-        backend="processes",
-        store=tmp_path,
-    )
-    study.run(parallelism=2, display="none")
+    study = searched_by_two(rising_together, 3, tmp_path)
     found = {trial.params["x"]: (trial.state, trial.resource, trial.reason) for trial in study.trials}
     assert found[0.1] == (TrialState.STOPPED, 2, WORDS)
     assert found[0.3][:2] == (TrialState.COMPLETED, 3)
@@ -156,18 +165,7 @@ def second_stops(trial: Any) -> None:
 
 
 def test_a_stop_of_a_rank_above_0_stops_its_gang(tmp_path: Path) -> None:
-    study = Study(
-        second_stops,
-        space={"x": choice(0.1, 0.3)},
-        metric="loss",
-        mode="min",
-        searcher=GridSearch(),
-        scheduler=FIFO(max_resource=100_000),
-        workers_per_trial=2,
-        backend="processes",
-        store=tmp_path,
-    )
-    study.run(parallelism=2, display="none")
+    study = searched_by_two(second_stops, 100_000, tmp_path)
     assert [(trial.state, trial.reason) for trial in study.trials] == [(TrialState.STOPPED, WORDS)] * 2
     assert all(trial.value is not None and trial.resource < 100_000 for trial in study.trials)
 
@@ -238,3 +236,9 @@ def test_a_reason_of_undecodable_bytes_is_escaped(rule: str, tmp_path: Path) -> 
     assert study.trials[0].notes == {"device": ESCAPED}
     actions = [action for record in read_records(study.store) for action in record.actions]
     assert any(ESCAPED in action.reason for action in actions if isinstance(action, StopRun | MoveTrial))
+
+
+def test_a_stop_in_a_child_of_a_trial_comes_back_as_itself() -> None:
+    unsendable: Any = threading.Lock()
+    sent = pickle.loads(pickle.dumps(StoppedItself(WORDS, unsendable)))
+    assert (type(sent), str(sent)) == (StoppedItself, WORDS)
