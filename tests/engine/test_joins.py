@@ -432,7 +432,7 @@ def test_a_lane_whose_place_is_anothers_does_not_go_on_in_it() -> None:
         assert not only(player.last, Promote), "it is the best of three, and goes on once it has saved"
 
 
-def test_a_unit_counts_those_that_trained_it_and_not_those_that_save_or_come() -> None:
+def test_a_unit_counts_neither_who_saves_nor_who_comes_then() -> None:
     player = PackPlayer(trials=4, pack=2)
     for lane in (0, 1):
         player.lane(lane, 2)

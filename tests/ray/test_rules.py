@@ -110,7 +110,7 @@ def test_a_finished_trial_is_gone_on_from_as_it_was_at_that_time() -> None:
     assert population.compare(1, 7, 1.0, (1, 7)).iteration == 6  # type: ignore[union-attr]
 
 
-def test_a_population_that_trains_one_after_another_trains_each_to_its_end(tune: Any) -> None:
+def test_a_population_that_trains_in_turn_trains_each_to_its_end(tune: Any) -> None:
     from ray.air import session
     from ray.air.checkpoint import Checkpoint
 
