@@ -98,9 +98,17 @@ class Proxy:
                         self._to_refuse = max(0, self._to_refuse - 1)
                         _reset(near)
                     else:
-                        self.accepted += 1
-                        self._pairs.append(_Pair(self, near, socket.create_connection(("127.0.0.1", self._target))))
+                        self._join(near)
                     self._changed.notify_all()
+
+    def _join(self, near: socket.socket) -> None:
+        try:
+            far = socket.create_connection(("127.0.0.1", self._target))
+        except OSError:  # a worker may be sooner than its driver, and tries again
+            _reset(near)
+        else:
+            self.accepted += 1
+            self._pairs.append(_Pair(self, near, far))
 
 
 class _Pair:

@@ -29,17 +29,17 @@ def study_of(place: Path, **options: Any) -> Study:
 def test_a_study_that_its_rule_has_ended_goes_on_only_with_another(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study_of(tmp_path, stop_when=Reached(2.5)).run(display="plain")
+    study_of(tmp_path, stop_when=Reached(2.25)).run(display="plain")
     out = " ".join(capsys.readouterr().out.split())
-    assert "as its stop_when holds: loss has reached 2.5: 2.5" in out
-    study = study_of(tmp_path, stop_when=Reached(2.5), resume=True).run(display="plain")
+    assert "as its stop_when holds: loss has reached 2.25: 2.25" in out
+    study = study_of(tmp_path, stop_when=Reached(2.25), resume=True).run(display="plain")
     trained = len(study.trials)
     assert trained < 12
     out = " ".join(capsys.readouterr().out.split())
-    assert "The study has ended by its stop_when=Reached(2.5): loss has reached 2.5: 2.25. Nothing is trained" in out
+    assert "The study has ended by its stop_when=Reached(2.25): loss has reached 2.25: 2.25. Nothing is trained" in out
     study = study_of(tmp_path, stop_when=Plateau(trials=2), resume=True).run(display="plain")
     out = " ".join(capsys.readouterr().out.split())
-    assert "stop_when was Reached(2.5) in the last run, and is Plateau(trials=2) now." in out
+    assert "stop_when was Reached(2.25) in the last run, and is Plateau(trials=2) now." in out
     assert trained < len(study.trials) < 12
     assert study.best_trial.params["x"] == 7
     file = read_study_file(study.store)
