@@ -202,6 +202,10 @@ class Launcher(abc.ABC):
         What the driver does next takes all of that time; called after ``launch``. By default it returns at once.
         """
 
+    def attached(self, worker: WorkerId, epoch: int) -> None:
+        """Note that the driver hears this launch of the worker, and so notices its loss by itself; return at once."""
+        return
+
     @abc.abstractmethod
     def kill(self, worker: WorkerId, epoch: int) -> None:
         """Make sure that this launch of the worker, which the engine considers lost, ends; return at once."""

@@ -28,7 +28,7 @@ from asyncsearch.driver.timeouts import DriverSettings
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stop_decisions import BY_RULE
 from asyncsearch.errors import StoreError
-from asyncsearch.events import AnyEvent, DriverStarted, RunRequested, StopRequested
+from asyncsearch.events import AnyEvent, DriverStarted, RunRequested, StopRequested, WorkerAttached
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.writer import Journal
 from asyncsearch.launch.base_launcher import Launcher, Preflight
@@ -191,6 +191,8 @@ class RunParts:
 
     def _follow(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
         self._time.add(now, event, actions)
+        if isinstance(event, WorkerAttached):
+            self._search.launcher.attached(event.worker, event.epoch)
         self._callbacks.follow(now, event, actions)
 
     def _say(self, sentence: str) -> None:

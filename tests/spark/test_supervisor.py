@@ -265,14 +265,18 @@ def test_a_refused_barrier_stage_becomes_a_plain_task_once_for_all(tmp_path: Pat
 def test_a_task_that_had_just_begun_ends_with_its_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[SilentSpark]
 ) -> None:
-    for name in ("CANCEL_AGAIN_S", "SILENT_FOR_S"):
+    for name in ("WAIT_LOGGED_AFTER_S", "LOOK_EVERY_S", "CANCEL_AGAIN_S", "SILENT_FOR_S"):
         monkeypatch.setattr(f"asyncsearch.launch.spark.supervisor.{name}", 0.0)
     spark, ends, config = kind(), Ends(), config_for(tmp_path)
-    spark.running = lambda: {"tag-worker-0.1"}  # type: ignore[method-assign]
+    spark.running = lambda: {"tag-worker-0.1", "tag-worker-1.1"}  # type: ignore[method-assign]
+    silent, is_cut = spark.trouble, threading.Event()
+    spark.trouble = lambda: silent() if is_cut.is_set() else ""  # type: ignore[method-assign]
     supervisor = supervise(spark, ends)
     supervisor.start()
     for worker in (0, 1):
         supervisor.launch((WorkerId(worker), 1), config)
+    supervisor.attached((WorkerId(0), 1))
+    supervisor._inbox.put(is_cut.set)  # behind it
     ended = {ends.next()[0] for _ in range(1 + spark.is_gone)}
     assert ended == ({0, 1} if spark.is_gone else {1}), "a network that is cut leaves alone who trains"
     supervisor.stop(0.0)

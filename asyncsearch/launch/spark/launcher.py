@@ -153,6 +153,10 @@ class SparkLauncher(Launcher):
             raise InternalError("launch() comes after start()")
         self._supervisor.launch((worker, epoch), self._config_for(worker, epoch))
 
+    def attached(self, worker: WorkerId, epoch: int) -> None:
+        if self._supervisor is not None:
+            self._supervisor.attached((worker, epoch))
+
     def tokens_for(self, url: str) -> Tokens | None:
         return None if self._spark is None else self._spark.tokens_for(url)
 

@@ -20,7 +20,7 @@ from asyncsearch.launch.machine import patiently
 from asyncsearch.launch.spark import job_ends
 from asyncsearch.launch.spark.base_session import WAIT_LOGGED_AFTER_S, AnySpark
 from asyncsearch.launch.spark.broadcast import SharedPart
-from asyncsearch.launch.spark.slots import REPLACED_AFTER_S, SlotWatch
+from asyncsearch.launch.spark.slots import LOOK_EVERY_S, REPLACED_AFTER_S, SlotWatch
 from asyncsearch.launch.spark.task import (
     CANCEL_AGAIN_S,
     CANCELLED_WITHIN_S,
@@ -50,6 +50,8 @@ class _Job:
         """Reason of its cancellation; None if it is not cancelled."""
         self.is_reported = False
         """Whether its end was reported, which it may be before the job's own: Spark may not answer any more."""
+        self.has_attached = False
+        """Whether the driver hears its worker, and notices its loss."""
         self.is_cancelled = threading.Event()
 
 
@@ -113,6 +115,9 @@ class Supervisor:
             return
         self._inbox.put(lambda: self._start_job(key, config))
 
+    def attached(self, key: LaunchKey) -> None:
+        self._inbox.put(lambda: self._note_attached(key))
+
     def kill(self, key: LaunchKey) -> None:
         self._inbox.put(lambda: self._kill(key))
 
@@ -164,6 +169,10 @@ class Supervisor:
         if key in self._jobs:
             self._cancel(self._jobs[key], "it was ended by the driver")
 
+    def _note_attached(self, key: LaunchKey) -> None:
+        if key in self._jobs:
+            self._jobs[key].has_attached = True
+
     def _begin_to_stop(self, stop_at: float) -> None:
         self._stop_at, self._give_up_at = stop_at, stop_at + CANCELLED_WITHIN_S
 
@@ -199,7 +208,7 @@ class Supervisor:
     def _look_for_slot(self, job: _Job, now: float, trouble: str) -> None:
         others = [other.tag for other in self._jobs.values() if other is not job and other.reason is None]
         wait = self._slots.look(job.tag, job.name, now - job.launched_at, others)
-        if wait is None:
+        if wait is None and job.has_attached:
             job.due = None
         elif trouble and now < (self._silent_since or now) + SILENT_FOR_S:
             job.due = now + CANCEL_AGAIN_S
@@ -208,6 +217,8 @@ class Supervisor:
             for lost in [each for each in self._jobs.values() if each.reason is None and self._spark.is_gone] or [job]:
                 self._cancel(lost, trouble)
                 self._notify(lost, trouble)
+        elif wait is None:
+            job.due = now + LOOK_EVERY_S  # a network that drops everything leaves nobody to tell its end
         elif wait.reason:
             self._cancel(job, wait.reason)
         else:
