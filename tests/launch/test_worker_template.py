@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.files.paths import import_path
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import AgentFunction
 from asyncsearch.launch.processes import ProcessLauncher
@@ -107,5 +108,35 @@ main()
 def test_fork_of_this_process_has_a_template_of_its_own(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORKED, str(tmp_path)], check=False, timeout=PATIENCE_S, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+WITHOUT_PIDFDS = """
+import os
+
+def pidfd_open(pid, flags=0):
+    raise OSError(38, "Function not implemented")
+
+os.pidfd_open = pidfd_open
+"""
+SEARCH = """
+import sys
+from asyncsearch import Study, choice
+
+study = Study(
+    lambda trial: trial.params["x"],
+    space={"x": choice(1, 2, 3)}, searcher="grid", metric="y", mode="min", store=sys.argv[1], backend="processes",
+).run(parallelism=2, display="none")
+assert [trial.value for trial in study.trials] == [1, 2, 3], study.trials
+"""
+
+
+def test_search_runs_on_a_kernel_without_pidfds(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_PIDFDS)
+    environment = {**os.environ, "PYTHONPATH": import_path([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-c", SEARCH, str(tmp_path / "study")]
+    done = subprocess.run(
+        command, check=False, timeout=PATIENCE_S, capture_output=True, text=True, env=environment, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
