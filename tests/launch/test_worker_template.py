@@ -17,6 +17,7 @@ from asyncsearch.files.paths import import_path
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import AgentFunction
 from asyncsearch.launch.processes import ProcessLauncher
+from asyncsearch.launch.worker_template import TEMPLATES
 from tests.launch.tools import PATIENCE_S, Ends, config_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks workers")
@@ -66,6 +67,19 @@ def test_worker_inherits_what_this_process_has_now(tmp_path: Path, monkeypatch: 
     os.umask(0o77)
     os.sched_setaffinity(0, [core])
     assert served_by(inherited, tmp_path) == f"set later {tmp_path} {0o77} [{core}]"
+
+
+def blocked(_config: WorkerConfig) -> str:
+    return str(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+
+def test_worker_hears_signals_that_this_process_has_blocked(tmp_path: Path) -> None:
+    TEMPLATES.close()  # one that was started before would not inherit it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+    try:
+        assert served_by(blocked, tmp_path) == "set()"
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def test_lost_template_costs_its_workers_and_nothing_later(tmp_path: Path) -> None:
