@@ -11,6 +11,7 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
+from asyncsearch.files.paths import import_folders
 from asyncsearch.files.plain import read_text
 
 _ON_EVERY_WORKER = frozenset({"__main__", "asyncsearch", "pyspark", "py4j", "cloudpickle"})
@@ -60,7 +61,7 @@ def _is_in_environment(path: str) -> bool:
 
 def _splits(path: str) -> Iterator[tuple[str, str]]:
     """Yield the folders of the import path above a file, each with the name below it."""
-    for entry in sys.path:
+    for entry in import_folders(sys.path):
         folder = os.path.abspath(entry)
         if path.startswith(folder + os.sep):
             yield folder, Path(path[len(folder) + 1 :]).parts[0]

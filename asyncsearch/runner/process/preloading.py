@@ -77,7 +77,12 @@ def installed_modules() -> tuple[str, ...]:
 
 def changed_variables(before: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that were set since, on which an import may depend, as KERAS_BACKEND."""
-    return {name: value for name, value in os.environ.items() if before.get(name) != value and _is_text(name + value)}
+    return {name: value for name, value in text_variables(os.environ).items() if before.get(name) != value}
+
+
+def text_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return those variables that a message can hold; others, bytes of another encoding, can only be inherited."""
+    return {name: value for name, value in environment.items() if _is_text(name + value)}
 
 
 def take_over(environment: Mapping[str, str]) -> None:
