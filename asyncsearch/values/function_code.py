@@ -251,8 +251,17 @@ def is_own(module: str) -> bool:
     found = sys.modules.get(module)
     if module == "__main__" or found is None:  # code that was sent by value comes from a module that is not here
         return True
-    file = (getattr(found, "__file__", None) or "").replace("\\", "/")
+    file = str(module_values(found).get("__file__") or "").replace("\\", "/")
     return file.endswith(".py") and not any(part in file for part in _INSTALLED) and not file.startswith(_libraries())
+
+
+def module_values(module: object) -> Mapping[str, Any]:
+    """Return the globals of a module: one with a class of its own may load at any look at it, or raise any error."""
+    try:
+        found: Mapping[str, Any] = object.__getattribute__(module, "__dict__")
+    except AttributeError:  # a library of cffi only says that it is a module
+        return {}
+    return found
 
 
 @functools.cache

@@ -30,6 +30,7 @@ from asyncsearch.runner.process.process_holdings import (
     tasks,
     temporary_files_noted,
 )
+from asyncsearch.values.function_code import module_values
 
 _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _LOWEST = 19
@@ -231,8 +232,7 @@ def _set_session_priority(nice: int) -> None:
 
 
 def _is_installed(name: str, module: object) -> bool:
-    # By ``vars``: a module that is loaded at its first use would be loaded by the question.
-    spec = vars(module).get("__spec__") if isinstance(module, types.ModuleType) else None
+    spec = module_values(module).get("__spec__") if isinstance(module, types.ModuleType) else None
     if spec is None or spec.name != name or not isinstance(spec.origin, str):
         return False
     return name.startswith("asyncsearch.") or not _INSTALLED_FOLDERS.isdisjoint(spec.origin.split(os.sep))
