@@ -13,7 +13,7 @@ from pathlib import Path
 
 from asyncsearch.files.paths import import_folders
 from asyncsearch.files.plain import read_text
-from asyncsearch.values.function_code import module_values
+from asyncsearch.values import module_values
 
 _ON_EVERY_WORKER = frozenset({"__main__", "asyncsearch", "pyspark", "py4j", "cloudpickle"})
 _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})

@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from asyncsearch.values import module_values
 from asyncsearch.values.json_values import is_numpy_array, is_numpy_scalar
 
 _HAS_DOCSTRING = 0x4000000
@@ -253,15 +254,6 @@ def is_own(module: str) -> bool:
         return True
     file = str(module_values(found).get("__file__") or "").replace("\\", "/")
     return file.endswith(".py") and not any(part in file for part in _INSTALLED) and not file.startswith(_libraries())
-
-
-def module_values(module: object) -> Mapping[str, Any]:
-    """Return the globals of a module: one with a class of its own may load at any look at it, or raise any error."""
-    try:
-        found: Mapping[str, Any] = object.__getattribute__(module, "__dict__")
-    except AttributeError:  # a library of cffi only says that it is a module
-        return {}
-    return found
 
 
 @functools.cache

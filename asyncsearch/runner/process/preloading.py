@@ -30,7 +30,7 @@ from asyncsearch.runner.process.process_holdings import (
     tasks,
     temporary_files_noted,
 )
-from asyncsearch.values.function_code import module_values
+from asyncsearch.values import module_values
 
 _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _LOWEST = 19
