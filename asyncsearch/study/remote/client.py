@@ -157,15 +157,17 @@ class RemoteRun:
             if self._is_up(attempt, tag):
                 # Not before: their tasks would wait in the slot that the driver needs.
                 self._workers.begin()
-            self._say_who_waits(self._is_up(attempt, tag), time.monotonic() - began_s)
-            self._end_if_silent(attempt, has_news, ended)
+            trouble = self._tasks.trouble()
+            if not trouble:  # else nobody knows who has a slot
+                self._say_who_waits(self._is_up(attempt, tag), time.monotonic() - began_s)
+            self._end_if_silent(trouble, attempt, has_news, ended)
 
-    def _end_if_silent(self, attempt: str, has_news: bool, ended: list[Ending | str]) -> None:
+    def _end_if_silent(self, trouble: str, attempt: str, has_news: bool, ended: list[Ending | str]) -> None:
         """End a driver of which neither the cluster nor the store tells anything, or of whose end the store alone does.
 
         The store may be reached where the cluster is not.
         """
-        trouble, now, last = self._tasks.trouble(), time.monotonic(), self._follower.reader.last
+        now, last = time.monotonic(), self._follower.reader.last
         if has_news or not trouble:
             self._news_s = now
         if not trouble:

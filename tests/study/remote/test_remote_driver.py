@@ -30,7 +30,7 @@ from asyncsearch.study.remote.kept_tasks import DISMISSED
 from tests.faults.accounts import losses, require_accounted, wait_until
 from tests.shares import takes_long
 from tests.study.remote.process_cluster import ProcessCluster, ProcessTasks
-from tests.system.tools import PATIENCE_S, Running, make_study, require_gone
+from tests.system.tools import Running, make_study, require_gone
 from tests.system.trained import Gate, make_trainable
 
 CONFIGURATIONS, LEVELS = range(1, 10), (1, 3, 9)
@@ -165,39 +165,6 @@ def test_workers_without_a_slot_are_told_of_and_not_needed(
     require_accounted(study.run(display="plain"), CONFIGURATIONS, LEVELS)
     assert "1 task of workers without a slot: other jobs hold" in capfd.readouterr().out
     require_nothing_left(study, cluster)
-
-
-class CutOffTasks(ProcessTasks):
-    """They go on where the network lets nobody hear of their ends."""
-
-    def __init__(self, slots: int) -> None:
-        super().__init__(slots)
-        self.is_mended = threading.Event()
-
-    def drive(self, content: bytes, tag: str) -> str:
-        answer = super().drive(content, tag)
-        self.is_mended.wait(PATIENCE_S)
-        return answer
-
-
-def test_a_store_tells_the_end_of_a_driver_whose_cluster_is_cut_off(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    gate, cluster = Gate(tmp_path).make(), ProcessCluster(2)
-    cluster.tasks = tasks = CutOffTasks(3)
-    study = make_study(make_trainable(gate), tmp_path / "study", backend=cluster)
-    running = Running(study, display="plain")
-    gate.pids()
-    tasks.is_gone = True
-    said = ""
-    while "The cluster does not answer. The search goes on there" not in said:
-        said += capfd.readouterr().out
-        time.sleep(0.1)  # what is printed cannot be waited for; nothing depends on how long this is
-    gate.open()
-    require_accounted(running.wait(), CONFIGURATIONS, LEVELS)
-    tasks.is_mended.set()
-    assert drivers(study) == 1
-    assert not losses(study)
 
 
 class Elsewhere(ProcessTasks):
