@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 from asyncsearch.trainable import TrialContext
@@ -9,7 +10,6 @@ from asyncsearch.trainable import TrialContext
 
 def read_digits(trial: TrialContext) -> None:
     """Train a network; a unit is one pass over the digits."""
-    import joblib
     from sklearn.datasets import load_digits
     from sklearn.neural_network import MLPClassifier
 
@@ -17,10 +17,10 @@ def read_digits(trial: TrialContext) -> None:
     held = [MLPClassifier((32,), learning_rate_init=trial.params["lr"], random_state=trial.seed % 2**32)]
 
     def save(path: Path) -> None:
-        joblib.dump(held[0], path)
+        path.write_bytes(pickle.dumps(held[0]))
 
     def load(path: Path) -> None:
-        held[0] = joblib.load(path)
+        held[0] = pickle.loads(path.read_bytes())
 
     for _ in trial.epochs(save=save, load=load):
         held[0].partial_fit(images[:1400] / 16, labels[:1400], classes=range(10))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from asyncsearch.errors import ClusterError, NotEnoughSlotsError
-from asyncsearch.launch.spark import spark_answers
+from asyncsearch.launch.spark import spark_answers, tag_notes
 from asyncsearch.launch.spark.cluster_facts import ExaminedSession
-from asyncsearch.launch.spark.connect_server import server_answer
+from asyncsearch.launch.spark.connect_server import end_left_queries, server_answer
 from asyncsearch.launch.spark.probe import Callback, probe
 from asyncsearch.launch.spark.spark_answers import answer_of
 from tests.launch.tools import PATIENCE_S
@@ -112,11 +112,15 @@ def test_tasks_without_a_slot_are_cancelled_in_words() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_session_whose_server_is_silent_is_told_of(never: Callable[[], Any], unused_port: int) -> None:
+def test_a_session_whose_server_is_silent_is_told_of(
+    never: Callable[[], Any], unused_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     builder = SimpleNamespace(endpoint=f"127.0.0.1:{unused_port}")
     session = SimpleNamespace(client=SimpleNamespace(_builder=builder))
     with pytest.raises(ClusterError, match=rf"the Spark Connect server at 127\.0\.0\.1:{unused_port} does not answer"):
         server_answer(session, never, "settings")
+    monkeypatch.setattr(tag_notes, "end_tag_of", lambda *_: never())
+    end_left_queries(session, b"")  # the search goes on without
 
 
 @pytest.fixture

@@ -19,13 +19,13 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, TypeVar
 
-from asyncsearch.errors import ClusterError
 from asyncsearch.launch.machine import cores
 from asyncsearch.launch.spark import tag_notes
 from asyncsearch.launch.spark.arrow_tasks import answer_in, arrow_task
 from asyncsearch.launch.spark.base_session import AnySpark
 from asyncsearch.launch.spark.connect_server import (
     LOOK_AGAIN_S,
+    end_left_queries,
     give_up_retries,
     require_connect,
     server_answer,
@@ -35,7 +35,6 @@ from asyncsearch.launch.spark.connect_server import (
 from asyncsearch.launch.spark.job_ends import is_closed_session
 from asyncsearch.launch.spark.placement import DRIVER, Executor
 from asyncsearch.launch.spark.probe import has_this_environment
-from asyncsearch.launch.spark.spark_answers import answer_of
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -260,8 +259,7 @@ class ConnectSpark(AnySpark):
         return tag_notes.tag_note(self.session, tag)
 
     def end_tag_of(self, note: bytes) -> None:
-        with contextlib.suppress(ClusterError):
-            answer_of(lambda: tag_notes.end_tag_of(self.session, note), self.trouble)
+        end_left_queries(self.session, note)
 
     def trouble(self) -> str:
         looked_s, found = self._look

@@ -5,6 +5,7 @@ Spark's client would try one that does not for 10 minutes, also at the end of th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import socket
 import threading
@@ -77,6 +78,12 @@ def server_answer(session: Any, ask: Callable[[], T], what: str) -> T:
             f"The {what} of this Spark Connect session cannot be read: {query_failure(error)}. Make a new session: "
             'SparkSession.builder.remote("sc://...").getOrCreate().'
         ) from error
+
+
+def end_left_queries(session: Any, note: bytes) -> None:
+    """End the queries of a note that a dead process has left, unless the server does not answer."""
+    with contextlib.suppress(ClusterError):
+        answer_of(lambda: tag_notes.end_tag_of(session, note), lambda: silence(session, why_silent(session)))
 
 
 def silence(session: Any, why: OSError | None) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 
 from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.spark.base_session import new_tag
-from asyncsearch.launch.spark.connect_server import require_connect
+from asyncsearch.launch.spark.connect_server import end_left_queries, require_connect
 from asyncsearch.launch.spark.joining import active_connect
-from asyncsearch.launch.spark.tag_notes import end_tag_of, tag_note
+from asyncsearch.launch.spark.tag_notes import tag_note
 from asyncsearch.launch.trial_jobs import JobNames, TrialJobs
 
 _log = logging.getLogger(__name__)
@@ -108,4 +108,4 @@ class ConnectJobs(TrialJobs):
         return tag_note(self._session, _OF_THIS_PROCESS)
 
     def end_noted(self, note: bytes) -> None:
-        end_tag_of(self._session, note)
+        end_left_queries(self._session, note)
