@@ -68,4 +68,9 @@ def test_a_driver_is_given_up_once_cluster_and_store_are_silent(
         assert ended == []
     run._end_if_silent("it is cut off", "mine", False, ended)
     assert ended == ["it is cut off"]
+    monkeypatch.setattr(client, "SILENT_FOR_S", PATIENCE_S)
+    for presses in (1, 2):  # at the second one its task would be cancelled, if the cluster heard of it
+        run._follower.interrupts.add()
+        run._end_if_silent("it is cut off", "mine", False, ended)
+        assert len(ended) == presses
     run._follower.close()
