@@ -17,7 +17,7 @@ import pytest
 
 from asyncsearch import ASHA, Study, TrialContext, uniform
 from asyncsearch.doctor import examine
-from asyncsearch.errors import ClusterError, NotEnoughSlotsError
+from asyncsearch.errors import ClusterError, NotEnoughSlotsError, UsageError
 from asyncsearch.events import DriverStarted, WorkerLost
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import read_records
@@ -108,6 +108,12 @@ def test_parallelism_is_asked_for_where_connect_does_not_say(session: Any, monke
     monkeypatch.setattr(type(session.conf), "getAll", property(lambda _: settings))
     with pytest.raises(NotEnoughSlotsError, match=r"run with parallelism=\.\.\..*\(4 each\).*the page Executors"):
         SparkLauncher().check(None)
+
+
+def test_devices_that_no_executor_has_are_refused(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(session.conf), "getAll", property(lambda _: {"spark.master": "yarn"}))
+    with pytest.raises(UsageError, match=r"start the Spark Connect server with spark\.task\.resource\.gpu\.amount=1, "):
+        SparkLauncher().devices(1)
 
 
 def test_a_session_that_is_found_closed_by_a_cancellation_is_made_anew(session: Any) -> None:

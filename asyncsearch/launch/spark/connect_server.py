@@ -115,9 +115,13 @@ def give_up_retries(session: Any) -> None:
 
 def give_up_silent_servers() -> None:
     """Call off the tries for servers that have gone since the run: the exit of this process would wait for them."""
-    for session in list(_MET):
-        if not session.is_stopped and why_silent(session):
-            give_up_retries(session)
+    met = list(_MET)
+    try:
+        silent = [session for session in met if not session.is_stopped and why_silent(session)]
+    except KeyboardInterrupt:  # who presses Ctrl-C here waits for none of them
+        silent = met
+    for session in silent:
+        give_up_retries(session)
 
 
 @functools.cache
