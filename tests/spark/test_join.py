@@ -66,7 +66,8 @@ def test_ctrl_c_at_the_exit_waits_for_no_server(monkeypatch: pytest.MonkeyPatch)
     def press(_: object) -> None:
         raise KeyboardInterrupt
 
-    session, given_up = connect_session(is_stopped=False), []
+    session = connect_session(is_stopped=False)
+    given_up: list[object] = []
     monkeypatch.setattr(connect_server, "_MET", {session})
     monkeypatch.setattr(connect_server, "why_silent", press)
     monkeypatch.setattr(connect_server, "give_up_retries", given_up.append)
