@@ -56,6 +56,15 @@ def test_a_silent_spark_ends_a_wait_in_words(never: Callable[[], Any]) -> None:
         answer_of(never, lambda: SILENT)
 
 
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+def test_whatever_ends_the_question_ends_the_wait(kind: type[BaseException]) -> None:
+    def end() -> None:
+        raise kind
+
+    with pytest.raises(kind):
+        answer_of(end, lambda: "")
+
+
 @pytest.mark.usefixtures("impatient")
 def test_a_spark_that_answers_in_the_end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_answers, "SILENT_FOR_S", PATIENCE_S)

@@ -49,12 +49,12 @@ def answer_of(
         TimeoutError: no answer came in time.
         ClusterError: Spark could not answer for ``SILENT_FOR_S``.
     """
-    done: queue.SimpleQueue[tuple[T] | Exception] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[T] | BaseException] = queue.SimpleQueue()
 
     def run() -> None:
         try:
             done.put((ask(),))
-        except Exception as error:
+        except BaseException as error:  # else its answer would be waited for
             done.put(error)
 
     began_s, silent_s = time.monotonic(), math.inf
@@ -67,7 +67,7 @@ def answer_of(
             if left_s <= 0:
                 raise TimeoutError(f"no answer came within {timeout_s:.0f} s") from None
         else:
-            if isinstance(found, Exception):
+            if isinstance(found, BaseException):
                 raise found
             return found[0]
         now = time.monotonic()
