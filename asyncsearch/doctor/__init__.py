@@ -23,7 +23,7 @@ from asyncsearch.doctor.diagnosis import (
     of_store,
 )
 from asyncsearch.doctor.facts import CHECKPOINT_BYTES, PROBE, machine_facts, store_facts
-from asyncsearch.errors import AsyncSearchError, UnsupportedSparkError
+from asyncsearch.errors import AsyncSearchError, ClusterError
 from asyncsearch.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ def examine(
         timeout_s: time that the executors have to answer, the wait for free slots included.
     """
     diagnoses = of_machine(machine_facts())
-    if spark is False or (spark is None and not _has_session(session)):
-        return Examination((*diagnoses, *_of_store(store, None)))
-    from asyncsearch.launch.spark.cluster_facts import ExaminedSession
-
     try:
+        if spark is False or (spark is None and not _has_session(session)):
+            return Examination((*diagnoses, *_of_store(store, None)))
+        from asyncsearch.launch.spark.cluster_facts import ExaminedSession
+
         cluster = ExaminedSession(session, timeout_s=timeout_s)
-    except UnsupportedSparkError as error:
+    except ClusterError as error:  # a server of Spark Connect is asked already for whether there is a session
         return Examination((*diagnoses, fault("Spark cannot be used", str(error)), *_of_store(store, None)))
     with cluster:
         facts = cluster.facts()

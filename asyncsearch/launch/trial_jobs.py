@@ -27,6 +27,8 @@ class TrialJobs:
     place = ""
     """Where they run, for people."""
     warnings: Sequence[str] = ()
+    may_be_cut_off: bool = False
+    """Whether their cluster is behind a network that may drop what is asked of it, without a word to who asks."""
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         """Return a thread, not started, whose jobs are its own."""
@@ -37,6 +39,10 @@ class TrialJobs:
 
     def cancel(self, names: JobNames) -> None:
         """Cancel the jobs of a training that run now; any thread may call this, and it may take long."""
+
+    def trouble(self) -> str:
+        """Return why the cluster does not answer now, by one look; empty if it does."""
+        return ""
 
     def note(self) -> bytes:
         """Return what another process needs to end the jobs of all trainings of this one, if this one dies.

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch import Study
+from asyncsearch import RandomSearch, Study, loguniform
 from asyncsearch.errors import ClusterError
 from asyncsearch.events import DriverStarted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.launch.spark.launcher import SparkLauncher
+from tests.clusters.digits_training import read_digits
 from tests.faults.accounts import losses, require_accounted
+from tests.schedulers.journal_oracle import require_legal_promotions
 from tests.spark.connect_server import ConnectServer
 from tests.spark.test_executor_loss import executor_of
 from tests.system.tools import Running, make_study
@@ -37,6 +39,19 @@ def test_a_search_ends_with_its_driver_here_and_in_the_cluster(
     study = make_study(make_trainable(Gate(tmp_path), trial_id=-1), tmp_path / "study", backend=launcher)
     require_accounted(study.run(parallelism=2, display="none"), range(1, 10), (1, 3, 9))
     assert not losses(study)
+    session.stop()
+
+
+@pytest.mark.parametrize("form", ["here", "there"])
+def test_digits_are_promoted_as_asha_does_in_both_forms(server: ConnectServer, tmp_path: Path, form: str) -> None:
+    pytest.importorskip("sklearn")
+    session = server.session()
+    launcher = SparkLauncher(session, remote_driver=form == "there")
+    space = {"lr": loguniform(1e-4, 1e-1)}
+    study = make_study(read_digits, tmp_path / "study", backend=launcher, space=space, searcher=RandomSearch())
+    study.run(12, parallelism=2, display="none")
+    assert require_legal_promotions(read_records(study.store), (1, 3, 9)) >= 4
+    assert (study.best_trial.value or 1.0) < 0.15
     session.stop()
 
 

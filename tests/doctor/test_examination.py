@@ -14,7 +14,7 @@ import pytest
 from asyncsearch.cli import main
 from asyncsearch.doctor import Severity, examine
 from asyncsearch.doctor.facts import store_facts
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import ClusterError, StoreError
 from asyncsearch.launch.spark.clock_server import ClockServer
 from asyncsearch.launch.spark.task_facts import StoreView, store_view, task_facts
 from asyncsearch.store import Store, open_store
@@ -112,6 +112,18 @@ def test_a_task_that_sees_another_folder_says_so(tmp_path: Path) -> None:
     [other] = [StoreView(**one) for one in store_view(store.url, "probe", b"other", 1000)([])]
     assert (other.host, other.is_elsewhere) == (socket.gethostname(), True)
     assert "another folder" in other.wrong
+
+
+@pytest.mark.parametrize("asks", ["joining.present", "cluster_facts.join"])
+def test_a_session_that_cannot_be_asked_is_a_fault(asks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ClusterError("its server does not answer: start it.")
+
+    monkeypatch.setattr(f"asyncsearch.launch.spark.{asks}", refuse)
+    found = examine(spark=None if asks == "joining.present" else True)
+    assert not found
+    assert "Spark cannot be used" in str(found)
+    assert "its server does not answer: start it." in str(found)
 
 
 @pytest.mark.spark

@@ -50,13 +50,16 @@ class Jvm:
             getExecutorIds=lambda: self._text(",".join(executors)),
         )
         tracker = self._object(getActiveJobsIds=self._numbers)
-        self._jobs = jobs
-        self.executors = executors
-        """Those that there are; a look sees what is removed here as lost."""
+        self._jobs, self._executors, self._lost = jobs, executors, set[str]()
         conf = {"spark.decommission.enabled": "true", "spark.dynamicAllocation.enabled": "true"}
         self.context = SimpleNamespace(
             _jsc=self._object(sc=lambda: scala), statusTracker=lambda: tracker, _conf=conf, master="spark://host:7077"
         )
+
+    def lose(self, executor: str) -> None:
+        """Let it be gone: its tasks wait to be run again."""
+        self._executors.remove(executor)
+        self._lost.add(executor)
 
     def _object(self, **methods: Any) -> SimpleNamespace:
         def counted(method: Any) -> Any:
@@ -84,7 +87,7 @@ class Jvm:
 
         def info() -> SimpleNamespace:
             executor, is_running = left.pop(0)
-            return self._object(running=lambda: is_running, executorId=lambda: executor)
+            return self._object(running=lambda: is_running and executor not in self._lost, executorId=lambda: executor)
 
         values = self._object(hasNext=lambda: bool(left), next=info)
         return self._object(taskInfos=lambda: self._object(valuesIterator=lambda: values))

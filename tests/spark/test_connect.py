@@ -15,15 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
-from asyncsearch import ASHA, FIFO, Study, TrialContext, uniform
+from asyncsearch import ASHA, Study, TrialContext, uniform
 from asyncsearch.doctor import examine
-from asyncsearch.errors import ClusterError, NotEnoughSlotsError
+from asyncsearch.errors import ClusterError, NotEnoughSlotsError, UsageError
 from asyncsearch.events import DriverStarted, WorkerLost
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import read_records
 from asyncsearch.launch import is_spark_active
 from asyncsearch.launch.base_launcher import Launcher
-from asyncsearch.launch.spark.broadcast import MOST_SENT_BYTES, STORED
 from asyncsearch.launch.spark.connect import ConnectSpark
 from asyncsearch.launch.spark.job_ends import TAG, query_failure
 from asyncsearch.launch.spark.launcher import SparkLauncher
@@ -111,17 +110,10 @@ def test_parallelism_is_asked_for_where_connect_does_not_say(session: Any, monke
         SparkLauncher().check(None)
 
 
-@takes_long  # a new session's Python is started by Spark, which took minutes on a busy machine
-def test_a_session_that_its_server_closes_is_made_anew(session: Any, tmp_path: Path) -> None:
-    other = type(session)(connection=session.client._builder)
-    gate = Gate(tmp_path).make()
-    study = make_study(make_trainable(gate), tmp_path / "study", backend=SparkLauncher(other))
-    running = Running(study)
-    gate.pids()
-    other.client.release_session()  # ends its queries, too
-    require_whole(running.wait())
-    other.client.close()
-    require_no_query()
+def test_devices_that_no_executor_has_are_refused(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(session.conf), "getAll", property(lambda _: {"spark.master": "yarn"}))
+    with pytest.raises(UsageError, match=r"start the Spark Connect server with spark\.task\.resource\.gpu\.amount=1, "):
+        SparkLauncher().devices(1)
 
 
 def test_a_session_that_is_found_closed_by_a_cancellation_is_made_anew(session: Any) -> None:
@@ -134,19 +126,6 @@ def test_a_session_that_is_found_closed_by_a_cancellation_is_made_anew(session: 
     assert spark.session.range(3).count() == 3
     spark.close()
     other.client.close()
-
-
-@takes_long  # without a session: test_broadcast.py
-def test_a_large_bundle_goes_through_the_store_and_leaves_nothing(tmp_path: Path) -> None:
-    weights = os.urandom(MOST_SENT_BYTES + 1)
-
-    def train(trial: TrialContext) -> float:
-        return float(trial.params["x"] * len(weights))
-
-    study = make_study(train, tmp_path / "study", backend="spark", scheduler=FIFO())
-    study.run(2, parallelism=2, display="none")
-    assert study.best_trial.value == len(weights)
-    assert not list((tmp_path / "study").glob(f"{STORED}*"))
 
 
 def test_only_a_server_of_another_process_is_asked_for_its_python(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from asyncsearch.errors import UnsupportedSparkError
+from asyncsearch.launch.spark import connect_server
 from asyncsearch.launch.spark.joining import join, present
 from asyncsearch.launch.spark.launcher import SparkLauncher
 
@@ -59,6 +60,19 @@ print("at its end")
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.stdout == "at its end\n", done.stderr
+
+
+def test_ctrl_c_at_the_exit_waits_for_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def press(_: object) -> None:
+        raise KeyboardInterrupt
+
+    session = connect_session(is_stopped=False)
+    given_up: list[object] = []
+    monkeypatch.setattr(connect_server, "_MET", {session})
+    monkeypatch.setattr(connect_server, "why_silent", press)
+    monkeypatch.setattr(connect_server, "give_up_retries", given_up.append)
+    connect_server.give_up_silent_servers()
+    assert given_up == [session]
 
 
 def test_missing_pyspark_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
 
-from asyncsearch.errors import AsyncSearchError, ClusterError, NotEnoughSlotsError
+from asyncsearch.errors import AsyncSearchError, NotEnoughSlotsError
 from asyncsearch.launch.spark import slots
-from asyncsearch.launch.spark.base_session import new_tag
 from asyncsearch.launch.spark.clock_server import ClockServer
-from asyncsearch.launch.spark.job_ends import reason_of
 from asyncsearch.launch.spark.joining import join
 from asyncsearch.launch.spark.preflight import addresses, port, task_mode, warnings_of_settings
-from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error
+from asyncsearch.launch.spark.probe import PACKAGES
+from asyncsearch.launch.spark.spark_answers import ask_executors
 from asyncsearch.launch.spark.task_facts import StoreView, TaskFacts, store_view, task_facts
 
 T = TypeVar("T")
@@ -98,7 +96,7 @@ class ExaminedSession:
                 found.driver = f"{host}:{server.port}"
                 look = task_facts(packages, server.host, server.port, server.token)
                 found.packages = dict(look([])[0]["packages"])
-                found.tasks = tuple(TaskFacts(**one) for one in self._run(look, "asyncsearch: doctor"))
+                found.tasks = tuple(TaskFacts(**one) for one in self._ask(look))
         except OSError as error:
             found.failure = f"the driver cannot listen on {bind} for {host}: {error}"
         except AsyncSearchError as error:
@@ -112,7 +110,7 @@ class ExaminedSession:
             ClusterError: the tasks could not be asked.
         """
         look = store_view(url, name, content, checkpoint_bytes)
-        return [StoreView(**one) for one in self._run(look, "asyncsearch: store")]
+        return [StoreView(**one) for one in self._ask(look)]
 
     def _count(self, found: ClusterFacts) -> None:
         try:
@@ -124,31 +122,6 @@ class ExaminedSession:
             found.slots_failure = str(error)
         self._tasks = min(max(1, found.slots), _MOST_TASKS)
 
-    def _run(self, look: Callable[[Iterable[Any]], list[T]], description: str) -> list[T]:
+    def _ask(self, look: Callable[[Iterable[Any]], list[T]]) -> list[T]:
         """Run a function in a task of each slot, all at once, so that each executor has some."""
-        tag = new_tag("doctor")
-        done: queue.SimpleQueue[list[T] | Exception] = queue.SimpleQueue()
-
-        def run() -> None:
-            try:
-                done.put(self._spark.run(look, self._tasks, tags=(tag,), description=description, is_barrier=False))
-            except Exception as error:
-                done.put(error)
-
-        self._spark.thread(run, "asyncsearch-doctor").start()
-        try:
-            result = done.get(timeout=self._timeout_s)
-        except queue.Empty:
-            self._spark.cancel(tag)
-            raise NotEnoughSlotsError(
-                f"No task slot became free within {self._timeout_s:.0f} s: other jobs hold them, or the cluster gives "
-                "this application no executors. Look at its page in the cluster's web interface."
-            ) from None
-        except BaseException:  # an interrupt of this thread does not end a Spark job
-            self._spark.cancel(tag)
-            raise
-        if isinstance(result, Exception):
-            raise as_packages_error(result, self._spark.is_local) or ClusterError(
-                f"The executors could not be asked: {reason_of(result)}. Look at their logs."
-            ) from result
-        return result
+        return ask_executors(self._spark, look, self._tasks, what="examination", timeout_s=self._timeout_s)

@@ -10,30 +10,31 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import logging
 import socket
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, TypeVar
 
 from asyncsearch.launch.machine import cores
 from asyncsearch.launch.spark import tag_notes
+from asyncsearch.launch.spark.arrow_tasks import answer_in, arrow_task
 from asyncsearch.launch.spark.base_session import AnySpark
 from asyncsearch.launch.spark.connect_server import (
     LOOK_AGAIN_S,
-    answer_of,
+    end_left_queries,
     give_up_retries,
     require_connect,
+    server_answer,
+    silence,
     why_silent,
 )
 from asyncsearch.launch.spark.job_ends import is_closed_session
 from asyncsearch.launch.spark.placement import DRIVER, Executor
 from asyncsearch.launch.spark.probe import has_this_environment
-from asyncsearch.launch.spark.tag_notes import endpoint_of
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -54,11 +55,12 @@ class ConnectSpark(AnySpark):
         """Wrap a session, and ask its server for the settings.
 
         Raises:
-            UnsupportedSparkError: its server does not answer with them, or one of the two sides is too old.
+            UnsupportedSparkError: its server does not tell them, or one of the two sides is too old.
+            ClusterError: its server does not answer.
         """
         require_connect(session)
         self.session = session
-        found = answer_of(lambda: session.conf.getAll, "settings")
+        found = server_answer(session, lambda: session.conf.getAll, "settings")
         self._settings = {str(key): str(value) for key, value in found.items()}
         self._tags = frozenset(session.getTags())
         self._mine = threading.local()
@@ -181,10 +183,10 @@ class ConnectSpark(AnySpark):
             [StructField("id", LongType(), False)]
         )  # else the server is asked for it first
         answers = StructType([StructField("answer", StringType())])
-        query = rows.mapInArrow(_query(task), answers, is_barrier, self._profile(session))
+        query = rows.mapInArrow(arrow_task(task), answers, is_barrier, self._profile(session))
         prepared()
         try:
-            return [_answer(json.loads(row[0])) for row in query.collect()]
+            return [answer_in(row[0]) for row in query.collect()]
         except Exception as error:
             if is_closed_session(error):
                 self._renew(session)
@@ -257,14 +259,14 @@ class ConnectSpark(AnySpark):
         return tag_notes.tag_note(self.session, tag)
 
     def end_tag_of(self, note: bytes) -> None:
-        tag_notes.end_tag_of(self.session, note)
+        end_left_queries(self.session, note)
 
     def trouble(self) -> str:
         looked_s, found = self._look
         if time.monotonic() - looked_s > LOOK_AGAIN_S:
             found = why_silent(self.session)
             self._look = time.monotonic(), found
-        return f"the Spark Connect server at {endpoint_of(self.session)} does not answer: {found}" if found else ""
+        return silence(self.session, found)
 
     @property
     def is_gone(self) -> bool:
@@ -278,14 +280,14 @@ class ConnectSpark(AnySpark):
         return threading.Thread(target=target, name=name, daemon=True)
 
     def close(self) -> None:
-        if self.trouble():
+        if is_silent := self.trouble():
             for session in {id(one): one for one in (*self._listened, self.session)}.values():
                 give_up_retries(session)
         for session in self._listened:
             with contextlib.suppress(ValueError):  # the user has cleared all handlers
                 session.removeProgressHandler(self._progress)
-        if self._is_renewed:
-            with contextlib.suppress(Exception):  # its server is gone
+        if self._is_renewed and not is_silent:
+            with contextlib.suppress(Exception):  # its server has just gone
                 self.session.client.release_session()
                 self.session.client.close()
 
@@ -294,27 +296,3 @@ _SERVED: weakref.WeakSet[Any] = weakref.WeakSet()
 """The sessions in which workers were launched."""
 _EXAMINED: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 """The executors of each that were fit for workers."""
-
-
-def _query(task: Callable[[Iterable[int]], Iterable[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function of a query. A nested function is sent by value, because executors may lack asyncsearch."""
-
-    def batches(rows: Iterator[Any]) -> Iterator[Any]:
-        import json
-
-        import pyarrow
-
-        for _ in rows:  # the numbers of the tasks
-            pass
-        yield pyarrow.RecordBatch.from_pydict({"answer": [json.dumps(one) for one in task([])]})
-
-    return batches
-
-
-def _answer(value: Any) -> Any:
-    """Return an answer with the tuples that a classic session returns, which JSON has as lists."""
-    if isinstance(value, list):
-        return tuple(_answer(one) for one in value)
-    if isinstance(value, dict):
-        return {key: _answer(one) for key, one in value.items()}
-    return value

@@ -5,19 +5,25 @@ Spark's client would try one that does not for 10 minutes, also at the end of th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import socket
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from asyncsearch.errors import UnsupportedSparkError
+from asyncsearch.errors import ClusterError, UnsupportedSparkError
 from asyncsearch.launch.spark import tag_notes
 from asyncsearch.launch.spark.job_ends import query_failure
+from asyncsearch.launch.spark.spark_answers import answer_of
+
+T = TypeVar("T")
 
 LOOK_AGAIN_S = 2.0
 """Time between two looks for a server, and of one look."""
+_MET: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The sessions whose servers were asked for anything."""
 _FIT: weakref.WeakSet[Any] = weakref.WeakSet()
 """The sessions whose two sides are new enough."""
 _NEWEST_TOO_OLD = (3, 5)
@@ -33,6 +39,7 @@ def require_connect(session: Any) -> None:
 
     Raises:
         UnsupportedSparkError: it is not, or one of them is too old; the message says which.
+        ClusterError: its server does not answer.
     """
     import pyspark
 
@@ -41,9 +48,10 @@ def require_connect(session: Any) -> None:
     if session in _FIT:
         return
     _require_new("pyspark here", pyspark.__version__)
-    _require_new("its server", str(answer_of(lambda: session.version, "version")))
-    _FIT.add(session)
+    _MET.add(session)
     _look_at_exit()
+    _require_new("its server", str(server_answer(session, lambda: session.version, "version")))
+    _FIT.add(session)
 
 
 def _require_new(name: str, version: str) -> None:
@@ -54,15 +62,33 @@ def _require_new(name: str, version: str) -> None:
         )
 
 
-def answer_of(ask: Callable[[], Any], what: str) -> Any:
-    """Return what a server tells of its session."""
+def server_answer(session: Any, ask: Callable[[], T], what: str) -> T:
+    """Return what a server tells of its session.
+
+    Raises:
+        UnsupportedSparkError: it does not tell that.
+        ClusterError: it does not answer.
+    """
     try:
-        return ask()
+        return answer_of(ask, lambda: silence(session, why_silent(session)))
+    except ClusterError:
+        raise
     except Exception as error:
         raise UnsupportedSparkError(
             f"The {what} of this Spark Connect session cannot be read: {query_failure(error)}. Make a new session: "
             'SparkSession.builder.remote("sc://...").getOrCreate().'
         ) from error
+
+
+def end_left_queries(session: Any, note: bytes) -> None:
+    """End the queries of a note that a dead process has left, unless the server does not answer."""
+    with contextlib.suppress(ClusterError):
+        answer_of(lambda: tag_notes.end_tag_of(session, note), lambda: silence(session, why_silent(session)))
+
+
+def silence(session: Any, why: OSError | None) -> str:
+    """Return that the server of a session is silent, in words; empty if it is not."""
+    return "" if why is None else f"the Spark Connect server at {tag_notes.endpoint_of(session)} does not answer: {why}"
 
 
 def why_silent(session: Any) -> OSError | None:
@@ -89,9 +115,13 @@ def give_up_retries(session: Any) -> None:
 
 def give_up_silent_servers() -> None:
     """Call off the tries for servers that have gone since the run: the exit of this process would wait for them."""
-    for session in list(_FIT):
-        if not session.is_stopped and why_silent(session):
-            give_up_retries(session)
+    met = list(_MET)
+    try:
+        silent = [session for session in met if not session.is_stopped and why_silent(session)]
+    except KeyboardInterrupt:  # who presses Ctrl-C here waits for none of them
+        silent = met
+    for session in silent:
+        give_up_retries(session)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(executor (\S+) exited[^)]*\)(?: Reason:\s*(.*))?")
@@ -135,31 +135,31 @@ class Departures:
         """
         self._context, self._places = context, places
         self._decommissions, self._reruns = decommissions, reruns
-        self._seen: Set[str] = frozenset()
-        """The executors at the last look."""
 
     def look(self) -> Mapping[str, str]:
         """Return the tags of workers' jobs whose executor leaves or is lost, and why; none if Spark cannot tell.
 
-        One look for all: some calls of the JVM an executor, and some a job only while an executor leaves. A look for
-        each worker over the jobs of all would be W * W calls.
+        One look for all: some calls of the JVM an executor, and some a job once, or only while an executor leaves. A
+        look for each worker over the jobs of all would be W * W calls.
         """
-        with contextlib.suppress(
-            Exception
-        ):  # an internal name of Spark has changed, a job has just ended, or Spark is gone
-            if executors := self._executors(self._context._jsc.sc()):
-                return {tag: executors[name] for tags, name in self._places.look() if name in executors for tag in tags}
+        # An internal name of Spark has changed, a job has just ended, or Spark is gone.
+        with contextlib.suppress(Exception):
+            scala = self._context._jsc.sc()
+            places = self._places.look() if self._reruns else []
+            # After their tasks, whose executors have all been there.
+            names = {name for name in str(scala.getExecutorIds().mkString(",")).split(",") if name}
+            lost = {name: f"its executor {name} was lost" for _, name in places if name not in names}
+            if leaving := lost | self._decommissioned(scala, names):
+                found = places if self._reruns else self._places.look()
+                return {tag: leaving[name] for tags, name in found if name in leaving for tag in tags}
         return {}
 
-    def _executors(self, scala: Any) -> Mapping[str, str]:
-        names = {name for name in str(scala.getExecutorIds().mkString(",")).split(",") if name}
-        gone, self._seen = self._seen - names, names
-        found = {name: f"its executor {name} was lost" for name in gone} if self._reruns else {}
-        if self._decommissions:
-            scheduler = scala.taskScheduler()
-            leave = (name for name in names if scheduler.getExecutorDecommissionState(name).isDefined())
-            found |= dict.fromkeys(leave, DECOMMISSIONED)
-        return found
+    def _decommissioned(self, scala: Any, names: Set[str]) -> dict[str, str]:
+        if not self._decommissions:
+            return {}
+        scheduler = scala.taskScheduler()
+        leave = (name for name in names if scheduler.getExecutorDecommissionState(name).isDefined())
+        return dict.fromkeys(leave, DECOMMISSIONED)
 
 
 class _JobFacts(NamedTuple):
@@ -184,7 +184,7 @@ class TaskPlaces:
         self._executors: dict[int, str] = {}
 
     def look(self) -> list[tuple[Set[str], str]]:
-        """Return, for each active job of a worker whose task runs, the job's tags and the task's executor."""
+        """Return, for each active job of a worker whose task had a slot, the job's tags and the task's executor."""
         with self._guard:
             active = list(self._context.statusTracker().getActiveJobsIds())
             self._jobs = {number: facts for number, facts in self._jobs.items() if number in active}
@@ -200,7 +200,7 @@ class TaskPlaces:
                 self._jobs[number] = _facts_of(scala.statusStore().job(number))
             for stage in self._jobs[number].stages:
                 tasks = scheduler.taskSetManagerForAttempt(int(stage), 0)
-                found = next(_executors_of(tasks.get()), None) if tasks.isDefined() else None
+                found = _executor_of(tasks.get()) if tasks.isDefined() else None
                 if found is not None:
                     self._executors[number] = found
 
@@ -210,13 +210,15 @@ def _facts_of(job: Any) -> _JobFacts:
     return _JobFacts(tags, _words(job.stageIds())) if tags else _JobFacts(tags)
 
 
-def _executors_of(tasks: Any) -> Iterator[str]:
-    """Yield the executors on which tasks of a ``TaskSetManager`` run."""
-    infos = tasks.taskInfos().valuesIterator()
+def _executor_of(tasks: Any) -> str | None:
+    """Return the executor of the task of a ``TaskSetManager``: where it runs, or was lost; else None."""
+    infos, found = tasks.taskInfos().valuesIterator(), None
     while infos.hasNext():
         info = infos.next()
+        found = str(info.executorId())
         if info.running():
-            yield str(info.executorId())
+            break
+    return found
 
 
 def _words(found: Any) -> Set[str]:

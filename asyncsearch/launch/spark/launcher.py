@@ -111,7 +111,8 @@ class SparkLauncher(Launcher):
         if spark.is_one_process and spark.is_local:
             return machine_devices(os.environ)
         if not gives_devices(spark.conf, per_worker) and not spark.asks_for_devices(per_worker):
-            require_devices(spark.conf, per_worker)
+            made = "start the Spark Connect server" if spark.has_detached_tasks else "make the session"
+            require_devices(spark.conf, per_worker, made)
         return None
 
     def warm_up(self, workers: int) -> None:
@@ -224,12 +225,13 @@ def gives_devices(conf: Callable[[str, str], str], per_worker: float) -> bool:
     return math.isclose(_number(conf(TASK, "0").strip()), per_worker, rel_tol=_ROUNDED)
 
 
-def require_devices(conf: Callable[[str, str], str], per_worker: float) -> None:
+def require_devices(conf: Callable[[str, str], str], per_worker: float, made: str = "make the session") -> None:
     """Check that Spark gives each worker, a task of its own, as many devices as it is to see.
 
     Args:
         conf: returns a setting of the application, given its default.
         per_worker: how many devices, or below 1 its share of one.
+        made: what is done to give the application its settings, for people.
 
     Raises:
         UsageError: it gives another number of them.
@@ -237,8 +239,8 @@ def require_devices(conf: Callable[[str, str], str], per_worker: float) -> None:
     amount = conf(TASK, "0").strip()
     if not gives_devices(conf, per_worker):
         raise UsageError(
-            f"By devices_per_trial= each worker sees {per_worker:g} of the resource gpu, and {TASK} is {amount}: make "
-            f"the session with {TASK}={per_worker:g}, and with {EXECUTOR} and its discoveryScript."
+            f"By devices_per_trial= each worker sees {per_worker:g} of the resource gpu, and {TASK} is {amount}: "
+            f"{made} with {TASK}={per_worker:g}, and with {EXECUTOR} and its discoveryScript."
         )
 
 

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
-import queue
 import socket
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
 from asyncsearch.errors import ClusterError, NotEnoughSlotsError, UnsupportedSparkError, UsageError
 from asyncsearch.launch.base_launcher import Preflight
 from asyncsearch.launch.machine import cores
 from asyncsearch.launch.spark import slots
-from asyncsearch.launch.spark.base_session import WAIT_LOGGED_AFTER_S, AnySpark, new_tag
+from asyncsearch.launch.spark.base_session import AnySpark
 from asyncsearch.launch.spark.clock_server import ClockServer
-from asyncsearch.launch.spark.job_ends import reason_of
-from asyncsearch.launch.spark.probe import (
-    PACKAGES,
-    Answer,
-    Callback,
-    ExecutorFacts,
-    as_packages_error,
-    probe,
-    require_same,
-    why_unreached,
-)
+from asyncsearch.launch.spark.probe import PACKAGES, Callback, ExecutorFacts, probe, require_same, why_unreached
+from asyncsearch.launch.spark.spark_answers import ask_executors
 from asyncsearch.launch.spark.task import TaskMode
-
-_log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 def task_mode(spark: AnySpark) -> TaskMode:
@@ -231,7 +216,12 @@ def _check_new_executors(spark: AnySpark, slots: int, server: ClockServer | None
             if server is not None:
                 stack.enter_context(server)
                 driver = Callback(server.host, server.port, server.token)
-        answers = _ask_executors(spark, tasks, [one.place for one in new], driver, timeout_s)
+        look, places = probe(PACKAGES, driver), [one.place for one in new]
+        answers = [
+            ExecutorFacts(*answer)
+            for answer in ask_executors(spark, look, tasks, what=_CHECK, timeout_s=timeout_s, places=places)
+        ]
+    require_same(answers, spark.is_local)
     unreached = "" if driver is None else why_unreached(answers, driver.host, driver.port)
     # Else some were busy, and others ran their tasks; or this was about their packages alone.
     if not unreached and server is not None and len({(one.host, one.parent) for one in answers}) == len(new):
@@ -239,56 +229,12 @@ def _check_new_executors(spark: AnySpark, slots: int, server: ClockServer | None
     return unreached
 
 
-def _ask_executors(
-    spark: AnySpark, tasks: int, places: Sequence[str], driver: Callback | None, timeout_s: float
-) -> Sequence[ExecutorFacts]:
-    """Run the probe, and return the answers of executors that are fit for workers."""
-    tag = new_tag("check")
-    done: queue.SimpleQueue[list[Answer] | Exception] = queue.SimpleQueue()
-
-    def run() -> None:
-        words = "asyncsearch: check of the executors"
-        try:
-            look = probe(PACKAGES, driver)
-            done.put(spark.run(look, tasks, tags=(tag,), description=words, is_barrier=False, places=places))
-        except Exception as error:
-            done.put(error)
-
-    spark.thread(run, "asyncsearch-check").start()
-    try:
-        result = _await(done, timeout_s)
-    except BaseException:  # an interrupt of this thread does not end a Spark job
-        spark.cancel(tag)
-        raise
-    if isinstance(result, Exception):
-        raise as_packages_error(result, spark.is_local) or ClusterError(
-            f"The check of the executors failed: {reason_of(result)}. Look at the executors' logs."
-        ) from result
-    answers = [ExecutorFacts(*answer) for answer in result]
-    require_same(answers, spark.is_local)
-    return answers
-
-
+_CHECK = "check of the executors"
 _UNREACHED = (
     "Set spark.asyncsearch.driver.host to the name or address of this machine at which they reach it, and "
     "spark.asyncsearch.driver.port to a port that the firewalls between them let through; if there is no such way, let "
     "the search's driver be a task of the cluster, with a store that both reach: Study(..., backend='spark-cluster')."
 )
-
-
-def _await(done: queue.SimpleQueue[T], timeout_s: float) -> T:
-    logged_after_s = min(WAIT_LOGGED_AFTER_S, timeout_s)
-    try:
-        return done.get(timeout=logged_after_s)
-    except queue.Empty:
-        _log.warning("The check of the executors waits for a free task slot, or for Python to start there.")
-    try:
-        return done.get(timeout=timeout_s - logged_after_s)
-    except queue.Empty:
-        raise NotEnoughSlotsError(
-            f"No task slot became free within {timeout_s:.0f} s: other jobs of this session hold them. Wait for their "
-            "end, or cancel them."
-        ) from None
 
 
 _WILDCARDS = ("", "0.0.0.0", "::", "[::]")

@@ -114,7 +114,9 @@ class Callback(NamedTuple):
 
 
 CONNECTED_WITHIN_S = 4.0
-"""Time that a task waits for the driver. A name may have two addresses, and both are tried within 10 s."""
+"""Time that a task waits for one address of the driver."""
+REACHED_WITHIN_S = 8.0
+"""Time that it takes for them all, with the look for a name: a resolver that is cut off answers after half a minute."""
 
 
 def probe(packages: dict[str, str], driver: Callback | None = None) -> Callable[[Iterable[Any]], list[Answer]]:
@@ -124,7 +126,7 @@ def probe(packages: dict[str, str], driver: Callback | None = None) -> Callable[
         packages: module -> package that installs it.
         driver: where the driver answers; None if it is not to be tried.
     """
-    answers_at = None if driver is None else (*driver, CONNECTED_WITHIN_S)
+    answers_at = None if driver is None else (*driver, CONNECTED_WITHIN_S, REACHED_WITHIN_S)
 
     def look(rows: Iterable[Any]) -> list[Answer]:
         import importlib
@@ -132,6 +134,7 @@ def probe(packages: dict[str, str], driver: Callback | None = None) -> Callable[
         import os
         import socket
         import sys
+        import threading
 
         del rows
 
@@ -146,13 +149,21 @@ def probe(packages: dict[str, str], driver: Callback | None = None) -> Callable[
         def why_unreached() -> str:
             if answers_at is None:
                 return ""
-            host, port, token, within_s = answers_at
-            try:
-                with socket.create_connection((host, port), timeout=within_s) as connection:
-                    connection.sendall(token)
-                    return "" if len(connection.recv(8)) == 8 else "another program listens there"
-            except OSError as error:
-                return str(error)
+            host, port, token, within_s, all_within_s = answers_at
+            found = [f"no answer within {all_within_s:g} s"]
+
+            def connect() -> None:
+                try:
+                    with socket.create_connection((host, port), timeout=within_s) as connection:
+                        connection.sendall(token)
+                        found.append("" if len(connection.recv(8)) == 8 else "another program listens there")
+                except OSError as error:
+                    found.append(str(error))
+
+            trying = threading.Thread(target=connect, daemon=True)
+            trying.start()
+            trying.join(all_within_s)
+            return found[-1]
 
         missing = [package for name, package in packages.items() if not is_there(name)]
         try:

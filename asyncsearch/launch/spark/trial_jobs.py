@@ -11,9 +11,9 @@ from typing import Any
 
 from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.spark.base_session import new_tag
-from asyncsearch.launch.spark.connect_server import require_connect
+from asyncsearch.launch.spark.connect_server import end_left_queries, require_connect, silence, why_silent
 from asyncsearch.launch.spark.joining import active_connect
-from asyncsearch.launch.spark.tag_notes import end_tag_of, tag_note
+from asyncsearch.launch.spark.tag_notes import tag_note
 from asyncsearch.launch.trial_jobs import JobNames, TrialJobs
 
 _log = logging.getLogger(__name__)
@@ -86,6 +86,8 @@ class ClassicJobs(TrialJobs):
 class ConnectJobs(TrialJobs):
     """The jobs of a session of Spark Connect: each training has a tag, all together have one, and no pool."""
 
+    may_be_cut_off = True
+
     def __init__(self, session: Any) -> None:
         self._session = session
         self._tags = frozenset(session.getTags())
@@ -104,8 +106,11 @@ class ConnectJobs(TrialJobs):
         except Exception as error:  # its server is gone, or the session is closed
             _log.debug("The queries of %s could not be cancelled: %s", names.tag, error)
 
+    def trouble(self) -> str:
+        return silence(self._session, why_silent(self._session))
+
     def note(self) -> bytes:
         return tag_note(self._session, _OF_THIS_PROCESS)
 
     def end_noted(self, note: bytes) -> None:
-        end_tag_of(self._session, note)
+        end_left_queries(self._session, note)

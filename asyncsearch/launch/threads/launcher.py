@@ -6,6 +6,7 @@ Each worker is an agent in a thread of its own, which attaches to the driver as 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
@@ -18,9 +19,14 @@ from asyncsearch.launch.machine import cores
 from asyncsearch.launch.threads.jobs import find_jobs
 from asyncsearch.launch.threads.printed import close_outputs, open_outputs
 from asyncsearch.launch.threads.thread_runner import ThreadRunner
+from asyncsearch.launch.trial_jobs import TrialJobs
+
+_log = logging.getLogger(__name__)
 
 _ENDED_WITHIN_S = 20.0
 """Time that an agent has to end, besides what its study gives a trial's thread, and as much for its last jobs."""
+
+_LOOK_S = 10.0
 
 
 class ThreadLauncher(Launcher):
@@ -34,6 +40,7 @@ class ThreadLauncher(Launcher):
         self._changed = threading.Condition()
         self._launches: dict[tuple[WorkerId, int], _Launch] = {}
         self._is_stopped = False
+        self._over = threading.Event()
         self._grace_s = 0.0
 
     def workers_now(self) -> int:
@@ -66,6 +73,9 @@ class ThreadLauncher(Launcher):
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         self._config_for, self._ended = config_for, ended
         self._is_stopped = False
+        self._over.clear()
+        if (jobs := find_jobs()).may_be_cut_off:
+            threading.Thread(target=self._tell_silence, args=(jobs,), name="asyncsearch-jobs", daemon=True).start()
 
     def launch(self, worker: WorkerId, epoch: int) -> None:
         if self._config_for is None or self._ended is None:
@@ -89,6 +99,7 @@ class ThreadLauncher(Launcher):
             launch.end()
 
     def stop(self, grace_s: float) -> None:
+        self._over.set()
         with self._changed:
             self._is_stopped = True
         self._wait_for_all(grace_s)
@@ -97,6 +108,15 @@ class ThreadLauncher(Launcher):
         for launch in left:
             launch.end()
         self._wait_for_all(_ENDED_WITHIN_S + 2 * self._grace_s)
+
+    def _tell_silence(self, jobs: TrialJobs) -> None:
+        """Say each time that the cluster does not answer any more: trials wait for it, and do not know why."""
+        was_silent = False
+        while not self._over.wait(_LOOK_S):
+            trouble = jobs.trouble()
+            if trouble and not was_silent:
+                _log.warning("Trials that have asked for something wait: %s.", trouble)
+            was_silent = bool(trouble)
 
     def _follow(self, launch: _Launch, config: WorkerConfig) -> None:
         assert self._ended is not None

@@ -37,6 +37,15 @@ class Numbered(msgspec.Struct, frozen=True):
     line: LogLine | None = None
 
 
+class Ending(msgspec.Struct, frozen=True):
+    """How a driver has ended."""
+
+    kind: str = ""
+    """Name of the error, of ``asyncsearch.errors`` or else; empty if there was none."""
+    words: str = ""
+    is_interrupted: bool = False
+
+
 class Board(msgspec.Struct, frozen=True):
     """The content of the file."""
 
@@ -48,6 +57,8 @@ class Board(msgspec.Struct, frozen=True):
     status: StudyStatus | None = None
     is_over: bool = False
     """Whether nothing comes any more."""
+    ending: Ending | None = None
+    """How the driver has ended, for a client that its task cannot tell; None if it goes on, or was lost."""
 
 
 _BOARD = msgspec.msgpack.Decoder(Board)
@@ -81,6 +92,7 @@ class BoardDisplay(Display):
         self._printed: deque[Numbered] = deque(maxlen=_MOST_LINES)
         self._number = self._beat = 0
         self._newest: StudyStatus | None = None
+        self._ending: Ending | None = None
         self._has_news = True
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._write_on, name="asyncsearch-board", daemon=True)
@@ -111,8 +123,9 @@ class BoardDisplay(Display):
     def close(self) -> None:
         """The last status is written by ``end``: a run says more after it has closed its display."""
 
-    def end(self) -> None:
+    def end(self, ending: Ending | None = None) -> None:
         """Write the last state, and no more."""
+        self._ending = ending
         self._over.set()
         self._thread.join()
 
@@ -134,7 +147,7 @@ class BoardDisplay(Display):
             self._beat += 1
             self._has_news = False
             shown = sorted([*self._notes, *_last(self._printed)], key=lambda one: one.number)
-            board = Board(self._attempt, self._beat, tuple(shown), self._newest, is_over)
+            board = Board(self._attempt, self._beat, tuple(shown), self._newest, is_over, self._ending)
         self._store.write(BOARD, msgspec.msgpack.encode(board))
 
 

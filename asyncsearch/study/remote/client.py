@@ -29,8 +29,8 @@ from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.left_tasks import ended_by_the_next
-from asyncsearch.study.remote.board import read_board
-from asyncsearch.study.remote.driver_task import ENDING, NOT_THERE, Ending, Order, SentName, driver, send
+from asyncsearch.study.remote.board import Ending, read_board
+from asyncsearch.study.remote.driver_task import ENDING, NOT_THERE, Order, SentName, driver, send
 from asyncsearch.study.remote.following import LOOK_S, Follower, follow_other, goes_on
 from asyncsearch.study.remote.kept_tasks import KeptWorkers
 from asyncsearch.study.runnable import Remotely, RunnableStudy
@@ -44,6 +44,7 @@ _LOCKED_AGAIN_S = 4.0
 _SLOT_SHOWN_AFTER_S = 15.0
 _CANCELLED_WITHIN_S = 10.0
 _DRIVER = "driver"
+_FOLLOWED = "The search goes on there until the cluster gives up on this process, which follows it by the store."
 
 
 class RemoteRun:
@@ -66,7 +67,9 @@ class RemoteRun:
         self._until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
         self._workers = KeptWorkers(tasks, store, found.parallelism, thread)
         self._follower = Follower(study, store, display, self._workers)
-        self._is_waiting_shown = False
+        self._is_waiting_shown = self._is_silence_shown = False
+        self._news_s = -math.inf
+        """When the cluster answered last, or the driver wrote into the store."""
         self._was_remote = goes_on(read_board(store))
         """Whether a driver in the cluster was left behind by another client."""
 
@@ -144,22 +147,38 @@ class RemoteRun:
 
     def _watch(self, attempt: str, tag: str, ended: list[Ending | str]) -> None:
         """Show what a driver says, and keep its workers alive, until it has ended."""
-        began_s = time.monotonic()
-        troubled_s: float | None = None
+        began_s = self._news_s = time.monotonic()
         while not ended:
             self._follower.stop_if_asked(attempt, lambda: self._tasks.cancel(tag))
             self._follower.wait(LOOK_S)
-            self._follower.look(attempt)
+            has_news = self._follower.look(attempt)
             if self._follower.interrupts.count and not self._is_up(attempt, tag):
                 self._tasks.cancel(tag)  # it waits for a slot, and hears of nothing
             if self._is_up(attempt, tag):
                 # Not before: their tasks would wait in the slot that the driver needs.
                 self._workers.begin()
-            self._say_who_waits(self._is_up(attempt, tag), time.monotonic() - began_s)
             trouble = self._tasks.trouble()
-            troubled_s = None if not trouble else troubled_s or time.monotonic()
-            if troubled_s is not None and time.monotonic() - troubled_s > SILENT_FOR_S:
-                ended.append(trouble)
+            if not trouble:  # else nobody knows who has a slot
+                self._say_who_waits(self._is_up(attempt, tag), time.monotonic() - began_s)
+            self._end_if_silent(trouble, attempt, has_news, ended)
+
+    def _end_if_silent(self, trouble: str, attempt: str, has_news: bool, ended: list[Ending | str]) -> None:
+        """End a driver of which neither the cluster nor the store tells anything, or of whose end the store alone does.
+
+        The store may be reached where the cluster is not.
+        """
+        now, last = time.monotonic(), self._follower.reader.last
+        if has_news or not trouble:
+            self._news_s = now
+        if not trouble:
+            self._is_silence_shown = False
+        elif last is not None and last.attempt == attempt and last.ending is not None:
+            ended.append(last.ending)
+        elif now - self._news_s > SILENT_FOR_S or self._follower.interrupts.count > 1:  # nobody hears of it
+            ended.append(trouble)
+        elif has_news and not self._is_silence_shown:
+            self._is_silence_shown = True
+            self._display.warn([f"{trouble[0].upper()}{trouble[1:]}. {_FOLLOWED}"])
 
     def _is_up(self, attempt: str, tag: str) -> bool:
         """Return whether a driver has its slot."""

@@ -19,7 +19,7 @@ from asyncsearch.store.patience import waiting
 from asyncsearch.study.kept.definition import Code, StudyDefinition
 from asyncsearch.study.kept.definition import pickled as pickled_definition
 from asyncsearch.study.kept.warm_start import WarmStart
-from asyncsearch.study.remote.board import BoardDisplay
+from asyncsearch.study.remote.board import BoardDisplay, Ending
 from asyncsearch.study.runnable import RunnableStudy
 
 NOT_THERE = "NotThere"
@@ -48,15 +48,6 @@ class Order(NamedTuple):
     is_shown: bool
     is_next: bool
     """Whether it goes on with what another driver of this run has begun."""
-
-
-class Ending(msgspec.Struct, frozen=True):
-    """How a driver has ended."""
-
-    kind: str = ""
-    """Name of the error, of ``asyncsearch.errors`` or else; empty if there was none."""
-    words: str = ""
-    is_interrupted: bool = False
 
 
 ENDING = msgspec.json.Decoder(Ending)
@@ -106,18 +97,20 @@ class _Drive:
             return Ending(NOT_THERE, host)
         interrupts = Interrupts()
         board = BoardDisplay(store, order.attempt, logs=order.logs, is_shown=order.is_shown, stop=interrupts.add)
+        ending = None
         try:
             found = msgspec.structs.replace(order.found, host=host, is_remote=False, warnings=())
             study = _received(content, store, MeetingLauncher(store, found, order.attempt), is_next=order.is_next)
             with waiting(study.definition.settings.store_timeout_s, lambda words: board.warn([words]), store):
                 study.run(order.num_trials, None, order.timeout_s, board, interrupts=interrupts)
+            ending = Ending()
         except KeyboardInterrupt:
-            return Ending(is_interrupted=True)
+            ending = Ending(is_interrupted=True)
         except AsyncSearchError as error:
-            return Ending(type(error).__name__, str(error))
+            ending = Ending(type(error).__name__, str(error))
         finally:
-            board.end()
-        return Ending()
+            board.end(ending)
+        return ending
 
 
 def _received(content: bytes, store: Store, launcher: MeetingLauncher, *, is_next: bool) -> RunnableStudy:

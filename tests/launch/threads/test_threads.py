@@ -16,9 +16,12 @@ import pytest
 from asyncsearch import ASHA, FIFO, Study, Trainer, WorkerOptions, uniform
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.threads import held
+from asyncsearch.launch.threads.launcher import ThreadLauncher
 from asyncsearch.launch.threads.trial_thread import Unread
+from asyncsearch.launch.trial_jobs import TrialJobs
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
+from tests.launch.tools import PATIENCE_S, Ends, config_for
 
 SPACE = {"x": uniform(0, 1)}
 QUICK = WorkerOptions(stop_grace=0.1)
@@ -243,3 +246,30 @@ def test_a_function_that_cannot_be_stored_goes_on_from_its_program_only(
     with pytest.raises(UsageError, match=r"Run that again, with Study\(..., resume=True\)"):
         Study.resume(tmp_path)
     assert len(study_of(train, tmp_path, resume=True).run(num_trials=2, display="none").trials) == 2
+
+
+class SilentJobs(TrialJobs):
+    """Their cluster answers at some looks."""
+
+    may_be_cut_off = True
+
+    def __init__(self, *looks: str) -> None:
+        self._looks, self.are_over = iter(looks), threading.Event()
+
+    def trouble(self) -> str:
+        if (found := next(self._looks, None)) is None:
+            self.are_over.set()
+        return found or ""
+
+
+def test_each_silence_of_the_cluster_of_trials_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs, launcher = SilentJobs("", "it is cut off", "it is cut off", "", "it is cut off"), ThreadLauncher()
+    monkeypatch.setattr("asyncsearch.launch.threads.launcher.find_jobs", lambda: jobs)
+    monkeypatch.setattr("asyncsearch.launch.threads.launcher._LOOK_S", 0.001)
+    launcher.start(lambda *_: config_for(Path()), Ends())
+    assert jobs.are_over.wait(PATIENCE_S)
+    launcher.stop(0.0)
+    words = "Trials that have asked for something wait: it is cut off."
+    assert [record.message for record in caplog.records] == [words] * 2

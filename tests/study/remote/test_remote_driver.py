@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from asyncsearch import Study
@@ -49,6 +50,7 @@ def test_another_driver_goes_on_when_one_is_killed(tmp_path: Path, capfd: pytest
     study = make_study(make_trainable(gate), tmp_path / "study", backend=cluster)
     running = Running(study, display="plain")
     gate.pids()
+    assert not [one for one in psutil.net_connections("tcp") if (one.pid, one.status) == (os.getpid(), "LISTEN")]
     assert cluster.tasks.kill("driver") == 1
     running.wait()
     require_accounted(study, CONFIGURATIONS, LEVELS)
