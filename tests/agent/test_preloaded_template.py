@@ -47,6 +47,7 @@ PACKAGES = {
     "last_one": "",
 }
 """Name -> code of a package that is installed."""
+ALL = "each process that replaces the first one of this worker imports all modules itself:"
 
 
 @pytest.fixture
@@ -65,7 +66,8 @@ class Prepared:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.watch, self.environment = DescriptorSelector(), environment
-        self.preloaded = PreloadedTemplate(self.watch)
+        self.said: list[str] = []
+        self.preloaded = PreloadedTemplate(self.watch, self.said.append)
 
     def imports(self, *names: str, **variables: str) -> Prepared:
         """Wait until they are imported."""
@@ -241,6 +243,7 @@ def test_variables_of_a_trial_are_those_of_imports_and_of_no_later_process(worke
 def test_import_that_ends_its_process_costs_no_runner(worker: Prepared) -> None:
     worker.imports("plain_one", "dying_one")
     assert worker.preloaded.start() is None
+    assert worker.said == [f"{ALL} the process with these imports has ended"]
     runner = runner_template.fork_runner({})
     assert runner is not None
     assert reported(runner, finds("plain_one"))[0].metrics["plain_one"] == 0.0
@@ -272,6 +275,8 @@ def test_endless_refusals_end(worker: Prepared, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(next_runner, "_MOST_LEFT_OUT", 1)
     worker.imports("outer_one", "threaded_one", "open_one")
     assert worker.preloaded.start() is None
+    why = "1 and more cannot be imported beforehand: outer_one (it starts the thread 'mine')"
+    assert worker.said == [f"{ALL} {why}"]
 
 
 def look_at_process(trial: TrialContext) -> dict[str, float]:
@@ -319,6 +324,7 @@ def test_second_template_that_is_killed_is_done_without(worker: Prepared) -> Non
     assert template is not None
     template.kill()
     assert worker.preloaded.start() is None
+    assert worker.said == [f"{ALL} the process with these imports has ended"]
     runner = runner_template.fork_runner({})
     assert runner is not None
     end(runner)

@@ -1,0 +1,106 @@
+"""Each later process of an agent begins with what the first one has imported, or its log says what it has not."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from asyncsearch.agent import runner_template
+from asyncsearch.agent.next_runner import PreloadedTemplate
+from asyncsearch.events import Outcome, Reported
+from asyncsearch.trainable import TrialContext
+from tests.agent.driver import DEADLINE_S, FakeDriver, agent
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks runners")
+
+KILLED, STOPPED = 1, 2
+"""Trainings whose process is killed, and ended by SIGTERM."""
+MODULES = {
+    "plain_one": "",
+    "threaded_one": "import threading\n"
+    "threading.Thread(target=threading.Event().wait, name='mine', daemon=True).start()",
+}
+
+
+def train(trial: TrialContext) -> None:
+    """Report whether the process had a module when it began, and end as its number says."""
+    import os
+    import signal
+    import sys
+    import time
+
+    had, number = "plain_one" in sys.modules, trial.params["number"]
+    for name in trial.params["imports"]:
+        __import__(name)
+    trial.report(accuracy=float(had), process=os.getpid())
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while number == 2:  # it heeds no stop, so its process gets SIGTERM
+        time.sleep(0.01)
+
+
+@contextmanager
+def worker(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FakeDriver, threading.Event]]:
+    """An agent with a template, and the event that its second one is settled."""
+    packages = folder / "site-packages"
+    packages.mkdir()
+    for name, code in MODULES.items():
+        (packages / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(str(packages))
+    monkeypatch.setattr(runner_template, "_STARTED", [])
+    settled, on_answer = threading.Event(), PreloadedTemplate._on_answer
+
+    def noted(self: PreloadedTemplate, mask: int) -> None:
+        on_answer(self, mask)
+        if not self.is_awaited:
+            settled.set()
+
+    monkeypatch.setattr(PreloadedTemplate, "_on_answer", noted)
+    options = {"keeps_template": True, "recycle_after": 2, "stop_grace_s": 0.1}
+    try:
+        with agent(train, folder, **options) as driver:
+            yield driver, settled
+    finally:
+        runner_template.close_template()
+
+
+def trained(driver: FakeDriver, number: int, *imports: str) -> tuple[float, float]:
+    """Train, and return whether the process had the module when it began, and which process it was."""
+    driver.train(number, stop=1, max_resource=1, params={"number": number, "imports": list(imports)})
+    driver.first(Reported, number)
+    if number == STOPPED:
+        driver.stop(number)
+    driver.end(number)
+    [(_, found)] = driver.reports(number)
+    return found["accuracy"], found["process"]
+
+
+def test_process_after_a_killed_stopped_or_old_one_has_its_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with worker(tmp_path, monkeypatch) as (driver, settled):
+        found = [trained(driver, 0, "plain_one")]
+        assert settled.wait(DEADLINE_S)
+        found += [trained(driver, number) for number in range(1, 6)]
+        assert driver.end(KILLED).outcome is Outcome.FAILED
+        assert driver.end(STOPPED).outcome is Outcome.STOPPED
+    processes = [process for _, process in found]
+    changes = [before != after for before, after in itertools.pairwise(processes)]
+    assert changes == [False, True, True, False, True], "the last one has trained as many as it may"
+    assert [had for had, _ in found] == [0.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_log_says_what_each_later_process_has_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with worker(tmp_path, monkeypatch) as (driver, settled):
+        trained(driver, 0, "plain_one", "threaded_one")
+        assert settled.wait(DEADLINE_S)
+        trained(driver, 3)
+        said = [line for line in driver.text(3) if "imports" in line]
+    words = "asyncsearch: each process that replaces the first one of this worker imports these modules itself: "
+    assert said == [f"{words}threaded_one (it starts the thread 'mine')"]
