@@ -105,7 +105,7 @@ def hdfs_calls() -> list[Figure]:
         for trials in (RESUMED, 2 * RESUMED):  # what each further trial takes
             one = store.child(f"resumed-{trials}")
             asked = resumed(one, node.calls, trials)
-            by_resume.append(asked.crashed.total())
+            by_resume.append(asked.crashed.total() - asked.clean.total())
             node.calls.clear()
             one.sweep()
             one.checkpoints()
