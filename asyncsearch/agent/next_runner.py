@@ -17,6 +17,10 @@ from asyncsearch.runner.process.kernel_files import rooms
 from asyncsearch.runner.process.preloading import Preload
 from asyncsearch.runner.protocol import ImportedModules, RunnerReady
 
+_MOST_OF_GIVEN = 3
+"""How many processes as large as the first one a worker's memory must hold: that, the template, and growth. Some
+clusters count the modules in both, although they share them."""
+
 
 class NextRunner:
     """The following process of a worker, begun or not."""
@@ -30,12 +34,18 @@ class NextRunner:
         say: Callable[[str], None],
     ) -> None:
         """Prepare; the arguments are those of ``RunnerSupervisor``, and ``say`` writes a line into a trial's log."""
-        self._config, self._watch, self._exited = config, watch, exited
+        self._config, self._watch, self._exited, self._say = config, watch, exited, say
         self._preloaded = PreloadedTemplate(watch, say)
         self._begun: RunnerProcess | None = None
 
     def preload(self, runner: RunnerProcess, imported: ImportedModules) -> None:
-        """Import in a template, beside the trainings, what a process has imported."""
+        """Import in a template, beside the trainings, what a process has imported, if the worker has memory for it."""
+        given = self._config.given_bytes
+        runner.look_at_memory()
+        if given is not None and _MOST_OF_GIVEN * runner.memory_bytes > given:
+            self._preloaded.close()
+            self._say(no_room_words(runner.memory_bytes, given))
+            return
         self._preloaded.prepare(Preload(runner.environment, imported.modules, imported.environment))
 
     def begin(self, runner: RunnerProcess) -> bool:
@@ -184,6 +194,15 @@ def given_up_words(left_out: Mapping[str, str], *, has_ended: bool) -> str:
     """
     why = f"{len(left_out)} and more cannot be imported beforehand: {_named(left_out)}"
     return f"{_EACH} all modules itself: {'the process with these imports has ended' if has_ended else why}"
+
+
+def no_room_words(held_bytes: int, given_bytes: int) -> str:
+    """Return a sentence that says how much memory lacks for a template."""
+    held, given = (round(size / 2**20) for size in (held_bytes, given_bytes))
+    return (
+        f"{_EACH} all modules itself: the first one takes {held} MB, and the worker has {given} MB in its container, "
+        f"less than {_MOST_OF_GIVEN} times that"
+    )
 
 
 def _named(left_out: Mapping[str, str]) -> str:

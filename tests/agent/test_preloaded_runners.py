@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,9 @@ def train(trial: TrialContext) -> None:
 
 
 @contextmanager
-def worker(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FakeDriver, threading.Event]]:
+def worker(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any
+) -> Iterator[tuple[FakeDriver, threading.Event]]:
     """An agent with a template, and the event that its second one is settled."""
     packages = folder / "site-packages"
     packages.mkdir()
@@ -62,7 +65,7 @@ def worker(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fake
             settled.set()
 
     monkeypatch.setattr(PreloadedTemplate, "_on_answer", noted)
-    options = {"keeps_template": True, "recycle_after": 2, "stop_grace_s": 0.1}
+    options = {"keeps_template": True, "recycle_after": 2, "stop_grace_s": 0.1, **changes}
     try:
         with agent(train, folder, **options) as driver:
             yield driver, settled
@@ -104,3 +107,13 @@ def test_log_says_what_each_later_process_has_to_import(tmp_path: Path, monkeypa
         said = [line for line in driver.text(3) if "imports" in line]
     words = "asyncsearch: each process that replaces the first one of this worker imports these modules itself: "
     assert said == [f"{words}threaded_one (it starts the thread 'mine')"]
+
+
+def test_no_second_process_has_the_modules_where_a_container_is_too_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with worker(tmp_path, monkeypatch, given_bytes=50 << 20) as (driver, _):
+        found = [trained(driver, number, "plain_one") for number in (0, KILLED, 3)]
+        assert [had for had, _ in found] == [0.0, 1.0, 0.0]
+        [said] = [line for line in driver.text(KILLED) if "all modules itself" in line]
+    assert "the worker has 50 MB in its container, less than 3 times that" in said
