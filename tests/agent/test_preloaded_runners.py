@@ -22,6 +22,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux fork
 
 KILLED, STOPPED = 1, 2
 """Trainings whose process is killed, and ended by SIGTERM."""
+MANY = 50_000
+KEPT: list[list[object]] = []
 MODULES = {
     "plain_one": "",
     "threaded_one": "import threading\n"
@@ -31,6 +33,7 @@ MODULES = {
 
 def train(trial: TrialContext) -> None:
     """Report whether the process had a module when it began, and end as its number says."""
+    import gc
     import os
     import signal
     import sys
@@ -39,7 +42,10 @@ def train(trial: TrialContext) -> None:
     had, number = "plain_one" in sys.modules, trial.params["number"]
     for name in trial.params["imports"]:
         __import__(name)
-    trial.report(accuracy=float(had), process=os.getpid())
+    trial.report(accuracy=float(had), process=os.getpid(), frozen=gc.get_freeze_count())
+    if trial.params["keeps"]:
+        time.sleep(1.1)  # a shorter training is followed by no collection
+        KEPT.extend([] for _ in range(MANY))
     if number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     while number == 2:  # it heeds no stop, so its process gets SIGTERM
@@ -73,9 +79,10 @@ def worker(
         runner_template.close_template()
 
 
-def trained(driver: FakeDriver, number: int, *imports: str) -> tuple[float, float]:
+def trained(driver: FakeDriver, number: int, *imports: str, keeps: bool = False) -> tuple[float, float]:
     """Train, and return whether the process had the module when it began, and which process it was."""
-    driver.train(number, stop=1, max_resource=1, params={"number": number, "imports": list(imports)})
+    params = {"number": number, "imports": list(imports), "keeps": keeps}
+    driver.train(number, stop=1, max_resource=1, params=params)
     driver.first(Reported, number)
     if number == STOPPED:
         driver.stop(number)
@@ -117,3 +124,17 @@ def test_no_second_process_has_the_modules_where_a_container_is_too_small(
         assert [had for had, _ in found] == [0.0, 1.0, 0.0]
         [said] = [line for line in driver.text(KILLED) if "all modules itself" in line]
     assert "the worker has 50 MB in its container, less than 3 times that" in said
+
+
+def test_collections_look_no_more_through_what_a_later_process_has_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with worker(tmp_path, monkeypatch, recycle_after=3) as (driver, settled):
+        trained(driver, 0, "plain_one")
+        assert settled.wait(DEADLINE_S)
+        trained(driver, KILLED)
+        found = [trained(driver, number, keeps=number < 5) for number in (3, 4, 5)]
+        assert {had for had, _ in found} == {1.0}
+        frozen = [driver.reports(number)[0][1]["frozen"] for number in (3, 4, 5)]
+    assert frozen[1] - frozen[0] > MANY / 2
+    assert frozen[2] <= frozen[1], "of later trials nothing is frozen that may become garbage"
