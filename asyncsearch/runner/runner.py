@@ -21,7 +21,7 @@ from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lane_runner import LaneRunner
 from asyncsearch.runner.process.device_memory import limit_memory
 from asyncsearch.runner.process.lifeline import end_with_agent
-from asyncsearch.runner.process.preloading import changed_variables, has_room, installed_modules, take_over
+from asyncsearch.runner.process.preloading import changed_variables, installed_modules, lacking_room, take_over
 from asyncsearch.runner.process.process_state import ProcessState, Stdio, rank_connections
 from asyncsearch.runner.process.sent_code import adopt, show_received_sources, take_modules_over
 from asyncsearch.runner.process.signals import SigtermGuard
@@ -94,7 +94,9 @@ class Runner(LaneRunner):
             self._name_imports()
 
     def _name_imports(self) -> None:
-        if has_room():
+        if reason := lacking_room():
+            sys.stderr.write(f"asyncsearch: each process that replaces this one imports all modules itself: {reason}\n")
+        else:
             imported = ImportedModules(installed_modules(), changed_variables(self._variables))
             with self._interrupts.shield():
                 self._channel.send(imported)

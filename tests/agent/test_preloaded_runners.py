@@ -43,6 +43,10 @@ def train(trial: TrialContext) -> None:
     for name in trial.params["imports"]:
         __import__(name)
     trial.report(accuracy=float(had), process=os.getpid(), frozen=gc.get_freeze_count())
+    if trial.params["lacks"]:
+        from asyncsearch.runner import runner
+
+        runner.lacking_room = lambda: "there is no room"
     if trial.params["keeps"]:
         time.sleep(1.1)  # a shorter training is followed by no collection
         KEPT.extend([] for _ in range(MANY))
@@ -79,9 +83,11 @@ def worker(
         runner_template.close_template()
 
 
-def trained(driver: FakeDriver, number: int, *imports: str, keeps: bool = False) -> tuple[float, float]:
+def trained(
+    driver: FakeDriver, number: int, *imports: str, keeps: bool = False, lacks: bool = False
+) -> tuple[float, float]:
     """Train, and return whether the process had the module when it began, and which process it was."""
-    params = {"number": number, "imports": list(imports), "keeps": keeps}
+    params = {"number": number, "imports": list(imports), "keeps": keeps, "lacks": lacks}
     driver.train(number, stop=1, max_resource=1, params=params)
     driver.first(Reported, number)
     if number == STOPPED:
@@ -124,6 +130,15 @@ def test_no_second_process_has_the_modules_where_a_container_is_too_small(
         assert [had for had, _ in found] == [0.0, 1.0, 0.0]
         [said] = [line for line in driver.text(KILLED) if "all modules itself" in line]
     assert "the worker has 50 MB in its container, less than 3 times that" in said
+
+
+def test_log_says_that_memory_lacks_for_a_second_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with worker(tmp_path, monkeypatch) as (driver, _):
+        trained(driver, 0, "plain_one", lacks=True)
+        trained(driver, KILLED)
+        assert trained(driver, 3)[0] == 0.0
+        said = driver.text(KILLED)
+    assert said == ["asyncsearch: each process that replaces this one imports all modules itself: there is no room"]
 
 
 def test_collections_look_no_more_through_what_a_later_process_has_loaded(

@@ -19,6 +19,7 @@ from asyncsearch.agent.next_runner import PreloadedTemplate
 from asyncsearch.agent.runner_process import DescriptorSelector
 from asyncsearch.agent.runner_template import ForkedRunner, Template
 from asyncsearch.runner.channel import agent_end
+from asyncsearch.runner.process import preloading
 from asyncsearch.runner.process.preloading import Preload, installed_modules
 from asyncsearch.runner.protocol import Ended, ImportedModules, LaneReported, Load, Train
 from asyncsearch.trainable import TrialContext
@@ -404,6 +405,22 @@ def test_framework_trains_as_in_a_process_that_imports_it(worker: Prepared, trai
     assert found == {**alone.metrics, "had": 1.0}
     assert alone.metrics["had"] == 0.0
     assert found["may_use_cuda"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rooms", "words"),
+    [
+        ([(5_000, "the machine"), (4_000, "its cgroup")], ""),
+        ([(5_000, "the machine"), (3_999, "its cgroup")], "its cgroup has 3999 MB free, less than 10 times the 400 MB"),
+        ([], ""),
+    ],
+)
+def test_room_for_a_second_process_lacks_by_any_limit(
+    rooms: list[tuple[int, str]], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preloading, "status", lambda: {"VmRSS": 400 << 20})
+    monkeypatch.setattr(preloading, "rooms", lambda: iter([(size << 20, name) for size, name in rooms]))
+    assert preloading.lacking_room().removesuffix(" of this process") == words
 
 
 def test_modules_of_this_process_are_named_in_the_order_of_their_import() -> None:
