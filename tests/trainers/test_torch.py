@@ -6,7 +6,7 @@ import itertools
 import os
 import pickle
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,22 +143,10 @@ class OwnGenerator(Net):
         return Drawing(), blobs()
 
 
-class KeptLoader(OwnGenerator):
-    """Keeps its loader, and the process with its copy of the data, from unit to unit: a loader of its own design."""
+class KeptGenerator(OwnGenerator):
+    """Keeps the process with its copy of the data, which loading changes."""
 
-    def _loaded(self, data: Any, found: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        places = list(found)
-        if not hasattr(self, "loader"):
-            self.batches_of_unit: list[list[int]] = []
-            self.loader = torch.utils.data.DataLoader(
-                data,
-                batch_sampler=self.batches_of_unit,
-                num_workers=1,
-                collate_fn=self.collate,
-                persistent_workers=True,
-            )
-        self.batches_of_unit[:] = [indices.tolist() for _, indices in places]
-        yield from zip((at for at, _ in places), self.loader, strict=True)
+    keep_data_workers = True
 
 
 class Samples(torch.utils.data.Dataset):  # type: ignore[misc]
@@ -263,7 +251,7 @@ def test_data_with_a_generator_of_its_own_resumes_as_its_workers_are_new(tmp_pat
 
 
 def test_workers_that_were_kept_over_units_would_not_resume_alike(tmp_path: Path) -> None:
-    assert not is_resumed_bit_by_bit(KeptLoader, steady(), tmp_path)
+    assert not is_resumed_bit_by_bit(KeptGenerator, steady(), tmp_path)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
