@@ -14,7 +14,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.runner_process import READ, DescriptorSelector, RunnerProcess
 from asyncsearch.agent.runner_template import ForkedRunner, Template, fork_preloaded
 from asyncsearch.runner.process.kernel_files import rooms
-from asyncsearch.runner.process.preloading import Preload
+from asyncsearch.runner.process.preloading import Preload, text_variables
 from asyncsearch.runner.protocol import ImportedModules, RunnerReady
 
 _MOST_OF_GIVEN = 3
@@ -46,7 +46,7 @@ class NextRunner:
             self._preloaded.close()
             self._say(no_room_words(runner.memory_bytes, given))
             return
-        self._preloaded.prepare(Preload(runner.environment, imported.modules, imported.environment))
+        self._preloaded.prepare(Preload(text_variables(runner.environment), imported.modules, imported.environment))
 
     def begin(self, runner: RunnerProcess) -> bool:
         """Start it beside the present one's training, if it gains by that; return whether it was started.
