@@ -21,9 +21,10 @@ from asyncsearch.store.local import checkpoints as local_checkpoints
 from tests.driver.virtual_logs import VirtualLogs
 from tests.store.counted_files import NameNode
 from tests.store.log_worlds import CALL_S
+from tests.store.resumed import resumed
 
 TRIALS, SECONDS = 200, 300
-HASHED_BYTES, RESUMED = 256 << 20, 1000
+HASHED_BYTES, RESUMED = 256 << 20, 250
 
 
 def logs() -> list[Figure]:
@@ -100,17 +101,16 @@ def hdfs_calls() -> list[Figure]:
         store.commit(checkpoint, staged)
         store.delete(checkpoint)
         found = [Figure("hdfs_calls_per_checkpoint", by_attempt, "calls", node.calls.total())]
-        by_node, by_listing = [], []
-        for thousands in (1, 2):  # what each of a thousand further trials takes
-            needed = {committed(store, number) for number in range(1, 1 + thousands * RESUMED)}
+        by_resume, by_listing = [], []
+        for trials in (RESUMED, 2 * RESUMED):  # what each further trial takes
+            one = store.child(f"resumed-{trials}")
+            asked = resumed(one, node.calls, trials)
+            by_resume.append(asked.crashed.total() - asked.clean.total())
             node.calls.clear()
-            store.sweep_except(needed)
-            by_node.append(node.calls.total())
-            node.calls.clear()
-            store.sweep()
-            store.checkpoints()
+            one.sweep()
+            one.checkpoints()
             by_listing.append(node.calls.total())
-        a_trial = [(counts[1] - counts[0]) / RESUMED for counts in (by_node, by_listing)]
+        a_trial = [(counts[1] - counts[0]) / RESUMED for counts in (by_resume, by_listing)]
         return [*found, Figure("resume_calls_per_trial", a_trial[0], "calls", a_trial[1])]
 
 

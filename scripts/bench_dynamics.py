@@ -12,10 +12,11 @@ workers on 25 executors, none or all of which leave, while a launch waits for it
 Checkpoints: ``hash_s_per_gb``: what an entry waits for the comparison of a checkpoint that the same process has
 committed; the baseline is one of another process. ``syncs_per_checkpoint``: on a local disk; the baseline syncs each
 file and folder. ``hdfs_calls_per_checkpoint``: to commit and delete one of one file; the baseline does not know which
-attempt wrote it. ``resume_calls_per_trial``: after an unclean end, each trial with a checkpoint; the baseline are
-listings of all files. ``held_over_needed``: of 81 trials on 4 workers, checkpoints at the peak and at the end for each
-that is loaded later in the run, or is the result, 1; the baseline is one for each trial. The reason of the others is
-printed. ``asha_dropped``: with ``Checkpoints(keep_paused=False)``.
+attempt wrote it. ``resume_calls_per_trial``: until the first launch after an unclean end, beyond those after a clean
+one, by each trial with a checkpoint; the baseline are listings of all files. ``held_over_needed``: of 81 trials on 4
+workers, checkpoints at the peak and at the end for each that is loaded later in the run, or is the result, 1; the
+baseline is one for each trial. The reason of the others is printed. ``asha_dropped``: with
+``Checkpoints(keep_paused=False)``.
 
 The others are searches, whose baseline is the checkout ``--before``, where it is given. ``kill_to_step_s``: seconds
 from the SIGKILL of a process that trains in torch to the next step of its trial; the goal is 0.3. ``preload_mb``:

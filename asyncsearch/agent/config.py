@@ -53,6 +53,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Trainings after which a runner is replaced, however little it has grown. None: any number."""
     recycle_growth_bytes: int = 1024**3
     """Growth of a runner's memory since its first training after which it is replaced."""
+    given_bytes: int | None = None
+    """Memory for all processes of the worker, in a container that is killed when it takes more. None: nobody says."""
     trial_bytes: int | None = None
     """Memory that a runner and the processes that it started may hold together. None for what there is."""
     untrusted: str = ""

@@ -6,7 +6,7 @@ that starts threads, or where there are no templates, as on macOS, it is started
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -17,20 +17,35 @@ from asyncsearch.runner.process.kernel_files import rooms
 from asyncsearch.runner.process.preloading import Preload, text_variables
 from asyncsearch.runner.protocol import ImportedModules, RunnerReady
 
+_MOST_OF_GIVEN = 3
+"""How many processes as large as the first one a worker's memory must hold: that, the template, and growth. Some
+clusters count the modules in both, although they share them."""
+
 
 class NextRunner:
     """The following process of a worker, begun or not."""
 
     def __init__(
-        self, config: WorkerConfig, watch: DescriptorSelector, *, exited: Callable[[RunnerProcess], None]
+        self,
+        config: WorkerConfig,
+        watch: DescriptorSelector,
+        *,
+        exited: Callable[[RunnerProcess], None],
+        say: Callable[[str], None],
     ) -> None:
-        """Prepare; the arguments are those of ``RunnerSupervisor``."""
-        self._config, self._watch, self._exited = config, watch, exited
-        self._preloaded = PreloadedTemplate(watch)
+        """Prepare; the arguments are those of ``RunnerSupervisor``, and ``say`` writes a line into a trial's log."""
+        self._config, self._watch, self._exited, self._say = config, watch, exited, say
+        self._preloaded = PreloadedTemplate(watch, say)
         self._begun: RunnerProcess | None = None
 
     def preload(self, runner: RunnerProcess, imported: ImportedModules) -> None:
-        """Import in a template, beside the trainings, what a process has imported."""
+        """Import in a template, beside the trainings, what a process has imported, if the worker has memory for it."""
+        given = self._config.given_bytes
+        runner.look_at_memory()
+        if given is not None and _MOST_OF_GIVEN * runner.memory_bytes > given:
+            self._preloaded.close()
+            self._say(no_room_words(runner.memory_bytes, given))
+            return
         self._preloaded.prepare(Preload(text_variables(runner.environment), imported.modules, imported.environment))
 
     def begin(self, runner: RunnerProcess) -> bool:
@@ -89,9 +104,14 @@ _MOST_LEFT_OUT = 8
 class PreloadedTemplate:
     """A second template, with what a worker's first runner has imported: its runners begin to train at once."""
 
-    def __init__(self, watch: DescriptorSelector) -> None:
-        """Prepare; ``watch`` waits for its answer, in the thread that calls all methods."""
-        self._watch = watch
+    def __init__(self, watch: DescriptorSelector, say: Callable[[str], None]) -> None:
+        """Prepare.
+
+        Args:
+            watch: waits for its answer, in the thread that calls all methods.
+            say: told once what each later process has to import itself.
+        """
+        self._watch, self._say = watch, say
         self._template: Template | None = None
         self._is_ready = self._is_over = False
         self.left_out: dict[str, str] = {}
@@ -124,6 +144,7 @@ class PreloadedTemplate:
         runner = self._template.start()
         if runner is None:
             self.close()
+            self._say(given_up_words({}, has_ended=True))
         return runner
 
     def close(self) -> None:
@@ -145,10 +166,44 @@ class PreloadedTemplate:
         answer = self._template.read()
         if answer is not None and not answer.spoiled_by:
             self._is_ready = True
-            return
-        if answer is None or len(self.left_out) == _MOST_LEFT_OUT:
+            if self.left_out:
+                self._say(left_out_words(self.left_out))
+        elif answer is None or len(self.left_out) == _MOST_LEFT_OUT:
             self.close()
+            self._say(given_up_words(self.left_out, has_ended=answer is None))
         else:
             self._end()
             self.left_out[answer.spoiled_by] = answer.reason
             self.prepare(msgspec.structs.replace(self._wanted, left_out=tuple(self.left_out)))
+
+
+_EACH = "each process that replaces the first one of this worker imports"
+
+
+def left_out_words(left_out: Mapping[str, str]) -> str:
+    """Return a sentence on the modules that are not imported beforehand; each is named with its reason."""
+    return f"{_EACH} these modules itself: {_named(left_out)}"
+
+
+def given_up_words(left_out: Mapping[str, str], *, has_ended: bool) -> str:
+    """Return a sentence that says why nothing is imported beforehand.
+
+    Args:
+        left_out: modules that could not be, by then, each with its reason.
+        has_ended: whether the process that imported them has ended.
+    """
+    why = f"{len(left_out)} and more cannot be imported beforehand: {_named(left_out)}"
+    return f"{_EACH} all modules itself: {'the process with these imports has ended' if has_ended else why}"
+
+
+def no_room_words(held_bytes: int, given_bytes: int) -> str:
+    """Return a sentence that says how much memory lacks for a template."""
+    held, given = (round(size / 2**20) for size in (held_bytes, given_bytes))
+    return (
+        f"{_EACH} all modules itself: the first one takes {held} MB, and the worker has {given} MB in its container, "
+        f"less than {_MOST_OF_GIVEN} times that"
+    )
+
+
+def _named(left_out: Mapping[str, str]) -> str:
+    return "; ".join(f"{name} ({reason})" for name, reason in left_out.items())

@@ -78,6 +78,11 @@ class Outputs:
         lines, left_out = run.log.take(now)
         self._stream.send(LogLines(run.lease, lines, left_out, run.number))
 
+    def say(self, words: str) -> None:
+        """Add a line of the agent's own, to the log of the present run or of the next one."""
+        line = f"asyncsearch: {' '.join(words.split())}".encode(errors="backslashreplace")
+        self._keep([line], is_stderr=True, is_early=False)
+
     def _read(self, output: OutputPipe, _mask: int = READ) -> bool:
         """Read once, and return whether more data may follow."""
         data = output.read()
@@ -93,12 +98,16 @@ class Outputs:
         return True
 
     def _add(self, output: OutputPipe, lines: list[bytes]) -> None:
+        self._keep(lines, is_stderr=output.is_stderr, is_early=output.is_at_end)
+
+    def _keep(self, lines: list[bytes], *, is_stderr: bool, is_early: bool) -> None:
+        """Assign lines to the present run, or to the next one."""
         if not lines:
             return
         time_s = time.time()
-        if self._run is None or output.is_at_end:
-            self._early.extend((time_s, output.is_stderr, line) for line in lines)
+        if self._run is None or is_early:
+            self._early.extend((time_s, is_stderr, line) for line in lines)
             return
-        self._run.log.add(lines, output.is_stderr, time_s)
+        self._run.log.add(lines, is_stderr, time_s)
         if self.due is None:
             self.due = time.monotonic() + self._limits.flush_s

@@ -64,7 +64,7 @@ class RunnerSupervisor:
         self._is_choked = False
         self._outputs = Outputs(watch, stream, config.log)
         self._runner: RunnerProcess | None = None
-        self._next = NextRunner(config, watch, exited=exited)
+        self._next = NextRunner(config, watch, exited=exited, say=self._outputs.say)
         self._runs: list[LaneRun] = []
         """The lanes that it trains."""
         self._memory_due = 0.0

@@ -57,6 +57,8 @@ class Preflight(msgspec.Struct, frozen=True):
     """Number of workers to start, from 1."""
     cpu_threads: int = 1
     """Cores that each worker may use."""
+    given_bytes: int | None = None
+    """Memory that each worker has for its processes in its container, as the cluster says; None if it does not."""
     host: str = "127.0.0.1"
     """Name or address at which workers reach the driver."""
     bind: str = "127.0.0.1"

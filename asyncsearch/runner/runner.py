@@ -21,7 +21,7 @@ from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lane_runner import LaneRunner
 from asyncsearch.runner.process.device_memory import limit_memory
 from asyncsearch.runner.process.lifeline import end_with_agent
-from asyncsearch.runner.process.preloading import changed_variables, has_room, installed_modules, take_over
+from asyncsearch.runner.process.preloading import changed_variables, installed_modules, lacking_room, take_over
 from asyncsearch.runner.process.process_state import ProcessState, Stdio, rank_connections
 from asyncsearch.runner.process.sent_code import adopt, show_received_sources, take_modules_over
 from asyncsearch.runner.process.signals import SigtermGuard, let_through
@@ -43,7 +43,7 @@ class Runner(LaneRunner):
             self._folder = os.getcwd()
         self._collect_s = self._sweep_s = 0.005
         self._unswept_s = 0.0
-        self._sweeps = not load.is_preloaded
+        self._is_preloaded, self._sweeps = load.is_preloaded, True
         self._names_imports, self._variables = load.names_imports, dict(os.environ)
         super().__init__(channel, SigtermGuard(), _load(load.bundle), load.metric, load.untrusted, load.seal_key)
         # They live as long as the runner: to look through them after each trial takes as long as a short trial's unit.
@@ -94,7 +94,9 @@ class Runner(LaneRunner):
             self._name_imports()
 
     def _name_imports(self) -> None:
-        if has_room():
+        if reason := lacking_room():
+            sys.stderr.write(f"asyncsearch: each process that replaces this one imports all modules itself: {reason}\n")
+        else:
             imported = ImportedModules(installed_modules(), changed_variables(self._variables))
             with self._interrupts.shield():
                 self._channel.send(imported)
@@ -116,8 +118,10 @@ class Runner(LaneRunner):
         if self._sweeps and self._unswept_s > 200 * self._sweep_s:
             # First after a second of training: the next trial waits for it. What was imported until then lives on, and
             # only what came since is looked through. But what a trial has kept beyond its end was frozen with that, and
-            # is looked for now and then.
-            gc.unfreeze()
+            # is looked for now and then; not where modules were imported beforehand, whose pages that would copy.
+            self._sweeps = not self._is_preloaded
+            if self._sweeps:
+                gc.unfreeze()
             self._sweep_s, self._unswept_s = _collected_s(), 0.0
             gc.freeze()
         elif trained_s > 20 * self._collect_s:

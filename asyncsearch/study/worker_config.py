@@ -56,6 +56,7 @@ def worker_config(
         worker=worker,
         epoch=epoch,
         cpu_threads=found.preflight.cpu_threads,
+        given_bytes=found.preflight.given_bytes,
         gpus=None if found.devices is None else devices_of(worker, found.devices, devices),
         gpu_share=min(1.0, devices),
         hash_seed=os.environ.get("PYTHONHASHSEED", ""),

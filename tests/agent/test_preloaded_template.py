@@ -19,6 +19,7 @@ from asyncsearch.agent.next_runner import PreloadedTemplate
 from asyncsearch.agent.runner_process import DescriptorSelector
 from asyncsearch.agent.runner_template import ForkedRunner, Template
 from asyncsearch.runner.channel import agent_end
+from asyncsearch.runner.process import preloading
 from asyncsearch.runner.process.preloading import Preload, installed_modules
 from asyncsearch.runner.protocol import Ended, ImportedModules, LaneReported, Load, Train
 from asyncsearch.trainable import TrialContext
@@ -47,6 +48,7 @@ PACKAGES = {
     "last_one": "",
 }
 """Name -> code of a package that is installed."""
+ALL = "each process that replaces the first one of this worker imports all modules itself:"
 
 
 @pytest.fixture
@@ -65,7 +67,8 @@ class Prepared:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.watch, self.environment = DescriptorSelector(), environment
-        self.preloaded = PreloadedTemplate(self.watch)
+        self.said: list[str] = []
+        self.preloaded = PreloadedTemplate(self.watch, self.said.append)
 
     def imports(self, *names: str, **variables: str) -> Prepared:
         """Wait until they are imported."""
@@ -241,6 +244,7 @@ def test_variables_of_a_trial_are_those_of_imports_and_of_no_later_process(worke
 def test_import_that_ends_its_process_costs_no_runner(worker: Prepared) -> None:
     worker.imports("plain_one", "dying_one")
     assert worker.preloaded.start() is None
+    assert worker.said == [f"{ALL} the process with these imports has ended"]
     runner = runner_template.fork_runner({})
     assert runner is not None
     assert reported(runner, finds("plain_one"))[0].metrics["plain_one"] == 0.0
@@ -272,6 +276,8 @@ def test_endless_refusals_end(worker: Prepared, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(next_runner, "_MOST_LEFT_OUT", 1)
     worker.imports("outer_one", "threaded_one", "open_one")
     assert worker.preloaded.start() is None
+    why = "1 and more cannot be imported beforehand: outer_one (it starts the thread 'mine')"
+    assert worker.said == [f"{ALL} {why}"]
 
 
 def look_at_process(trial: TrialContext) -> dict[str, float]:
@@ -319,6 +325,7 @@ def test_second_template_that_is_killed_is_done_without(worker: Prepared) -> Non
     assert template is not None
     template.kill()
     assert worker.preloaded.start() is None
+    assert worker.said == [f"{ALL} the process with these imports has ended"]
     runner = runner_template.fork_runner({})
     assert runner is not None
     end(runner)
@@ -398,6 +405,22 @@ def test_framework_trains_as_in_a_process_that_imports_it(worker: Prepared, trai
     assert found == {**alone.metrics, "had": 1.0}
     assert alone.metrics["had"] == 0.0
     assert found["may_use_cuda"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rooms", "words"),
+    [
+        ([(5_000, "the machine"), (4_000, "its cgroup")], ""),
+        ([(5_000, "the machine"), (3_999, "its cgroup")], "its cgroup has 3999 MB free, less than 10 times the 400 MB"),
+        ([], ""),
+    ],
+)
+def test_room_for_a_second_process_lacks_by_any_limit(
+    rooms: list[tuple[int, str]], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preloading, "status", lambda: {"VmRSS": 400 << 20})
+    monkeypatch.setattr(preloading, "rooms", lambda: iter([(size << 20, name) for size, name in rooms]))
+    assert preloading.lacking_room().removesuffix(" of this process") == words
 
 
 def test_modules_of_this_process_are_named_in_the_order_of_their_import() -> None:

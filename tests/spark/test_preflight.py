@@ -9,18 +9,23 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from asyncsearch._version import __version__
 from asyncsearch.errors import ClusterError, NotEnoughSlotsError, PackagesDifferError, UnsupportedSparkError, UsageError
+from asyncsearch.ids import WorkerId
 from asyncsearch.launch.spark.base_session import new_tag
+from asyncsearch.launch.spark.container_memory import memory_warning
 from asyncsearch.launch.spark.placement import Executor
-from asyncsearch.launch.spark.preflight import addresses, examine, memory_warning, task_mode, warnings
+from asyncsearch.launch.spark.preflight import addresses, examine, task_mode, warnings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error, probe
 from asyncsearch.launch.spark.session import Made, Spark
 from asyncsearch.launch.spark.task import TaskMode
+from asyncsearch.store import LocalStore
+from asyncsearch.study.worker_config import worker_config
 
 ELASTIC = {"spark.dynamicAllocation.enabled": "true"}
 
@@ -225,6 +230,27 @@ def test_executors_without_memory_for_their_workers_are_said(settings: dict[str,
     assert words in said
     assert bool(words) == bool(said)
     assert said in ["", *warnings(spark, TaskMode.INDEPENDENT)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "master", "given_mb"),
+    [
+        ({"spark.executor.cores": "4", "spark.executor.memoryOverhead": "2g"}, "yarn", 512),
+        ({"spark.executor.pyspark.memory": "1g"}, "k8s://https://host", 384 + 1024),
+        ({"spark.executor.memoryOverhead": "much"}, "yarn", None),
+        ({}, "spark://host:7077", None),
+    ],
+)
+def test_each_worker_knows_its_part_of_the_memory_of_its_container(
+    settings: dict[str, str], master: str, given_mb: int | None
+) -> None:
+    given = None if given_mb is None else given_mb << 20
+    spark = FakeSpark(settings, master=master)
+    found, remote = (examine(spark, 1, TaskMode.PLAIN, 1.0, remote_driver=is_remote) for is_remote in (False, True))
+    assert found.given_bytes == remote.given_bytes == given
+    what = SimpleNamespace(config=SimpleNamespace(study="s", metric="m"), shared=None, devices=None, worker={})
+    workers: Any = SimpleNamespace(preflight=found, definition=what, devices=None)
+    assert worker_config(workers, b"", LocalStore("s"), WorkerId(0), 1, None).given_bytes == given
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,11 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
 
-from asyncsearch import ASHA, FIFO, Checkpoints, Study, uniform
+from asyncsearch import FIFO, Study
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import LocalStore, Store, syncing
 from asyncsearch.store.far.store import FsspecStore
@@ -25,7 +24,8 @@ from asyncsearch.store.webhdfs import WebHdfsStore
 from asyncsearch.study import trial_dirs
 from asyncsearch.testing.store_checkpoints import load
 from asyncsearch.trainable import TrialContext
-from tests.store.counted_files import Beginnings, HttpNode, NameNode, Objects
+from tests.store.counted_files import HttpNode, NameNode, Objects
+from tests.store.resumed import SPACE, resumed, study_of
 
 pytestmark = pytest.mark.usefixtures("staged_inside")
 
@@ -201,7 +201,6 @@ def test_load_is_three_calls_and_a_report_and_a_flush_of_logs_one(
 
 IDLE_S = 15
 """Between two looks at the lock, a quarter of its lease: all that an idle driver asks for."""
-SPACE = {"x": uniform(0, 1)}
 
 
 def a_report(store: Store, calls: Counter[str]) -> Counter[str]:
@@ -251,12 +250,11 @@ def a_deletion(store: Store, calls: Counter[str]) -> Counter[str]:
 
 
 def a_trial_after_a_crash(store: Store, calls: Counter[str]) -> Counter[str]:
-    counts = []
-    for nodes in (4, 14):
-        one = store.child(f"sweep-{nodes}")
-        needed = {checkpoint(one, attempt, f"n{attempt}") for attempt in range(nodes)}
-        counts.append(of(calls, functools.partial(one.sweep_except, needed)))
-    return Counter({name: (counts[1][name] - counts[0][name]) // 10 for name in counts[1]})
+    """What a driver's death adds to the next row: a sweep, before the first launch."""
+    few, more = (resumed(store.child(f"crashed-{trials}"), calls, trials) for trials in (4, 14))
+    names = few.crashed.keys() | more.crashed.keys()
+    added = {name: [one.crashed[name] - one.clean[name] for one in (few, more)] for name in names}
+    return Counter({name: round((most - least) / 10) for name, (least, most) in added.items()})
 
 
 def a_trial_at_the_end(store: Store, calls: Counter[str]) -> Counter[str]:
@@ -267,40 +265,15 @@ def a_trial_at_the_end(store: Store, calls: Counter[str]) -> Counter[str]:
     ):
         for trials in (4, 14):
             one = store.child(f"end-{trials}")
-            options: dict[str, Any] = {
-                "scheduler": FIFO(max_resource=2),
-                "checkpoints": Checkpoints(keep_checkpoints=20),
-            }
-            Study(saving, space=SPACE, metric="loss", mode="min", backend="inline", store=one, **options).run(
-                trials, display="none"
-            )
+            study_of(one, trials).run(trials, display="none")
             assert len(one.checkpoints()) == trials
     return Counter({name: round((counts[-1][name] - counts[1][name]) / 10) for name in counts[-1]})
 
 
 def an_append_after_a_clean_end(store: Store, calls: Counter[str]) -> Counter[str]:
-    counts, appends = [], []
-    for trials in (4, 14):
-        one = store.child(f"clean-{trials}")
-        study = Study(
-            saving, space=SPACE, metric="loss", mode="min", scheduler=ASHA(max_resource=9), backend="inline", store=one
-        )
-        study.run(trials, display="none")
-        appends.append(max(trials, len(one.walk("journal"))))  # a segment is one file, or one for each append
-        Beginnings.seen.clear()
-        calls.clear()
-        Study.resume(one.url).run(trials + 5, display="none")
-        counts.append(Beginnings.seen[0])
-    more = appends[1] - appends[0]
-    return Counter({name: round((counts[1][name] - counts[0][name]) / more) for name in counts[1]})
-
-
-def saving(trial: TrialContext) -> None:
-    from tests.store.counted_files import Beginnings  # the bundle would have a copy of it
-
-    Beginnings.seen.append(Counter(Beginnings.calls))
-    for unit in trial.epochs(save=lambda path: path.touch(), load=lambda path: None):
-        trial.report(loss=trial.params["x"] + 1 / unit)
+    few, more = (resumed(store.child(f"clean-{trials}"), calls, trials) for trials in (4, 14))
+    appends = more.appends - few.appends
+    return Counter({name: round((more.clean[name] - few.clean[name]) / appends) for name in more.clean})
 
 
 def a_look_at_the_lock(store: Store, calls: Counter[str]) -> Counter[str]:
@@ -340,11 +313,8 @@ def table(page: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
-def test_page_of_stores_says_how_many_calls_each_takes(
-    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_of_stores_says_how_many_calls_each_takes(kind: str, request: pytest.FixtureRequest) -> None:
     store, calls = request.getfixturevalue(kind)
-    monkeypatch.setattr(Beginnings, "calls", calls)
     said = table((Path(__file__).parents[2] / "docs" / "stores.md").read_text())
     assert {*said} == {*ROWS, "a second in which nothing happens"}
     counted = {row: in_words(count(store, calls)) for row, count in ROWS.items()}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import pickle
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 import pytest
 
 from asyncsearch.errors import UsageError
@@ -18,7 +20,8 @@ from tests.trainers.tools import Run, Trial, Values, is_resumed_bit_by_bit
 torch: Any = pytest.importorskip("torch")
 nn: Any = torch.nn
 
-from asyncsearch.trainers.torch.trainer import TorchTrainer  # noqa: E402  # needs torch
+from asyncsearch.trainers.torch import loaders  # noqa: E402  # needs torch
+from asyncsearch.trainers.torch.trainer import TorchTrainer  # noqa: E402
 
 BASE: Values = {"lr": 0.1, "momentum": 0.9, "batch_size": 16, "weight_decay": 1e-3, "optimizer": "sgd"}
 ADAM = BASE | {"lr": 0.01, "optimizer": "adam"}
@@ -140,22 +143,10 @@ class OwnGenerator(Net):
         return Drawing(), blobs()
 
 
-class KeptLoader(OwnGenerator):
-    """Keeps its loader, and the process with its copy of the data, from unit to unit: a loader of its own design."""
+class KeptGenerator(OwnGenerator):
+    """Keeps the process with its copy of the data, which loading changes."""
 
-    def _loaded(self, data: Any, found: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        places = list(found)
-        if not hasattr(self, "loader"):
-            self.batches_of_unit: list[list[int]] = []
-            self.loader = torch.utils.data.DataLoader(
-                data,
-                batch_sampler=self.batches_of_unit,
-                num_workers=1,
-                collate_fn=self.collate,
-                persistent_workers=True,
-            )
-        self.batches_of_unit[:] = [indices.tolist() for _, indices in places]
-        yield from zip((at for at, _ in places), self.loader, strict=True)
+    keep_data_workers = True
 
 
 class Samples(torch.utils.data.Dataset):  # type: ignore[misc]
@@ -260,7 +251,7 @@ def test_data_with_a_generator_of_its_own_resumes_as_its_workers_are_new(tmp_pat
 
 
 def test_workers_that_were_kept_over_units_would_not_resume_alike(tmp_path: Path) -> None:
-    assert not is_resumed_bit_by_bit(KeptLoader, steady(), tmp_path)
+    assert not is_resumed_bit_by_bit(KeptGenerator, steady(), tmp_path)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
@@ -275,6 +266,58 @@ def test_values_that_change_inside_a_unit_are_the_same_after_a_cut(cut: int, tmp
 def test_data_that_is_loaded_ahead_is_not_trained_ahead(tmp_path: Path) -> None:
     """Trap 3 of notes/stages.md, section 2.4."""
     assert is_resumed_bit_by_bit(LoadedAhead, steady()[:2], tmp_path, cut=1)
+
+
+class Loading(Noisy):
+    """Writes down each process that loads a sample."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __getitem__(self, index: int) -> Any:
+        (self.folder / str(os.getpid())).touch()
+        return super().__getitem__(index)
+
+
+class NewWorkers(Net):
+    data_workers = 2
+    folder: Path
+
+    def data(self, hp: Mapping[str, Any]) -> Any:
+        data = Loading(self.folder)
+        return data, data
+
+    def collate(self, samples: list[Any]) -> Any:
+        (self.folder / str(os.getpid())).touch()
+        return super().collate(samples)
+
+
+def test_processes_that_are_kept_load_what_new_ones_do(tmp_path: Path) -> None:
+    found = []
+    for is_kept in (False, True):
+        folder = tmp_path / str(is_kept)
+        folder.mkdir()
+        kind: Any = type("Workers", (NewWorkers,), {"keep_data_workers": is_kept, "folder": folder})
+        run = Run(kind, Trial(steady())).train(3)
+        found.append((run.reports, run.save(folder / "saved")))
+        processes = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()]
+        assert len(processes) == (2 if is_kept else 3 * (2 + 1)), "one batch is validated, by one process"
+        del run
+        assert not [one for one in processes if psutil.pid_exists(one)], "they end with their trainer"
+    assert found[0] == found[1]
+
+
+class KeptWorkers(LoadedAhead):
+    keep_data_workers = True
+
+
+def test_process_that_is_sent_what_a_kept_loader_loads_has_it_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where processes are not forked."""
+    monkeypatch.setattr(loaders, "_seed_process", lambda seed: None)
+    trainer = Run(KeptWorkers, Trial(steady())).train(1).trainer
+    sent = pickle.loads(pickle.dumps(trainer._loaders[0]._loader.dataset))
+    [(x, y)] = sent.__getitems__(loaders._Place(1, 7, [3, 5]))
+    assert (x.shape, y.shape) == ((2, 8), (2,))
 
 
 def test_the_learning_rate_of_a_step_is_the_value_at_its_samples(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from asyncsearch.launch.machine import cores
 from asyncsearch.launch.spark import slots
 from asyncsearch.launch.spark.base_session import AnySpark
 from asyncsearch.launch.spark.clock_server import ClockServer
+from asyncsearch.launch.spark.container_memory import given_bytes, memory_warning
 from asyncsearch.launch.spark.probe import PACKAGES, Callback, ExecutorFacts, probe, require_same, why_unreached
 from asyncsearch.launch.spark.spark_answers import ask_executors
 from asyncsearch.launch.spark.task import TaskMode
@@ -68,6 +69,7 @@ def examine(
     return Preflight(
         parallelism=workers,
         cpu_threads=spark.cpus_per_task,
+        given_bytes=given_bytes(spark.conf, spark.master, spark.cpus_per_task),
         host=host,
         bind=bind,
         port=port(spark.conf),
@@ -95,6 +97,7 @@ def _remote(spark: AnySpark, parallelism: int | None, workers: int, mode: TaskMo
     return Preflight(
         parallelism=workers,
         cpu_threads=spark.cpus_per_task,
+        given_bytes=given_bytes(spark.conf, spark.master, spark.cpus_per_task),
         bind="127.0.0.1" if spark.is_one_process else "0.0.0.0",
         warnings=(note, *warnings(spark, mode)),
         place=spark.place,
@@ -145,54 +148,6 @@ def warnings_of_settings(spark: AnySpark, mode: TaskMode) -> list[str]:
         )
     overhead = memory_warning(spark.conf, spark.master, spark.cpus_per_task)
     return [*found, overhead] if overhead else found
-
-
-PROCESSES_MB = 75
-"""Memory of one worker's processes before the user's code: agent, template and runner."""
-_LIMITING = ("yarn", "k8s:")
-"""Clusters that kill a container which takes more memory than it has asked for."""
-_UNITS_MB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2}
-
-
-def memory_warning(conf: Callable[[str, str], str], master: str, cpus_per_task: int) -> str:
-    """Return a warning if the workers of an executor do not fit beside its Java process; else an empty text.
-
-    Args:
-        conf: returns a setting of the application, given its default.
-    """
-    if not master.startswith(_LIMITING):
-        return ""
-    cores = conf("spark.executor.cores", "1").strip()
-    workers = max(1, (int(cores) if cores.isdecimal() else 1) // cpus_per_task)
-    needed, given = workers * PROCESSES_MB, _overhead_mb(conf)
-    if given is None or needed <= given:
-        return ""
-    return (
-        f"An executor runs {workers} workers, whose processes take {needed} MB before the first trial, and has "
-        f"{given:.0f} MB for them beside Java: the cluster kills it when it takes more. Set "
-        f"spark.executor.memoryOverhead={needed}m plus what the trials of {workers} workers take, or fewer "
-        "spark.executor.cores."
-    )
-
-
-def _overhead_mb(conf: Callable[[str, str], str]) -> float | None:
-    """Return the memory of a container beside Java's heap; None if a setting cannot be read."""
-    try:
-        limit_mb = _megabytes(conf("spark.executor.pyspark.memory", "0"))
-        if named := conf("spark.executor.memoryOverhead", ""):
-            return _megabytes(named) + limit_mb
-        factor = float(conf("spark.executor.memoryOverheadFactor", "0.1"))
-        least_mb = _megabytes(conf("spark.executor.minMemoryOverhead", "384m"))
-        return max(least_mb, factor * _megabytes(conf("spark.executor.memory", "1g"))) + limit_mb
-    except ValueError:
-        return None
-
-
-def _megabytes(text: str) -> float:
-    """Read a size of Spark, which counts in MiB where there is no unit."""
-    text = text.strip().lower().removesuffix("b")
-    unit = text[-1:] if text[-1:] in _UNITS_MB else ""
-    return float(text.removesuffix(unit)) * _UNITS_MB[unit or "m"]
 
 
 def _check_new_executors(spark: AnySpark, slots: int, server: ClockServer | None, timeout_s: float) -> str:

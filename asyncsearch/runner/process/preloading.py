@@ -65,10 +65,14 @@ WANTED = msgspec.json.Decoder(Preload)
 ANSWER = msgspec.json.Decoder(Preloaded)
 
 
-def has_room() -> bool:
-    """Return whether a second process may hold what this one does, and another one beside each other worker."""
+def lacking_room() -> str:
+    """Return why no second process may hold what this one does, and another beside each other worker. Empty if so."""
     held = status().get("VmRSS", 0)
-    return all(_ROOM * held <= room for room, _ in rooms())
+    for room, limited_by in rooms():
+        if _ROOM * held > room:
+            held_mb, room_mb = (round(size / 2**20) for size in (held, room))
+            return f"{limited_by} has {room_mb} MB free, less than {_ROOM} times the {held_mb} MB of this process"
+    return ""
 
 
 def installed_modules() -> tuple[str, ...]:

@@ -26,9 +26,13 @@ def batch_of(data: Any, indices: Indices, collate: Callable[[list[Any]], Any]) -
         return {name: _rows(part, indices) for name, part in data.items()}
     if isinstance(data, torch.Tensor | np.ndarray):
         return _rows(data, indices)
+    return collate(samples_of(data, indices.tolist()))
+
+
+def samples_of(data: Any, chosen: Sequence[int]) -> Any:
+    """Return the chosen samples of a ``Dataset``, at once where it can."""
     fetch = getattr(data, "__getitems__", None)
-    chosen = indices.tolist()
-    return collate(fetch(chosen) if fetch is not None else [data[index] for index in chosen])
+    return fetch(chosen) if fetch is not None else [data[index] for index in chosen]
 
 
 def joined(parts: Sequence[Any]) -> Any:

@@ -24,6 +24,7 @@ from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trainers.torch.batches import batch_of, joined, length_of, moved
 from asyncsearch.trainers.torch.gangs.strategies import strategy_for, strategy_refusal
 from asyncsearch.trainers.torch.gangs.strategy import TorchStrategy
+from asyncsearch.trainers.torch.loaders import KeptLoader, load_by_new
 from asyncsearch.trainers.torch.state_copy import copied
 from asyncsearch.trial import Params
 
@@ -46,6 +47,9 @@ class TorchTrainer(FrameworkTrainer):
     data_workers: int = 0
     """Processes that load data ahead, for a ``Dataset``: in training, and in validation. They are started for each
     unit, with the data as it is then, since a training that resumes has no older ones: 0.05 to 0.1 s a unit."""
+    keep_data_workers: bool = False
+    """Whether these processes stay for all units of a training. They have the data and the trainer as both were in the
+    first one, so this is for data that nothing changes later, neither the trainer nor the loading of a sample."""
     clip_grad_norm: float | None = None
     """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None for no limit."""
 
@@ -69,6 +73,7 @@ class TorchTrainer(FrameworkTrainer):
     opt: Any
     """The result of ``optimizer``."""
     _strategy: TorchStrategy = TorchStrategy()
+    _loaders: Sequence[KeptLoader] = ()
     scaler: Any
     """The gradient scaler; it does nothing unless ``precision`` is ``float16``."""
 
@@ -333,16 +338,20 @@ class TorchTrainer(FrameworkTrainer):
                 yield at, self._batch(data, indices)
             return
         places = list(found)
-        # A new one for each unit: workers that were kept would have the data as earlier units have left it, such as the
-        # state of a generator of its own, or miss what was changed in it here; a training that resumes has neither.
-        loader = DataLoader(
-            data,
-            batch_sampler=[indices.tolist() for _, indices in places],
-            num_workers=self.data_workers,
-            collate_fn=self.collate,
-            generator=torch.Generator().manual_seed(torch.initial_seed()),
-        )
-        yield from zip((at for at, _ in places), loader, strict=True)
+        yield from zip((at for at, _ in places), self._load([one.tolist() for _, one in places], data), strict=True)
+
+    def _load(self, places: list[list[int]], data: Any) -> Iterator[Any]:
+        # New processes, unless asked otherwise: kept ones have the data as earlier units have left them, such as the
+        # state of a generator of its own, or miss what was changed in them here; a training that resumes has neither.
+        own = (self._train_data, self._validation_data)
+        if not (self.keep_data_workers and any(data is one for one in own)):
+            return load_by_new(data, places, self.data_workers, self.collate)
+        self._loaders = [one for one in self._loaders if any(one.data is data for data in own)]
+        found = next((one for one in self._loaders if one.data is data), None)
+        if found is None:
+            found = KeptLoader(data, self.data_workers, self.collate)
+            self._loaders = [*self._loaders, found]
+        return found.load(places)
 
     def _batch(self, data: Any, indices: Indices) -> Any:
         return batch_of(data, indices, self.collate)
