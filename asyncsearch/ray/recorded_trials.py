@@ -15,6 +15,7 @@ from asyncsearch.events import Consulted
 from asyncsearch.files.trees import copy_tree
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import reports
+from asyncsearch.ray.flat_result import FlatResult
 from asyncsearch.ray.scheduling import ITERATION
 from asyncsearch.ray.space.configurations import ParamSpace, with_changes
 from asyncsearch.ray.trial.checkpoints import DirCheckpoint, KeptCheckpoint, TrialCheckpoints, worst_first
@@ -67,7 +68,7 @@ class RecordedTrial:
     def row(self, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return a report with what Ray adds to it."""
         done = self._trial.state.is_finished
-        return {**result, "trial_id": self.trial_id, "done": done, "config": self.config}
+        return FlatResult({**result, "trial_id": self.trial_id, "done": done, "config": self.config})
 
     @property
     def metric_analysis(self) -> dict[str, dict[str, float]]:
@@ -184,7 +185,7 @@ def recorded_trials(study: Results, param_space: ParamSpace) -> list[RecordedTri
             study,
             trial,
             _config(param_space, trial, exploits.get(trial.id)),
-            [its[at] for at in sorted(its)] if (its := found.get(trial.id)) else [],
+            [FlatResult(its[at]) for at in sorted(its)] if (its := found.get(trial.id)) else [],
         )
         for trial in study.trials
     ]

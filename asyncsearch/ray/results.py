@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import UsageError
+from asyncsearch.ray.flat_result import FlatResult
 from asyncsearch.ray.folders import last_run
 from asyncsearch.ray.proposals import Variants
 from asyncsearch.ray.recorded_trials import RecordedTrial, best_of, recorded_trials
@@ -54,7 +55,7 @@ class TrialResult:
     @property
     def best_checkpoints(self) -> list[tuple[DirCheckpoint, dict[str, Any]]]:
         """The checkpoints that are kept, with their reports."""
-        return [(one.checkpoint, one.metrics) for one in self._trial.kept]
+        return [(one.checkpoint, FlatResult(one.metrics)) for one in self._trial.kept]
 
     def get_best_checkpoint(self, metric: str, mode: str) -> DirCheckpoint | None:
         """Return the checkpoint with the best value of a metric."""

@@ -8,10 +8,11 @@ from typing import Any
 
 from asyncsearch.programs.same_line import of_program, outlives_failures
 from asyncsearch.ray.folders import base_folder, is_cut_off, run_folders
-from asyncsearch.ray.program_search import ProgramSearch, gpus_of
+from asyncsearch.ray.program_search import ProgramSearch
 from asyncsearch.ray.proposals import ConfigSpace, Variants
 from asyncsearch.ray.recorded_trials import RecordedTrial
 from asyncsearch.ray.requests import SearchRequest
+from asyncsearch.ray.resources import gpus_of
 from asyncsearch.ray.scheduling import ITERATION
 from asyncsearch.ray.trial.objective import RayObjective
 from asyncsearch.ray.workers import present
@@ -51,7 +52,12 @@ def study_of(plan: ProgramSearch, folder: str, name: str, *, resume: bool) -> se
         space=ConfigSpace(() if plan.asks_driver else plan.varying),
         metric=plan.metric or ITERATION,
         mode=plan.mode,
-        searcher=Variants(param_space=plan.param_space, settings=settings, learner=plan.learner),
+        searcher=Variants(
+            param_space=plan.param_space,
+            settings=settings,
+            learner=plan.learner,
+            program=plan.request.packed(plan.resources),
+        ),
         scheduler=plan.scheduler.rule(),
         seed=plan.algorithm.seed,
         share=False,

@@ -1,0 +1,271 @@
+"""Each argument of a program has its effect, or is refused with what to write."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch.errors import UsageError
+from asyncsearch.ray.flat_result import FlatResult
+from asyncsearch.ray.population import PopulationBasedTraining
+from asyncsearch.ray.program_search import ProgramSearch
+from asyncsearch.ray.requests import (
+    CheckpointConfig,
+    ResourceBundles,
+    RunConfig,
+    ScalingConfig,
+    SearchRequest,
+    TuneConfig,
+    request_of_run,
+)
+from asyncsearch.ray.resources import cpus_of, gpus_of
+from asyncsearch.ray.space.search_algorithms import OTHERS, BasicVariantGenerator, ConcurrencyLimiter
+from asyncsearch.ray.space.spaces import choice, sample_from, uniform
+from asyncsearch.ray.trial.trainables import StepTrainable, with_resources
+
+
+def train(config: dict[str, Any]) -> dict[str, float]:
+    return {"loss": config["x"]}
+
+
+class OwnResources(StepTrainable):
+    @classmethod
+    def default_resource_request(cls, config: Any) -> Any:
+        return ResourceBundles([{"CPU": 1}, {"CPU": config["cores"], "GPU": 0.5}])
+
+
+def plan(trainable: Any = train, space: Any = None, **options: Any) -> ProgramSearch:
+    run, resources = options.pop("run", RunConfig()), options.pop("resources", None)
+    tune = TuneConfig(metric="loss", mode="min", **options)
+    given = {"x": uniform(0, 1)} if space is None else space
+    return ProgramSearch(trainable, SearchRequest(tune=tune, run=run, param_space=given, resources=resources))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "most", "limit"),
+    [
+        (BasicVariantGenerator(max_concurrent=2), None, 2),
+        (BasicVariantGenerator(max_concurrent=0), 3, 3),
+        (ConcurrencyLimiter(BasicVariantGenerator(max_concurrent=2), 5), 4, 2),
+        (OTHERS["HyperOptSearch"](max_concurrent=2), None, 2),
+    ],
+    ids=["generator", "none", "limiter", "hyperopt"],
+)
+def test_the_least_of_all_limits_of_trials_at_a_time_counts(algorithm: Any, most: int | None, limit: int) -> None:
+    assert plan(search_alg=algorithm, max_concurrent_trials=most).limit == limit
+
+
+@pytest.mark.parametrize(
+    ("trainable", "resources", "cpus", "gpus"),
+    [
+        (with_resources(train, lambda config: {"cpu": config["cores"]}), None, 3, None),
+        (train, lambda spec: {"cpu": spec.config.cores, "gpu": 1}, 3, 1),
+        (OwnResources, None, 4, 0.5),
+        (with_resources(OwnResources, {"cpu": 2}), None, 2, None),
+        (with_resources(train, ScalingConfig(num_workers=2, use_gpu=True)), None, 2, 2),
+    ],
+    ids=["function", "specification", "class", "both", "scaling"],
+)
+def test_resources_are_what_a_program_says_in_any_form(
+    trainable: Any, resources: Any, cpus: float, gpus: float | None
+) -> None:
+    found = plan(trainable, {"x": uniform(0, 1), "cores": 3}, resources=resources).resources
+    assert (cpus_of(found), gpus_of(found)) == (cpus, gpus)
+
+
+def test_the_cores_of_init_are_those_of_all_trials_together(tune: Any) -> None:
+    import ray
+
+    import asyncsearch.ray as ours
+
+    ours.workers(backend="processes", display="none")
+    ray.init(num_cpus=3)
+    assert ray.cluster_resources()["CPU"] == 3
+    assert plan().parallelism == 3
+    assert plan(with_resources(train, {"cpu": 2})).parallelism == 1
+    ray.shutdown()
+    assert plan().parallelism is None
+    ours.workers(5, backend="processes", display="none")
+    ray.init(num_cpus=3)
+    assert plan().parallelism == 5, "the line of this project counts before it"
+    ray.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: plan(with_resources(train, lambda c: {"cpu": c["x"]}), {"x": choice([1, 2])}, num_samples=9),
+            "and others",
+        ),
+        (lambda: plan(with_resources(train, lambda _: {"cpu": 1}), {"x": sample_from(lambda _: 1)}), "sample_from"),
+        (lambda: plan(with_resources(train, 3)), "are no dictionary"),
+        (
+            lambda: plan(run=RunConfig(checkpoint_config=CheckpointConfig(checkpoint_frequency=2))),
+            "train is a function",
+        ),
+        (lambda: plan(run=RunConfig(checkpoint_config=CheckpointConfig(checkpoint_at_end=True))), "checkpoint_at_end="),
+        (lambda: request_of_run({"resume": "AUTO+ERRORED"}), r"resume='AUTO\+ERRORED'"),
+        (lambda: request_of_run({"resume_config": object()}), "resume_config"),
+    ],
+    ids=["differ", "drawn", "number", "frequency", "at_end", "errored", "config"],
+)
+def test_what_has_no_effect_is_refused_before_anything_starts(make: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"scheduler": PopulationBasedTraining(log_config=True, hyperparam_mutations={"x": [1]})}, "log_config=True"),
+        ({"resources": {"cpu": 1, "memory": 9}}, "The resources memory of a trial"),
+    ],
+    ids=["log_config", "memory"],
+)
+def test_what_nobody_obeys_is_said(given: dict[str, Any], said: str) -> None:
+    assert [note for note in plan(**given).notes if note.startswith(said)]
+
+
+def test_a_report_is_read_by_its_groups_and_by_its_flat_names(tune: Any) -> None:
+    result = FlatResult({"valid/loss": 1.0, "valid/top/5": 2.0, "epoch": 3.0})
+    assert result["valid"]["loss"] == result["valid/loss"] == 1.0
+    assert result["valid"]["top"] == {"5": 2.0}
+    assert ("valid" in result, "train" in result) == (True, False)
+    assert (result.get("valid", {}).get("loss"), result.get("train")) == (1.0, None)
+    with pytest.raises(KeyError, match="train"):
+        result["train"]
+
+    def steps(config: dict[str, Any]) -> None:
+        for at in range(1, 5):
+            tune.report({"valid": {"loss": config["x"] / at}, "epoch": at})
+
+    seen = []
+
+    class Notes(tune.Callback):  # type: ignore[misc]
+        def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
+            seen.append(result["valid"]["loss"])
+
+    found = tune.Tuner(
+        steps,
+        param_space={"x": 6.0},
+        tune_config=tune.TuneConfig(metric="valid/loss", mode="min"),
+        run_config=tune.RunConfig(stop=lambda _, result: result["valid"]["loss"] <= 2, callbacks=[Notes()]),
+    ).fit()
+    assert found.get_best_result().metrics["valid"]["loss"] == 2.0
+    assert seen == [6.0, 3.0, 2.0]
+
+
+def test_callbacks_hear_of_steps_restores_and_recoveries(tune: Any, caplog: pytest.LogCaptureFixture) -> None:
+    class Steps(tune.Trainable):  # type: ignore[misc]
+        def setup(self, config: dict[str, Any]) -> None:
+            self.at = 0
+
+        def step(self) -> dict[str, Any]:
+            self.at += 1
+            if self.at == 3 and not Path("../mark").exists():
+                Path("../mark").write_text("failed")
+                raise RuntimeError("once")
+            return {"loss": self.at, "done": self.at == 3}
+
+        def save_checkpoint(self, folder: str) -> dict[str, Any]:
+            return {"at": self.at}
+
+        def load_checkpoint(self, state: dict[str, Any]) -> None:
+            self.at = state["at"]
+
+    seen = []
+
+    class Notes(tune.Callback):  # type: ignore[misc]
+        def __getattribute__(self, name: str) -> Any:
+            if name.startswith("on_"):
+                seen.append(name)
+            return super().__getattribute__(name)
+
+        def get_state(self) -> Any:
+            return {"seen": 1}
+
+    with caplog.at_level(logging.WARNING):
+        tune.Tuner(
+            Steps,
+            run_config=tune.RunConfig(
+                callbacks=[Notes()],
+                failure_config=tune.FailureConfig(max_failures=1),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
+            ),
+        ).fit()
+    step = ["on_step_begin", "on_trial_result", "on_trial_save", "on_checkpoint", "on_step_end"]
+    again = ["on_trial_recover", "on_trial_start", "on_trial_restore"]
+    assert seen == ["on_trial_start", *step, *step, *again, *step, "on_trial_complete", "on_experiment_end"]
+    assert "Notes.get_state() is not called here" in "\n".join(record.getMessage() for record in caplog.records)
+
+
+_KILLED = """
+import asyncsearch.ray
+asyncsearch.ray.install()
+import json, os, pathlib, signal, sys, tempfile
+from ray import tune
+from ray.tune.schedulers import PopulationBasedTraining
+from ray.tune.stopper import MaximumIterationStopper
+
+
+def train(config):
+    found, at = tune.get_checkpoint(), 0
+    if found:
+        with found.as_directory() as folder:
+            at = json.loads(pathlib.Path(folder, "at").read_text())
+    name = tune.get_context().get_trial_id()
+    while True:
+        at += 1
+        pathlib.Path("{steps}").open("a").write(f"{{name}} {{at}}\\n")
+        if name == "trial-2" and at == 5 and not pathlib.Path("{mark}").exists():
+            pathlib.Path("{mark}").write_text("killed")
+            os.kill(os.getpid(), signal.SIGKILL)
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "at").write_text(str(at))
+            tune.report({{"score": at * config["x"]}}, checkpoint=tune.Checkpoint.from_directory(folder))
+
+
+asyncsearch.ray.workers(backend="inline", display="none")
+if sys.argv[1] == "restore":
+    tuner = tune.Tuner.restore("studies/population", train, param_space={{"x": tune.uniform(0, 1)}})
+else:
+    population = PopulationBasedTraining(
+        time_attr="training_iteration", perturbation_interval=4, hyperparam_mutations={{"x": [1.0, 2.0, 3.0]}}
+    )
+    tuner = tune.Tuner(
+        train,
+        param_space={{"x": tune.grid_search([3.0, 2.0, 1.0, 0.5])}},
+        tune_config=tune.TuneConfig(metric="score", mode="max", scheduler=population, max_concurrent_trials=1),
+        run_config=tune.RunConfig(name="population", stop=MaximumIterationStopper(6)),
+    )
+results = tuner.fit()
+print([(result.metrics["training_iteration"], result.config["x"]) for result in results])
+"""
+
+
+def test_a_restored_population_goes_on_with_its_rules_and_its_stopper(tmp_path: Path) -> None:
+    mark, steps, script = tmp_path / "mark", tmp_path / "steps", tmp_path / "program.py"
+    script.write_text(_KILLED.format(mark=mark, steps=steps))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def run(word: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(script), word]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    first, second = run("fit"), run("restore")
+    assert first.returncode == -signal.SIGKILL, first.stderr
+    found = eval(second.stdout or "None")  # what the program above has printed
+    assert [iterations for iterations, _ in found or ()] == [6, 6, 6, 6], second.stderr
+    assert found[3][1] != 0.5, "the last one has gone on from another trial"
+    lines = steps.read_text().splitlines()
+    assert [lines.count(f"trial-{number} {at}") for number in (0, 1) for at in range(1, 7)] == [1] * 12
+    assert lines.count("trial-2 5") == 2, "it goes on from its last checkpoint"
+    assert lines.count("trial-2 4") == 1
