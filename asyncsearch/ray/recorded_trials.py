@@ -62,8 +62,8 @@ class RecordedTrial:
 
     @cached_property
     def last_result(self) -> dict[str, Any]:
-        """Its last report, with its configuration."""
-        return self.row(self.results[-1] if self.results else {})
+        """Its last report, with its configuration and the last text of each name."""
+        return self.row({**self._trial.notes, **(self.results[-1] if self.results else {})})
 
     def row(self, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return a report with what Ray adds to it."""
@@ -149,7 +149,7 @@ class RecordedTrial:
         if metric and found:
             best = (max if mode == "max" else min)(float(result[metric]) for result in found)
             found = [result for result in found if float(result[metric]) == best]
-        return {**self._flat(found[-1] if found else {}), "logdir": self.trial_id}
+        return {**self._flat({**self._trial.notes, **(found[-1] if found else {})}), "logdir": self.trial_id}
 
     def __repr__(self) -> str:
         return self.trial_id

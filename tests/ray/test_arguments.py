@@ -134,7 +134,7 @@ def test_what_nobody_obeys_is_said(given: dict[str, Any], said: str) -> None:
     assert [note for note in plan(**given).notes if note.startswith(said)]
 
 
-def test_a_report_is_read_by_its_groups_and_by_its_flat_names(tune: Any) -> None:
+def test_a_report_is_read_by_its_groups_and_by_its_flat_names(tune: Any, capsys: pytest.CaptureFixture[str]) -> None:
     result = FlatResult({"valid/loss": 1.0, "valid/top/5": 2.0, "epoch": 3.0})
     assert result["valid"]["loss"] == result["valid/loss"] == 1.0
     assert result["valid"]["top"] == {"5": 2.0}
@@ -145,7 +145,7 @@ def test_a_report_is_read_by_its_groups_and_by_its_flat_names(tune: Any) -> None
 
     def steps(config: dict[str, Any]) -> None:
         for at in range(1, 5):
-            tune.report({"valid": {"loss": config["x"] / at}, "epoch": at})
+            tune.report({"valid": {"loss": config["x"] / at}, "epoch": at, "phase": f"at {at}", "long": "a" * 3000})
 
     seen = []
 
@@ -159,7 +159,10 @@ def test_a_report_is_read_by_its_groups_and_by_its_flat_names(tune: Any) -> None
         tune_config=tune.TuneConfig(metric="valid/loss", mode="min"),
         run_config=tune.RunConfig(stop=lambda _, result: result["valid"]["loss"] <= 2, callbacks=[Notes()]),
     ).fit()
-    assert found.get_best_result().metrics["valid"]["loss"] == 2.0
+    metrics = found.get_best_result().metrics
+    assert (metrics["valid"]["loss"], metrics["phase"], "long" in metrics) == (2.0, "at 3", False)
+    assert list(found.get_dataframe()["phase"]) == ["at 3"]
+    assert capsys.readouterr().err.count("the text of 'long' is not recorded") == 1
     assert seen == [6.0, 3.0, 2.0]
 
 

@@ -19,6 +19,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.asha import ASHA
 from asyncsearch.trial import TrialState
 from asyncsearch.wandb.bands import BandStopping
+from asyncsearch.wandb.logged import numbers_in
 from asyncsearch.wandb.run_function import params_text
 from asyncsearch.wandb.run_program import arguments_of
 from asyncsearch.wandb.spaces import space_of
@@ -82,6 +83,7 @@ with wandb.init(config=vars(given)):
     assert wandb.config.rate == given.rate
     for epoch in range(3):
         wandb.log({"val.loss": wandb.config.rate * wandb.config.width / (epoch + 1)})
+    wandb.run.summary["seconds"] = 1.5
 """
 
 
@@ -92,6 +94,7 @@ def test_a_program_is_started_for_each_point_of_a_grid(tmp_path: Path) -> None:
     study = wandb.agent(wandb.sweep(described))
     assert [trial.value for trial in study.trials] == [pytest.approx(1 / 3), pytest.approx(2e-5 / 3)]
     assert [metrics["val.loss"] for _, metrics in study.history(0)] == [1.0, 0.5, pytest.approx(1 / 3)]
+    assert study.trials[0].notes == {"seconds": "1.5"}
 
 
 def test_a_program_that_is_to_stop_is_ended(tmp_path: Path) -> None:
@@ -120,6 +123,38 @@ def test_a_metric_that_is_not_logged_is_named_with_what_is() -> None:
     described = {"method": "random", "metric": METRIC, "parameters": {"x": {"min": 0.0, "max": 1.0}}, "name": "other"}
     with pytest.raises(Exception, match=r"has not logged 'val.loss'.*it has logged 'loss'"):
         wandb.agent(wandb.sweep(described), train, count=1)
+
+
+def test_what_comes_after_the_last_report_is_a_note() -> None:
+    def train() -> None:
+        with wandb.init() as run:
+            for loss in (3.0, 1.0, 2.0):
+                run.log({"val.loss": loss, "epoch": loss})
+            run.log({"test.accuracy": 0.5})
+            run.summary["val.loss"] = 1.0
+            run.summary["best"] = {"epoch": 2}
+
+    study = wandb.agent(wandb.sweep({"method": "random", "metric": METRIC, "parameters": X}), train, count=1)
+    assert study.trials[0].value == 2.0
+    assert study.trials[0].notes == {"test.accuracy": "0.5", "val.loss": "1", "best.epoch": "2"}
+
+
+class SummaryPart:
+    """As a part of wandb's summary: no mapping, and without attributes."""
+
+    def keys(self) -> list[str]:
+        return ["mean"]
+
+    def __getitem__(self, name: str) -> float:
+        return 0.5
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+def test_numbers_are_found_in_whatever_holds_them() -> None:
+    found = numbers_in({"a": {"b": np.float32(1), "c": "text"}, "part": SummaryPart(), "d": np.array(2), "e": [3]})
+    assert found == {"a.b": 1.0, "part.mean": 0.5, "d": 2.0}
 
 
 def test_a_grid_may_have_no_metric_and_counts_its_logs() -> None:
