@@ -14,6 +14,7 @@ from asyncsearch.launch import is_spark_active
 from asyncsearch.launch.machine import cores
 from asyncsearch.ray.answering import ProgramAnswerer
 from asyncsearch.ray.callbacks.driver import called_callbacks, without_state
+from asyncsearch.ray.own_classes import require_known_algorithm, require_known_scheduler, without_reporter
 from asyncsearch.ray.population import PopulationBasedTraining
 from asyncsearch.ray.requests import CheckpointConfig, FailureConfig, SearchRequest
 from asyncsearch.ray.resources import cpus_of, resources_of, without_counterpart
@@ -53,6 +54,7 @@ class ProgramSearch:
         while isinstance(self.algorithm, ConcurrencyLimiter):
             self.algorithm = self.algorithm.searcher
             self.limit = self._with_limit(self.algorithm)
+        require_known_algorithm(self.algorithm)
         self.metric, self.mode = self._metric_and_mode()
         space = self.algorithm.space_of(request.param_space)
         if space is not None and not isinstance(space, Mapping):
@@ -130,6 +132,7 @@ class ProgramSearch:
                 f"scheduler={given!r} is not known here: use ASHAScheduler, HyperBandScheduler, MedianStoppingRule, "
                 "PopulationBasedTraining or FIFOScheduler of ray.tune.schedulers."
             )
+        require_known_scheduler(given)
         return given
 
     def _metric_and_mode(self) -> tuple[str | None, str]:
@@ -151,7 +154,7 @@ class ProgramSearch:
 
     def _note_sizes(self) -> None:
         self.notes += [*self.request.without_effect, *without_counterpart(self.resources)]
-        self.notes += without_state(self.callbacks)
+        self.notes += [*without_state(self.callbacks), *without_reporter(self.request.run.progress_reporter)]
         count, grid = self.param_space.length(), self.param_space.grid
         if grid and self.param_space.num_samples not in (1, None):
             names = ", ".join(name_of(place) for place, _ in grid)

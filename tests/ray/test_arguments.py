@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from asyncsearch.errors import UsageError
+from asyncsearch.ray.callbacks.driver import TableReporter
 from asyncsearch.ray.flat_result import FlatResult
 from asyncsearch.ray.population import PopulationBasedTraining
 from asyncsearch.ray.program_search import ProgramSearch
@@ -26,7 +23,8 @@ from asyncsearch.ray.requests import (
     request_of_run,
 )
 from asyncsearch.ray.resources import cpus_of, gpus_of
-from asyncsearch.ray.space.search_algorithms import OTHERS, BasicVariantGenerator, ConcurrencyLimiter
+from asyncsearch.ray.scheduling import AsyncHyperBandScheduler
+from asyncsearch.ray.space.search_algorithms import OTHERS, BasicVariantGenerator, ConcurrencyLimiter, SearchAlgorithm
 from asyncsearch.ray.space.spaces import choice, sample_from, uniform
 from asyncsearch.ray.trial.trainables import StepTrainable, with_resources
 
@@ -122,13 +120,63 @@ def test_what_has_no_effect_is_refused_before_anything_starts(make: Any, words: 
         make()
 
 
+class OwnScheduler(AsyncHyperBandScheduler):
+    def on_trial_result(self, *_given: Any) -> str:
+        return "STOP"
+
+
+class OwnSearcher(SearchAlgorithm):
+    def suggest(self, trial_id: str) -> dict[str, float]:
+        return {"x": 1.0}
+
+
+class OwnReporter(TableReporter):
+    def report(self, trials: Any, done: bool, *_info: Any) -> None:
+        raise AssertionError
+
+
+class SmallASHA(AsyncHyperBandScheduler):
+    """Has arguments of its own, and decides nothing itself."""
+
+    def __init__(self) -> None:
+        super().__init__(max_t=3)
+
+
+def test_a_class_of_the_programs_own_is_used_or_refused() -> None:
+    assert plan(scheduler=SmallASHA()).scheduler.end == 3
+    for given in ({"scheduler": OwnScheduler()}, {"search_alg": ConcurrencyLimiter(OwnSearcher(), 2)}):
+        with pytest.raises(UsageError, match="nobody calls it here"):
+            plan(**given)
+
+
+def test_a_logger_derived_from_one_of_rays_files_is_called(tune: Any) -> None:
+    from ray.tune.logger import CSVLoggerCallback
+
+    seen, logged = [], []
+
+    class Csv(CSVLoggerCallback):  # type: ignore[misc]
+        def log_trial_result(self, iteration: int, trial: Any, result: Any) -> None:
+            seen.append(result["loss"])
+
+    class Steps(tune.Trainable):  # type: ignore[misc]
+        def step(self) -> dict[str, Any]:
+            return {"loss": 2.0, "done": True}
+
+        def log_result(self, result: dict[str, Any]) -> None:
+            logged.append((result["training_iteration"], result["loss"]))
+
+    tune.Tuner(Steps, run_config=tune.RunConfig(callbacks=[CSVLoggerCallback(), Csv()])).fit()
+    assert (seen, logged) == ([2.0], [(1, 2.0)])
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"scheduler": PopulationBasedTraining(log_config=True, hyperparam_mutations={"x": [1]})}, "log_config=True"),
         ({"resources": {"cpu": 1, "memory": 9}}, "The resources memory of a trial"),
+        ({"run": RunConfig(progress_reporter=OwnReporter())}, "OwnReporter.report() is not called"),
     ],
-    ids=["log_config", "memory"],
+    ids=["log_config", "memory", "reporter"],
 )
 def test_what_nobody_obeys_is_said(given: dict[str, Any], said: str) -> None:
     assert [note for note in plan(**given).notes if note.startswith(said)]
@@ -208,67 +256,3 @@ def test_callbacks_hear_of_steps_restores_and_recoveries(tune: Any, caplog: pyte
     again = ["on_trial_recover", "on_trial_start", "on_trial_restore"]
     assert seen == ["on_trial_start", *step, *step, *again, *step, "on_trial_complete", "on_experiment_end"]
     assert "Notes.get_state() is not called here" in "\n".join(record.getMessage() for record in caplog.records)
-
-
-_KILLED = """
-import asyncsearch.ray
-asyncsearch.ray.install()
-import json, os, pathlib, signal, sys, tempfile
-from ray import tune
-from ray.tune.schedulers import PopulationBasedTraining
-from ray.tune.stopper import MaximumIterationStopper
-
-
-def train(config):
-    found, at = tune.get_checkpoint(), 0
-    if found:
-        with found.as_directory() as folder:
-            at = json.loads(pathlib.Path(folder, "at").read_text())
-    name = tune.get_context().get_trial_id()
-    while True:
-        at += 1
-        pathlib.Path("{steps}").open("a").write(f"{{name}} {{at}}\\n")
-        if name == "trial-2" and at == 5 and not pathlib.Path("{mark}").exists():
-            pathlib.Path("{mark}").write_text("killed")
-            os.kill(os.getpid(), signal.SIGKILL)
-        with tempfile.TemporaryDirectory() as folder:
-            pathlib.Path(folder, "at").write_text(str(at))
-            tune.report({{"score": at * config["x"]}}, checkpoint=tune.Checkpoint.from_directory(folder))
-
-
-asyncsearch.ray.workers(backend="inline", display="none")
-if sys.argv[1] == "restore":
-    tuner = tune.Tuner.restore("studies/population", train, param_space={{"x": tune.uniform(0, 1)}})
-else:
-    population = PopulationBasedTraining(
-        time_attr="training_iteration", perturbation_interval=4, hyperparam_mutations={{"x": [1.0, 2.0, 3.0]}}
-    )
-    tuner = tune.Tuner(
-        train,
-        param_space={{"x": tune.grid_search([3.0, 2.0, 1.0, 0.5])}},
-        tune_config=tune.TuneConfig(metric="score", mode="max", scheduler=population, max_concurrent_trials=1),
-        run_config=tune.RunConfig(name="population", stop=MaximumIterationStopper(6)),
-    )
-results = tuner.fit()
-print([(result.metrics["training_iteration"], result.config["x"]) for result in results])
-"""
-
-
-def test_a_restored_population_goes_on_with_its_rules_and_its_stopper(tmp_path: Path) -> None:
-    mark, steps, script = tmp_path / "mark", tmp_path / "steps", tmp_path / "program.py"
-    script.write_text(_KILLED.format(mark=mark, steps=steps))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    def run(word: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(script), word]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-
-    first, second = run("fit"), run("restore")
-    assert first.returncode == -signal.SIGKILL, first.stderr
-    found = eval(second.stdout or "None")  # what the program above has printed
-    assert [iterations for iterations, _ in found or ()] == [6, 6, 6, 6], second.stderr
-    assert found[3][1] != 0.5, "the last one has gone on from another trial"
-    lines = steps.read_text().splitlines()
-    assert [lines.count(f"trial-{number} {at}") for number in (0, 1) for at in range(1, 7)] == [1] * 12
-    assert lines.count("trial-2 5") == 2, "it goes on from its last checkpoint"
-    assert lines.count("trial-2 4") == 1

@@ -154,7 +154,7 @@ def called_callbacks(given: Sequence[Any] | None) -> list[DriverCallback]:
     for one in given or ():
         if not isinstance(one, DriverCallback):
             raise UsageError(f"callbacks=[{type(one).__name__}(...)] is no tune.Callback: derive its class from it.")
-    return [one for one in given or () if not isinstance(one, StoredByStudy)]
+    return [one for one in given or () if type(one) is not StoredByStudy]  # a class derived from it may do more
 
 
 def without_state(callbacks: Sequence[DriverCallback]) -> list[str]:
