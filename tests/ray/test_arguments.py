@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.errors import UsageError
+from asyncsearch.ray import program_search
 from asyncsearch.ray.callbacks.driver import TableReporter
 from asyncsearch.ray.flat_result import FlatResult
 from asyncsearch.ray.population import PopulationBasedTraining
@@ -94,6 +96,30 @@ def test_the_cores_of_init_are_those_of_all_trials_together(tune: Any) -> None:
     ray.init(num_cpus=3)
     assert plan().parallelism == 5, "the line of this project counts before it"
     ray.shutdown()
+
+
+def test_the_cores_of_the_driver_divide_no_cluster_of_spark(tune: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncsearch.ray as ours
+
+    ours.workers(display="none")
+    asked = plan(with_resources(train, {"cpu": 2}))
+    for is_spark in (True, False):
+        monkeypatch.setattr(program_search, "is_spark_active", lambda found=is_spark: found)
+        assert (asked.parallelism is None) == is_spark
+
+
+@pytest.mark.parametrize("is_required", [True, False])
+def test_a_population_may_do_without_its_time(tune: Any, is_required: bool) -> None:
+    rules = PopulationBasedTraining(
+        time_attr="epoch", require_attrs=is_required, perturbation_interval=1, hyperparam_mutations={"x": [1.0]}
+    )
+    tuner = tune.Tuner(
+        train,
+        param_space={"x": 1.0},
+        tune_config=tune.TuneConfig(metric="loss", mode="min", scheduler=rules),
+    )
+    with pytest.raises(UsageError, match="no 'epoch'") if is_required else contextlib.nullcontext():
+        assert tuner.fit().num_errors == 0
 
 
 @pytest.mark.parametrize(

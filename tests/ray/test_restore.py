@@ -7,14 +7,17 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from asyncsearch.errors import UsageError
+from asyncsearch.journal.opening import read_records
+from asyncsearch.ray.answering import ProgramAnswerer
 from asyncsearch.ray.requests import RunConfig, SearchRequest, TuneConfig
 from asyncsearch.ray.space.configurations import ParamSpace
 from asyncsearch.ray.space.spaces import uniform
-from asyncsearch.ray.stoppers import MaximumIterationStopper
+from asyncsearch.ray.stoppers import FunctionStopper, MaximumIterationStopper
 from asyncsearch.ray.tuner import _require_space
 
 _KILLED = """
@@ -90,6 +93,24 @@ def test_what_a_program_asks_for_is_kept_without_its_space() -> None:
     assert found.param_space == {"y": 2}
     run.callbacks = [sys.stdout]
     assert SearchRequest.unpacked(request.packed(None), {}) is None, "an open file has no pickle"
+
+
+def test_a_stopper_sees_what_an_earlier_driver_has_shown_it(tune: Any) -> None:
+    def steps(config: dict[str, Any]) -> None:
+        for at in range(1, 4):
+            tune.report({"valid": {"loss": config["x"] / at}})
+
+    found = tune.Tuner(steps, param_space={"x": tune.grid_search([6.0, 3.0])}).fit()
+    with pytest.raises(UsageError, match="the search has x"):
+        tune.Tuner.restore(found.experiment_path, steps, param_space={"y": tune.uniform(0, 1)})
+    searcher, seen = found.study.searcher, []
+
+    def noted(trial_id: str, result: Any) -> bool:
+        seen.append((trial_id, result["training_iteration"], result["valid"]["loss"], result["config"]["x"]))
+        return bool(result["none"])  # which nobody has reported: the search goes on all the same
+
+    ProgramAnswerer(searcher.param_space, stopper=FunctionStopper(noted), records=read_records(found.study.store))
+    assert seen == [(f"trial-{number}", at, x / at, x) for number, x in ((0, 6.0), (1, 3.0)) for at in (1, 2, 3)]
 
 
 def test_another_space_than_that_of_the_search_is_refused() -> None:
