@@ -22,8 +22,8 @@ from typing import Any
 PIPES = "ASYNCSEARCH_SWEEP_PIPES"
 """Variable of the environment with two descriptors: to write what is logged, and to read that it may go on."""
 SMALL = "small_wandb.py"
-Listener = Callable[[dict[str, float], bool], None]
-"""Gets the numbers that were logged, and whether they are complete for this step."""
+Listener = Callable[[dict[str, float], bool, Any], None]
+"""Gets the numbers that were logged, whether they are complete, and the step that they were logged with, or None."""
 
 
 def listen(wandb: Any, listener: Listener, name: str = "", params: Mapping[str, Any] | None = None) -> None:
@@ -49,13 +49,13 @@ def listen(wandb: Any, listener: Listener, name: str = "", params: Mapping[str, 
             commit = options.get("commit", more[1] if len(more) > 1 else None)
             found = numbers_in(data)
             names.update(found)
-            listener(found, commit is not False)
+            listener(found, commit is not False, options.get("step", more[0] if more else None))
 
         def finished(*more: Any, **options: Any) -> Any:
             init.summary = summary = numbers_in(run.summary)  # type: ignore[attr-defined]  # it is gone afterwards
             if only_there := {name: value for name, value in summary.items() if name not in names}:
                 with contextlib.suppress(OSError):  # the trial has ended before
-                    listener(only_there, False)
+                    listener(only_there, False, None)
             return finish(*more, **options)
 
         run.log = logged
@@ -95,10 +95,10 @@ class _PipeListener:
     def __init__(self, writing: int, reading: int) -> None:
         self._writing, self._reading, self._pid = writing, reading, os.getpid()
 
-    def __call__(self, found: dict[str, float], is_complete: bool) -> None:
+    def __call__(self, found: dict[str, float], is_complete: bool, step: Any) -> None:
         if os.getpid() != self._pid:  # a process that the program has forked
             return
-        line = json.dumps([found, is_complete]) + "\n"
+        line = json.dumps([found, is_complete, None if step is None else int(step)]) + "\n"
         os.write(self._writing, line.encode())
         if not os.read(self._reading, 1):
             raise SystemExit("asyncsearch: the trial of this program has ended.")

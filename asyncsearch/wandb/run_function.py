@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,17 +31,31 @@ class RunReports:
         self.last: dict[str, float] = {}
         """The last value of each name that was logged, in the order of the names."""
         self.has_metric = False
+        self._reported_step: Any = None
+        self._has_said_repeated = False
 
-    def take(self, found: dict[str, float], is_complete: bool) -> None:
+    def take(self, found: dict[str, float], is_complete: bool, step: Any = None) -> None:
         """Take what was logged; it may end the trial."""
+        if step is not None and step == self._reported_step and self._metric in found:
+            self._say_repeated(step)
+            is_complete = False
         self._waiting |= found
         self.last |= found
         if self._metric == STEP and is_complete:
             self._waiting[STEP] = self._trial.resource + 1
         if is_complete and self._metric in self._waiting:
             values, self._waiting = self._waiting, {}
-            self.has_metric = True
+            self.has_metric, self._reported_step = True, step
             self._trial.report(values)
+
+    def _say_repeated(self, step: Any) -> None:
+        """Say once that wandb has one row of a step, so that a metric counts there once."""
+        if not self._has_said_repeated:
+            self._has_said_repeated = True
+            sys.stderr.write(
+                f"asyncsearch: {self._metric!r} is logged several times with step={step}, and the first one counts: "
+                "log it once for each step, or without step=.\n"
+            )
 
     def end(self, summary: Mapping[str, float]) -> None:
         """Take the metric, if it was only set in the summary; keep as notes what no report came after.

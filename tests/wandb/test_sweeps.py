@@ -139,6 +139,18 @@ def test_what_comes_after_the_last_report_is_a_note() -> None:
     assert study.trials[0].notes == {"test.accuracy": "0.5", "val.loss": "1", "best.epoch": "2"}
 
 
+def test_a_metric_counts_once_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    def train() -> None:
+        with wandb.init() as run:
+            for step in range(3):
+                for batch in (3.0, 2.0, 1.0):
+                    run.log({"val.loss": batch + 10 * step, "lr": step}, step=step)
+
+    study = wandb.agent(wandb.sweep({"method": "random", "metric": METRIC, "parameters": X}), train, count=1)
+    assert [metrics["val.loss"] for _, metrics in study.history(0)] == [3.0, 13.0, 23.0, 21.0]
+    assert capsys.readouterr().err.count("is logged several times with step=0") == 1
+
+
 class SummaryPart:
     """As a part of wandb's summary: no mapping, and without attributes."""
 
