@@ -108,6 +108,14 @@ class RecordedTrial:
         return TrialCheckpoints(self._study.store, self.trial_id).all()
 
     @property
+    def best_kept(self) -> list[KeptCheckpoint]:
+        """Those that the program wants to keep, the best one last: the newest one is there in any case."""
+        settings = getattr(getattr(self._study, "searcher", None), "settings", None)
+        if settings is None:
+            return self.kept
+        return worst_first(self.kept, settings.score_attribute, settings.score_order)[-(settings.num_to_keep or 0) :]
+
+    @property
     def checkpoint(self) -> DirCheckpoint | None:
         """Its last checkpoint."""
         return self.kept[-1].checkpoint if self.kept else None

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from asyncsearch.programs.endless_run import ENDLESS
 from asyncsearch.programs.same_line import of_program, outlives_failures
 from asyncsearch.ray.folders import base_folder, is_cut_off, run_folders
 from asyncsearch.ray.program_search import ProgramSearch
@@ -81,7 +82,8 @@ def run(study: searches.Study, plan: ProgramSearch, display: Display) -> None:
         one.setup(stop=plan.request.run.stop, num_samples=plan.param_space.num_samples, total_num_samples=count)
     try:
         budget_s = plan.request.time_budget_s
-        searches.run_shown(study, count, plan.parallelism, budget_s, display, answerer=answerer)
+        most = ENDLESS if count is None else count  # then the time is the end
+        searches.run_shown(study, most, plan.parallelism, budget_s, display, answerer=answerer)
     finally:
         if answerer is not None:
             answerer.finish()

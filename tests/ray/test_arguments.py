@@ -146,6 +146,30 @@ def test_what_has_no_effect_is_refused_before_anything_starts(make: Any, words: 
         make()
 
 
+@pytest.mark.parametrize(("most", "best"), [(1, [2]), (2, [3, 2]), (None, [1, 4, 3, 2])])
+def test_the_best_checkpoints_are_kept_beside_the_newest(tune: Any, most: int | None, best: list[int]) -> None:
+    def steps(config: dict[str, Any]) -> None:
+        for at, score in enumerate([1.0, 9.0, 5.0, 3.0], 1):
+            checkpoint = tune.Checkpoint.from_directory(str(config["folder"]))
+            tune.report({"score": score, "at": at}, checkpoint=checkpoint)
+
+    Path("model").mkdir()
+    kept = tune.CheckpointConfig(num_to_keep=most, checkpoint_score_attribute="score")
+    found = tune.Tuner(
+        steps, param_space={"folder": str(Path("model").absolute())}, run_config=tune.RunConfig(checkpoint_config=kept)
+    ).fit()[0]
+    assert [metrics["at"] for _, metrics in found.best_checkpoints] == best
+    assert found.get_best_checkpoint("score", "max") == found.best_checkpoints[-1][0]
+    assert found.checkpoint.path.split("/")[-3] == "4", "the newest one, from which a lost trial goes on"
+
+
+def test_a_search_without_a_number_of_trials_ends_by_its_time(tune: Any) -> None:
+    options = tune.TuneConfig(metric="loss", mode="min", num_samples=-1, time_budget_s=0.5)
+    results = tune.Tuner(train, param_space={"x": tune.uniform(0, 1)}, tune_config=options).fit()
+    assert len(results) >= 1
+    assert results.num_errors == 0
+
+
 class OwnScheduler(AsyncHyperBandScheduler):
     def on_trial_result(self, *_given: Any) -> str:
         return "STOP"

@@ -243,9 +243,9 @@ class TrialSession:
         most = self.settings.num_to_keep
         if most is not None:
             ranked = worst_first(self._kept.all(), self.settings.score_attribute, self.settings.score_order)
-            newest = self.iteration  # a trial that is lost goes on from it
-            for one in [one for one in ranked if one.iteration != newest][: max(0, len(ranked) - most)]:
-                self._kept.delete(one.iteration)
+            for one in ranked[: max(0, len(ranked) - most)]:
+                if one.iteration != self.iteration:  # a trial that is lost goes on from the newest, beside the best
+                    self._kept.delete(one.iteration)
 
 
 def _reached(value: Any, bound: Any) -> bool:
