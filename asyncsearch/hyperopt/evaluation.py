@@ -174,6 +174,9 @@ class PointEvaluation:
         if asked.kind == "end":
             self._end(asked, document)
             return
+        if asked.kind == "refuse":
+            self._error = self._error or asked.arguments[0]
+            self._stop(f"trial {document['tid']} was refused what it asked for")
         if asked.kind == "changed":
             self._say_changed(*asked.arguments)
         try:

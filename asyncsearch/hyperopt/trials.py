@@ -7,6 +7,7 @@ from typing import Any
 import hyperopt
 from hyperopt.base import validate_loss_threshold, validate_timeout
 
+from asyncsearch.arguments import integer_of
 from asyncsearch.hyperopt.minimize import fmin
 
 
@@ -46,6 +47,8 @@ class SparkTrials(_OnWorkers, hyperopt.SparkTrials):  # type: ignore[misc]  # no
             UsageError: a resource profile was given.
         """
         hyperopt.Trials.__init__(self, exp_key=None, refresh=False)
+        if parallelism is not None:
+            parallelism = integer_of("SparkTrials: parallelism", parallelism)
         validate_timeout(timeout)
         validate_loss_threshold(loss_threshold)
         if resource_profile is not None:

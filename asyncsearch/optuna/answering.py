@@ -118,6 +118,8 @@ class StudyAnswerer:
         if opened is None:
             return self._error(RuntimeError("This trial has failed: its worker seemed lost."))
         *noted, (kind, *arguments) = arguments if kind == "several" else [(kind, *arguments)]
+        if kind == "refuse":
+            return self._give_up(arguments[0])
         try:
             known = [getattr(self._answers, one)(opened.trial, *rest)[1] for one, *rest in noted]
             value, facts = (self._tell if kind == "tell" else getattr(self._answers, kind))(opened.trial, *arguments)

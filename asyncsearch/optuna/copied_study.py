@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial, Trial
 
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.value_pickler import UnsendableError
+from asyncsearch.optuna.driver_line import refused
 from asyncsearch.optuna.objective import sent_study
 
 _WRITES = (
@@ -45,7 +46,7 @@ def _refused(name: str) -> Callable[..., Any]:
     @functools.wraps(own)
     def method(self: CopiedStorage, *arguments: Any, **named: Any) -> Any:
         if self.refusal:
-            raise UsageError(self.refusal)
+            raise refused(UsageError(self.refusal))
         return own(self, *arguments, **named)
 
     return method

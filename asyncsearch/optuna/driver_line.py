@@ -133,6 +133,17 @@ def present_line() -> DriverLine:
     return _lines[-1]
 
 
+def refused(error: UsageError) -> UsageError:
+    """Return an error of this project, to be raised, by which ``optimize`` ends: the driver is told of it first.
+
+    An objective that catches every exception would else make a value of it, and the search would go on.
+    """
+    if _lines:
+        with contextlib.suppress(NotBegunError, UnwantedError):
+            _lines[-1].ask("refuse", error)
+    return error
+
+
 def is_on_worker() -> bool:
     """Return whether an objective runs in this process, so that a study that it makes is Optuna's own affair."""
     return bool(_lines)

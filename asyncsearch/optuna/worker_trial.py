@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from optuna.distributions import BaseDistribution, check_distribution_compatibility
@@ -15,7 +16,7 @@ from optuna.trial import FrozenTrial, Trial
 
 from asyncsearch.errors import UsageError
 from asyncsearch.optuna.drawn_ahead import Ahead
-from asyncsearch.optuna.driver_line import is_on_worker, present_line
+from asyncsearch.optuna.driver_line import is_on_worker, present_line, refused
 from asyncsearch.optuna.messages import require_known
 
 
@@ -88,7 +89,8 @@ class WorkerStudy(Study):  # type: ignore[misc]  # not typed here
         raise RuntimeError("Nested invocation of `Study.optimize` method isn't allowed.")
 
     def ask(self, *arguments: Any, **named: Any) -> NoReturn:
-        raise UsageError("A study makes its trials on the driver: write study.enqueue_trial(params) in an objective.")
+        words = "A study makes its trials on the driver: write study.enqueue_trial(params) in an objective."
+        raise refused(UsageError(words))
 
     def __getattr__(self, name: str) -> NoReturn:
         more = ", which the driver has" if name in ("sampler", "pruner") else ""
@@ -96,6 +98,15 @@ class WorkerStudy(Study):  # type: ignore[misc]  # not typed here
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WorkerStudy, (self.study_name, self._study_id, self._directions)
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Let an error of this project end the search, whatever the objective makes of it."""
+    try:
+        yield
+    except UsageError as error:
+        raise refused(error) from None
 
 
 class WorkerTrial(Trial):  # type: ignore[misc]  # not typed here
@@ -118,6 +129,10 @@ class WorkerTrial(Trial):  # type: ignore[misc]  # not typed here
 
     def report(self, value: float, step: int) -> None:
         """See ``optuna.trial.Trial``. With a scheduler it ends a unit: what is said after it in a loop may be lost."""
+        with _refusing():
+            self._report(value, step)
+
+    def _report(self, value: float, step: int) -> None:
         units = present_line().units
         is_trained_again = units is not None and step in self._cached_frozen_trial.intermediate_values
         if units is not None and is_trained_again and step not in units.reported:
@@ -139,7 +154,8 @@ class WorkerTrial(Trial):  # type: ignore[misc]  # not typed here
             UsageError: there are no objects, one cannot be saved, or it was called before.
         """
         units = present_line().units
-        return first_step if units is None else units.begin(first_step, objects)
+        with _refusing():
+            return first_step if units is None else units.begin(first_step, objects)
 
     def should_prune(self) -> bool:
         if present_line().units is not None:
@@ -154,7 +170,8 @@ class WorkerTrial(Trial):  # type: ignore[misc]  # not typed here
         if name in frozen.distributions:
             check_distribution_compatibility(frozen.distributions[name], distribution)
             return frozen.params[name]
-        require_known(name, distribution)
+        with _refusing():
+            require_known(name, distribution)
         known = self._drawn.get(name)
         if known is not None and known[0] == distribution and name not in self._fixed_params:
             internal = known[1]

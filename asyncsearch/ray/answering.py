@@ -6,6 +6,7 @@ population decided is a fact of the journal; a search that goes on takes it from
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,11 +17,14 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import AnyEvent, Consulted
 from asyncsearch.ids import Lease, TrialId, trial_name
 from asyncsearch.journal.format import Record
+from asyncsearch.journal.projection import reports
 from asyncsearch.ray.callbacks.driver import DriverCallback, LiveTrial, flat_params
+from asyncsearch.ray.flat_result import FlatResult
 from asyncsearch.ray.population import ComparedTrial, Exploit, PopulationBasedTraining, TrialPopulation
 from asyncsearch.ray.space.configurations import ParamSpace, is_plain, with_changes
 from asyncsearch.ray.stoppers import Stopper
 from asyncsearch.trial import TrialState
+from asyncsearch.values import unspell
 
 
 class ProgramAnswerer:
@@ -54,8 +58,11 @@ class ProgramAnswerer:
         self._has_noted = False
         self._kept: dict[int, tuple[int, int]] = {}
         """Trial -> trial and iteration of the checkpoint that it would go on from."""
-        for record in records:
+        known = list(records)
+        for record in known:
             self._replay(record)
+        for report in reports(known) if stopper is not None else ():
+            self._let_stopper_know(report.trial, report.metrics)
 
     def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response:
         kind, *arguments = json.loads(content)
@@ -66,6 +73,9 @@ class ProgramAnswerer:
     def followed(self, event: AnyEvent, actions: Sequence[AnyAction]) -> Response:
         for action in actions:
             self._leave_population(action)
+            if isinstance(action, MoveTrial) and action.to is TrialState.WAITING and action.trial in self._live:
+                self._live[action.trial].status = "PENDING"
+                self._call("on_trial_recover", trial=self._live[action.trial])
             if isinstance(action, MoveTrial) and action.to.is_finished and action.trial in self._live:
                 live = self._live[action.trial]
                 has_failed = action.to is TrialState.FAILED
@@ -82,8 +92,8 @@ class ProgramAnswerer:
 
     # Questions
 
-    def _begin(self, trial: TrialId, params: dict[str, Any]) -> tuple[dict[str, Any], None]:
-        """Return how a trial goes on, if it has taken over the checkpoint of another one."""
+    def _begin(self, trial: TrialId, params: dict[str, Any], goes_on: bool = False) -> tuple[dict[str, Any], None]:
+        """Return how a trial goes on, if it has taken over the checkpoint of another one; ``goes_on``: it has one."""
         self._params[trial] = params
         config = self._config(trial)
         if self._population is not None:
@@ -92,12 +102,15 @@ class ProgramAnswerer:
         live = self._live.setdefault(trial, LiveTrial(trial_name(trial), config, self._experiment, self._folder))
         live.config, live.status, live.evaluated_params = config, "RUNNING", params
         self._call("on_trial_start", trial=live)
+        if goes_on or trial in self._exploits:
+            self._call("on_trial_restore", trial=live)
         return {"exploit": self._exploits.get(trial)}, None
 
     def _report(self, trial: TrialId, result: dict[str, Any], has_checkpoint: bool) -> tuple[dict[str, Any], Any]:
         live = self._live[trial]
+        self._call("on_step_begin")
         self._reports += 1
-        live.last_result = {**result, "trial_id": live.trial_id, "config": live.config}
+        live.last_result = self._shown(trial, result)
         self._call("on_trial_result", trial=live, result=live.last_result)
         if has_checkpoint:
             self._call("on_trial_save", trial=live)
@@ -114,13 +127,21 @@ class ProgramAnswerer:
         facts = None
         if self._population is not None and not answer:
             answer, facts = self._compare(trial, result, has_checkpoint)
+        if "exploit" in answer:
+            self._call("on_trial_restore", trial=live)
+        self._call("on_step_end")
         return answer, facts
+
+    def _shown(self, trial: TrialId, result: Mapping[str, Any]) -> FlatResult:
+        return FlatResult({**result, "trial_id": trial_name(trial), "config": self._config(trial)})
 
     def _compare(self, trial: TrialId, result: dict[str, Any], has_checkpoint: bool) -> tuple[dict[str, Any], Any]:
         population, rules = self._population, self._rules
         assert population is not None
         assert rules is not None
         if rules.time_attr not in result:
+            if not rules.require_attrs:
+                return {}, None
             names = ", ".join(sorted(result))
             raise UsageError(f"The report has no {rules.time_attr!r}, the time_attr of {rules.name}; it has {names}.")
         time, iteration = float(result[rules.time_attr]), int(result["training_iteration"])
@@ -204,6 +225,15 @@ class ProgramAnswerer:
         self._population.compare(trial, time, value, self._kept.get(trial))
         if "exploit" in facts:
             self._note_exploit(*facts["exploit"])
+
+    def _let_stopper_know(self, trial: TrialId, metrics: Mapping[str, Any]) -> None:
+        """Let a stopper see what an earlier driver has shown it, so that it counts on; what is no number is lost."""
+        values = {name: unspell(value) for name, value in metrics.items()}
+        values["training_iteration"] = int(values.get("training_iteration", 0))
+        assert self._stopper is not None
+        if values["training_iteration"]:
+            with contextlib.suppress(KeyError):
+                self._stopper(trial_name(trial), self._shown(trial, values))
 
     def _call(self, hook: str, **given: Any) -> None:
         for one in self._callbacks:

@@ -52,15 +52,6 @@ def is_cut_off(folder: str) -> bool:
     return is_open
 
 
-def asked_in(folder: str) -> int | None:
-    """Return how many trials the last run of a folder was asked for."""
-    asked = None
-    for record in read_records(open_store(folder)):
-        if isinstance(record.event, RunRequested):
-            asked = record.event.num_trials
-    return asked
-
-
 def last_run(path: object) -> str:
     """Return the last run of a search, given its folder or that of a run.
 

@@ -41,7 +41,7 @@ class PopulationBasedTraining(TuneScheduler):
     resample_probability: float = 0.25
     perturbation_factors: tuple[float, float] = (1.2, 0.8)
     custom_explore_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-    log_config: bool = True
+    log_config: bool | None = None
     require_attrs: bool = True
     synch: bool = False
 

@@ -10,14 +10,19 @@ from typing import Any
 
 from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import read_records, read_study_file
+from asyncsearch.launch import is_spark_active
 from asyncsearch.launch.machine import cores
 from asyncsearch.ray.answering import ProgramAnswerer
-from asyncsearch.ray.callbacks.driver import called_callbacks
+from asyncsearch.ray.callbacks.driver import called_callbacks, without_state
+from asyncsearch.ray.own_classes import require_known_algorithm, require_known_scheduler, without_reporter
 from asyncsearch.ray.population import PopulationBasedTraining
-from asyncsearch.ray.requests import FailureConfig, SearchRequest
+from asyncsearch.ray.requests import CheckpointConfig, FailureConfig, SearchRequest
+from asyncsearch.ray.resources import cpus_of, resources_of, without_counterpart
+from asyncsearch.ray.runtime import asked_cpus
 from asyncsearch.ray.scheduling import ITERATION, FIFOScheduler, TuneScheduler, create_scheduler
 from asyncsearch.ray.space.configurations import ParamSpace, leaves, name_of
 from asyncsearch.ray.space.search_algorithms import ConcurrencyLimiter, algorithm_of
+from asyncsearch.ray.space.spaces import DrawnByFunction
 from asyncsearch.ray.stoppers import stopper_of
 from asyncsearch.ray.trial.session import RETURNED
 from asyncsearch.ray.trial.settings import TrialSettings
@@ -26,6 +31,9 @@ from asyncsearch.ray.workers import present
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.store import open_store
 from asyncsearch.study import study as searches
+
+_CONFIGS = 16
+"""Of so many configurations the resources are looked at, where a function tells them."""
 
 
 class ProgramSearch:
@@ -36,14 +44,17 @@ class ProgramSearch:
         self.notes: list[str] = []
         self.trainable, resources = unwrapped(trainable)
         require_trainable(self.trainable)
-        self.resources = resources if resources is not None else request.resources
+        if not isinstance(self.trainable, type):
+            _require_own_checkpoints(self.trainable, request.checkpoints)
         self.label = getattr(self.trainable, "__name__", None) or type(self.trainable).__name__
         self.scheduler = self._scheduler()
         self.algorithm = algorithm_of(request.tune.search_alg)
         self.limit: int | None = request.tune.max_concurrent_trials or None
+        self.limit = self._with_limit(self.algorithm)
         while isinstance(self.algorithm, ConcurrencyLimiter):
-            self.limit = min(self.limit or self.algorithm.max_concurrent, self.algorithm.max_concurrent)
             self.algorithm = self.algorithm.searcher
+            self.limit = self._with_limit(self.algorithm)
+        require_known_algorithm(self.algorithm)
         self.metric, self.mode = self._metric_and_mode()
         space = self.algorithm.space_of(request.param_space)
         if space is not None and not isinstance(space, Mapping):
@@ -57,12 +68,27 @@ class ProgramSearch:
             tuple(flat_preset(one) for one in self.algorithm.points_to_evaluate or ()),
             self.algorithm.is_grid_constant,
         )
+        given = resources if resources is not None else request.resources
+        self.resources = resources_of(given, self.trainable, self._first_configs)
         self.learner = self.algorithm.learner()
         self.notes += self.algorithm.notes
         self.stopper = stopper_of(request.run.stop)
         self.callbacks = called_callbacks(request.run.callbacks)
         self.fails_fast = bool((request.run.failure_config or FailureConfig()).fail_fast)
         self._note_sizes()
+
+    def _with_limit(self, algorithm: Any) -> int | None:
+        """Return the limit of trials at a time, where an algorithm may have its own; 0 is none, as in Ray."""
+        found = [one for one in (self.limit, getattr(algorithm, "max_concurrent", None)) if one]
+        return min(found) if found else None
+
+    def _first_configs(self) -> list[Any]:
+        """Return some configurations; none where the program's own functions draw, which are called once for each."""
+        space, seed = self.param_space, self.algorithm.seed
+        if any(isinstance(leaf, DrawnByFunction) for _, leaf in leaves(space.space)):
+            return []
+        drawn = [space.draw(number, seed) for number in range(_CONFIGS)]
+        return [space.config(params) for params in drawn if params is not None]
 
     @property
     def asks_driver(self) -> bool:
@@ -106,6 +132,7 @@ class ProgramSearch:
                 f"scheduler={given!r} is not known here: use ASHAScheduler, HyperBandScheduler, MedianStoppingRule, "
                 "PopulationBasedTraining or FIFOScheduler of ray.tune.schedulers."
             )
+        require_known_scheduler(given)
         return given
 
     def _metric_and_mode(self) -> tuple[str | None, str]:
@@ -126,7 +153,8 @@ class ProgramSearch:
         return metric, mode or "max"
 
     def _note_sizes(self) -> None:
-        self.notes += self.request.without_effect
+        self.notes += [*self.request.without_effect, *without_counterpart(self.resources)]
+        self.notes += [*without_state(self.callbacks), *without_reporter(self.request.run.progress_reporter)]
         count, grid = self.param_space.length(), self.param_space.grid
         if grid and self.param_space.num_samples not in (1, None):
             names = ", ".join(name_of(place) for place, _ in grid)
@@ -139,6 +167,8 @@ class ProgramSearch:
                 f"num_to_keep={most} is not obeyed in a population: a trial may go on from any checkpoint of another "
                 "one, so that all are kept until you remove the folder of the search."
             )
+        if getattr(self.scheduler, "log_config", None):
+            self.notes.append("log_config=True writes no files here: results.study.explain(trial) tells its schedule.")
         if self.metric is None:
             self.notes.append(
                 "The program names no metric before it reads the results: the table while it runs ranks "
@@ -163,9 +193,10 @@ class ProgramSearch:
         """How many trials run at a time. None: as many as there are slots."""
         choice = present()
         most = [one for one in (choice.parallelism, self.limit) if one is not None]
-        cpus = cpus_of(self.resources)
-        if choice.parallelism is None and cpus > 1 and choice.backend in ("auto", "processes"):
-            most.append(max(1, int(cores() // cpus)))
+        cpus, there = cpus_of(self.resources), asked_cpus()
+        is_here = choice.backend == "processes" or (choice.backend == "auto" and not is_spark_active())
+        if choice.parallelism is None and is_here and (cpus > 1 or there is not None):
+            most.append(max(1, int((cores() if there is None else there) // cpus)))
         return min(most) if most else None
 
     def settings(self, folder: str, name: str) -> TrialSettings:
@@ -199,6 +230,16 @@ class ProgramSearch:
         )
 
 
+def _require_own_checkpoints(function: Any, asked: CheckpointConfig) -> None:
+    """Refuse checkpoints that nobody but the function could make, as Ray does."""
+    if asked.checkpoint_frequency or asked.checkpoint_at_end:
+        name = "checkpoint_frequency" if asked.checkpoint_frequency else "checkpoint_at_end"
+        raise UsageError(
+            f"{name}= is for classes, and {getattr(function, '__name__', 'the trainable')} is a function: let it "
+            "report them, tune.report(metrics, checkpoint=Checkpoint.from_directory(folder))."
+        )
+
+
 def flat_preset(point: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the values of a point of ``points_to_evaluate`` by the names of their places."""
     found: dict[str, Any] = {}
@@ -218,22 +259,3 @@ def one_of(name: str, places: Mapping[str, Any]) -> str | None:
         texts = " and ".join(f"{place}({name}={value!r})" for place, value in given.items())
         raise UsageError(f"{texts} differ: name it once, in TuneConfig.")
     return next(iter(given.values()), None)
-
-
-def cpus_of(resources: Any) -> float:
-    """Return how many cores a trial asks for."""
-    if callable(getattr(resources, "required_resources", None)) or hasattr(resources, "required_resources"):
-        resources = resources.required_resources
-    if not isinstance(resources, Mapping):
-        return 1
-    return float(next((resources[name] for name in ("cpu", "CPU", "num_cpus") if resources.get(name)), 1))
-
-
-def gpus_of(resources: Any) -> float | None:
-    """Return how many GPUs a trial asks for. None: nothing is said."""
-    if hasattr(resources, "required_resources"):
-        resources = resources.required_resources
-    if not isinstance(resources, Mapping):
-        return None
-    found = next((resources[name] for name in ("gpu", "GPU", "num_gpus") if resources.get(name)), None)
-    return None if found is None else float(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from asyncsearch.errors import SpaceError
@@ -41,6 +41,8 @@ class Variants(Searcher):
     settings: TrialSettings
     learner: Searcher | None = None
     """Proposes the domains that have a counterpart of ours; the rest is drawn beside them. None: all are drawn."""
+    program: bytes = field(default=b"", compare=False, repr=False)
+    """What the program has asked for, pickled, by which ``Tuner.restore`` goes on. Empty: it cannot be pickled."""
 
     def begin(self, space: Space, seed: int) -> SearcherState:
         return self.begin_with(space, seed, ())

@@ -15,6 +15,7 @@ from asyncsearch.events import Consulted
 from asyncsearch.files.trees import copy_tree
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import reports
+from asyncsearch.ray.flat_result import FlatResult
 from asyncsearch.ray.scheduling import ITERATION
 from asyncsearch.ray.space.configurations import ParamSpace, with_changes
 from asyncsearch.ray.trial.checkpoints import DirCheckpoint, KeptCheckpoint, TrialCheckpoints, worst_first
@@ -61,13 +62,13 @@ class RecordedTrial:
 
     @cached_property
     def last_result(self) -> dict[str, Any]:
-        """Its last report, with its configuration."""
-        return self.row(self.results[-1] if self.results else {})
+        """Its last report, with its configuration and the last text of each name."""
+        return self.row({**self._trial.notes, **(self.results[-1] if self.results else {})})
 
     def row(self, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return a report with what Ray adds to it."""
         done = self._trial.state.is_finished
-        return {**result, "trial_id": self.trial_id, "done": done, "config": self.config}
+        return FlatResult({**result, "trial_id": self.trial_id, "done": done, "config": self.config})
 
     @property
     def metric_analysis(self) -> dict[str, dict[str, float]]:
@@ -105,6 +106,14 @@ class RecordedTrial:
     def kept(self) -> list[KeptCheckpoint]:
         """Its checkpoints in the order of their reports."""
         return TrialCheckpoints(self._study.store, self.trial_id).all()
+
+    @property
+    def best_kept(self) -> list[KeptCheckpoint]:
+        """Those that the program wants to keep, the best one last: the newest one is there in any case."""
+        settings = getattr(getattr(self._study, "searcher", None), "settings", None)
+        if settings is None:
+            return self.kept
+        return worst_first(self.kept, settings.score_attribute, settings.score_order)[-(settings.num_to_keep or 0) :]
 
     @property
     def checkpoint(self) -> DirCheckpoint | None:
@@ -148,7 +157,7 @@ class RecordedTrial:
         if metric and found:
             best = (max if mode == "max" else min)(float(result[metric]) for result in found)
             found = [result for result in found if float(result[metric]) == best]
-        return {**self._flat(found[-1] if found else {}), "logdir": self.trial_id}
+        return {**self._flat({**self._trial.notes, **(found[-1] if found else {})}), "logdir": self.trial_id}
 
     def __repr__(self) -> str:
         return self.trial_id
@@ -184,7 +193,7 @@ def recorded_trials(study: Results, param_space: ParamSpace) -> list[RecordedTri
             study,
             trial,
             _config(param_space, trial, exploits.get(trial.id)),
-            [its[at] for at in sorted(its)] if (its := found.get(trial.id)) else [],
+            [FlatResult(its[at]) for at in sorted(its)] if (its := found.get(trial.id)) else [],
         )
         for trial in study.trials
     ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+import cloudpickle
 
 from asyncsearch.arguments import count_of, integer_of, positive, seconds_of
 from asyncsearch.errors import UsageError
@@ -98,6 +100,17 @@ class ScalingConfig:
     resources_per_worker: Mapping[str, float] | None = None
     placement_strategy: str = "PACK"
 
+    @property
+    def required_resources(self) -> dict[str, float]:
+        """The sum of all workers: a trial is one process."""
+        worker = {"CPU": 1.0} if self.resources_per_worker is None else dict(self.resources_per_worker)
+        if self.use_gpu:
+            worker.setdefault("GPU", 1.0)
+        found = dict(self.trainer_resources or {})
+        for name, value in worker.items():
+            found[name] = found.get(name, 0) + value * (self.num_workers or 1)
+        return found
+
 
 class ResourceBundles:
     """The resources of a trial as a list; in programs it is ``PlacementGroupFactory``. A trial here is one process."""
@@ -121,6 +134,9 @@ _REPLACED = {
     "worker_runtime_env": "has no effect here: workers have the driver's modules, or what their image has installed.",
 }
 """Arguments of ``RunConfig`` that something else does, and what; the table takes the place of ``progress_reporter``."""
+
+
+_RESUMES = ("AUTO", "LOCAL", "REMOTE", "PROMPT")
 
 
 @dataclass(kw_only=True)
@@ -153,8 +169,11 @@ class SearchRequest:
             )
         if isinstance(run.sync_config, SyncConfig) and (run.sync_config.upload_dir or run.sync_config.syncer):
             raise UsageError("SyncConfig(upload_dir=, syncer=): write the URL in storage_path=, as hdfs:///results.")
-        if self.resume == "ERRORED_ONLY":
-            raise UsageError("resume='ERRORED_ONLY': failed trials are not begun again; write resume=True.")
+        if self.resume not in (True, False, None, *_RESUMES):
+            raise UsageError(
+                f"resume={self.resume!r}: failed trials are not begun again, and those that had begun go on; write "
+                "resume=True, and max_failures= where failed trials are to begin again within the search."
+            )
         for which in ("trial_name_creator", "trial_dirname_creator"):
             if getattr(tune, which) is not None and not callable(getattr(tune, which)):
                 raise UsageError(f"{which}={getattr(tune, which)!r} is no function.")
@@ -172,6 +191,18 @@ class SearchRequest:
                 "SyncConfig(...) has no effect here: the study's store has each file as soon as it is reported."
             )
         return sentences
+
+    def packed(self, resources: Any) -> bytes:
+        """Return it as a pickle for ``Tuner.restore``, without the space, which the study has; empty if it has none."""
+        try:
+            return bytes(cloudpickle.dumps(replace(self, param_space=None, resources=resources, resume=False)))
+        except Exception:  # whatever an object of the program raises: then its program alone goes on
+            return b""
+
+    @classmethod
+    def unpacked(cls, data: bytes, param_space: Any) -> SearchRequest | None:
+        """Return what ``packed`` has kept; None if that is nothing."""
+        return replace(cloudpickle.loads(data), param_space=param_space) if data else None
 
     @property
     def time_budget_s(self) -> float | None:
@@ -232,7 +263,9 @@ def request_of_run(named: Mapping[str, Any]) -> tuple[SearchRequest, list[str]]:
     )
     failures = FailureConfig(given.pop("max_failures", 0), given.pop("fail_fast", False))
     param_space, resources = given.pop("config", None), given.pop("resources_per_trial", None)
-    resume = given.pop("resume", False) or bool(given.pop("resume_config", None))
+    resume = given.pop("resume", False)
+    if given.pop("resume_config", None) is not None:
+        raise UsageError("tune.run(resume_config=...) is not known here: trials that had begun go on, resume=True.")
     if given.pop("restore", None) is not None:
         raise UsageError("tune.run(restore=...) is not known here: let the trainable load the path from its config.")
     ignored = [name for name in list(given) if name in _WITHOUT_EFFECT and given.pop(name) is not None]

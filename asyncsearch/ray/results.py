@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import UsageError
+from asyncsearch.ray.flat_result import FlatResult
 from asyncsearch.ray.folders import last_run
 from asyncsearch.ray.proposals import Variants
 from asyncsearch.ray.recorded_trials import RecordedTrial, best_of, recorded_trials
@@ -53,8 +54,8 @@ class TrialResult:
 
     @property
     def best_checkpoints(self) -> list[tuple[DirCheckpoint, dict[str, Any]]]:
-        """The checkpoints that are kept, with their reports."""
-        return [(one.checkpoint, one.metrics) for one in self._trial.kept]
+        """The checkpoints that the program wants to keep, with their reports; the best one is the last."""
+        return [(one.checkpoint, FlatResult(one.metrics)) for one in self._trial.best_kept]
 
     def get_best_checkpoint(self, metric: str, mode: str) -> DirCheckpoint | None:
         """Return the checkpoint with the best value of a metric."""
@@ -205,7 +206,7 @@ class SearchAnalysis:
     ) -> list[tuple[str, float | None]]:
         """Return the folder and the value of each checkpoint of a trial."""
         name = metric or self.default_metric or "training_iteration"
-        return [(one.checkpoint.path, one.metrics.get(name)) for one in trial.kept]
+        return [(one.checkpoint.path, one.metrics.get(name)) for one in trial.best_kept]
 
     def get_best_logdir(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> str | None:
         """Return the folder of the best trial."""

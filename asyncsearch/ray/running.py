@@ -6,12 +6,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from asyncsearch.programs.endless_run import ENDLESS
 from asyncsearch.programs.same_line import of_program, outlives_failures
 from asyncsearch.ray.folders import base_folder, is_cut_off, run_folders
-from asyncsearch.ray.program_search import ProgramSearch, gpus_of
+from asyncsearch.ray.program_search import ProgramSearch
 from asyncsearch.ray.proposals import ConfigSpace, Variants
 from asyncsearch.ray.recorded_trials import RecordedTrial
 from asyncsearch.ray.requests import SearchRequest
+from asyncsearch.ray.resources import gpus_of
 from asyncsearch.ray.scheduling import ITERATION
 from asyncsearch.ray.trial.objective import RayObjective
 from asyncsearch.ray.workers import present
@@ -51,7 +53,12 @@ def study_of(plan: ProgramSearch, folder: str, name: str, *, resume: bool) -> se
         space=ConfigSpace(() if plan.asks_driver else plan.varying),
         metric=plan.metric or ITERATION,
         mode=plan.mode,
-        searcher=Variants(param_space=plan.param_space, settings=settings, learner=plan.learner),
+        searcher=Variants(
+            param_space=plan.param_space,
+            settings=settings,
+            learner=plan.learner,
+            program=plan.request.packed(plan.resources),
+        ),
         scheduler=plan.scheduler.rule(),
         seed=plan.algorithm.seed,
         share=False,
@@ -75,7 +82,8 @@ def run(study: searches.Study, plan: ProgramSearch, display: Display) -> None:
         one.setup(stop=plan.request.run.stop, num_samples=plan.param_space.num_samples, total_num_samples=count)
     try:
         budget_s = plan.request.time_budget_s
-        searches.run_shown(study, count, plan.parallelism, budget_s, display, answerer=answerer)
+        most = ENDLESS if count is None else count  # then the time is the end
+        searches.run_shown(study, most, plan.parallelism, budget_s, display, answerer=answerer)
     finally:
         if answerer is not None:
             answerer.finish()

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
+from asyncsearch.arguments import above_zero
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.machine import cores
 
@@ -33,16 +34,30 @@ class ObjectRef:
 _known: dict[str, Any] = {}
 
 
-def init(address: Any = None, **_options: Any) -> dict[str, Any]:
-    """Start nothing: workers are started by the search. All arguments, which say how Ray would run, have no effect."""
+_cpus: list[float] = []
+"""What ``init(num_cpus=)`` has said; empty if it did not."""
+
+
+def init(address: Any = None, num_cpus: float | None = None, **_options: Any) -> dict[str, Any]:
+    """Start nothing: workers are started by the search, on this machine as many as ``num_cpus`` has room for.
+
+    All other arguments, which say how Ray would run, have no effect.
+    """
     del address  # there is no cluster of Ray
     _state["is_initialized"] = True
+    _cpus[:] = [] if num_cpus is None else [above_zero("num_cpus", num_cpus)]
     return {"node_ip_address": "127.0.0.1", "dashboard_url": ""}
 
 
 def shutdown(_exiting_interpreter: bool = False) -> None:
     """End nothing."""
     _state["is_initialized"] = False
+    _cpus.clear()
+
+
+def asked_cpus() -> float | None:
+    """Return how many cores of this machine ``init`` has named. None: it did not."""
+    return _cpus[0] if _cpus else None
 
 
 def is_initialized() -> bool:
@@ -78,7 +93,11 @@ def remote(*_arguments: Any, **_options: Any) -> NoReturn:
 
 def cluster_resources() -> dict[str, float]:
     """Return the cores of this machine, and the GPUs that it shows."""
-    return {"CPU": float(cores()), "GPU": float(len(get_gpu_ids())), "node:127.0.0.1": 1.0}
+    return {
+        "CPU": float(cores()) if asked_cpus() is None else float(_cpus[0]),
+        "GPU": float(len(get_gpu_ids())),
+        "node:127.0.0.1": 1.0,
+    }
 
 
 available_resources = cluster_resources

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from asyncsearch.errors import UsageError
-from asyncsearch.ray.folders import asked_in, is_cut_off, last_run
+from asyncsearch.ray.folders import is_cut_off, last_run
 from asyncsearch.ray.program_search import ProgramSearch
 from asyncsearch.ray.proposals import Variants
 from asyncsearch.ray.recorded_trials import RecordedTrial, TuneError, recorded_trials
 from asyncsearch.ray.registry import registered
 from asyncsearch.ray.requests import RunConfig, SearchRequest, TuneConfig, request_of_run
 from asyncsearch.ray.results import SearchAnalysis, SearchResults, read_search
-from asyncsearch.ray.running import search, without_effect
-from asyncsearch.ray.trial.objective import RayObjective
-from asyncsearch.ray.trial.trainables import require_trainable, unwrapped
+from asyncsearch.ray.running import run as run_search
+from asyncsearch.ray.running import search, study_of, without_effect
+from asyncsearch.ray.space.configurations import ParamSpace, leaves, name_of
 from asyncsearch.ray.workers import present
 from asyncsearch.report.live.display import open_display
 from asyncsearch.study import study as searches
@@ -77,6 +74,8 @@ class Tuner:
         made._folder = last_run(path)
         made._trainable = None if trainable is None else registered(trainable)
         study, trials = read_search(made._folder)
+        assert isinstance(study.searcher, Variants)
+        _require_space(param_space, study.searcher.param_space)
         failed = [trial.trial_id for trial in trials if trial.error is not None]
         if failed and (resume_errored or restart_errored):
             raise UsageError(
@@ -136,21 +135,32 @@ def _compared(study: searches.Study) -> tuple[str | None, str | None]:
 
 
 def _gone_on(folder: str, trainable: Any) -> SearchResults:
-    """Go on with a search that was cut off, by a program's trainable as it is now."""
-    study = searches.Study.resume(folder, backend=present().backend)
-    searcher = study.searcher
+    """Go on with a search that was cut off, by a program's trainable as it is now, as the program itself would."""
+    earlier = searches.Study.resume(folder, backend=present().backend)
+    searcher = earlier.searcher
     assert isinstance(searcher, Variants)
-    if trainable is not None:
-        function, _ = unwrapped(trainable)
-        require_trainable(function)
-        settings = replace(searcher.settings, store=study.store)
-        study.trainable = RayObjective(function, searcher.param_space, settings)
-        runnable = study._described("run")
-        runnable.definition = msgspec.structs.replace(runnable.definition, trainable=b"")
-    choice = present()
-    display = open_display(choice.display, logs=choice.logs)
-    searches.run_shown(study, asked_in(folder), choice.parallelism, None, display)
-    return SearchResults(study, recorded_trials(study, searcher.param_space), *_compared(study))
+    if trainable is None:
+        raise UsageError(f"{folder} was cut off, and is to go on: give what it trains, Tuner.restore(path, train).")
+    request = SearchRequest.unpacked(searcher.program, searcher.param_space.space)
+    if request is None:
+        raise UsageError(
+            f"{folder} has callbacks, stoppers or others that cannot be pickled, so that only its program can go on "
+            "with it: run that once more as it was, with tune.Tuner(...).fit()."
+        )
+    plan = ProgramSearch(trainable, request)
+    study = study_of(plan, folder, earlier.name, resume=True)
+    run_search(study, plan, plan.display)
+    return SearchResults(study, _recorded(study, plan), *_compared(study))
+
+
+def _require_space(given: Any, known: ParamSpace) -> None:
+    """Refuse another space than that of the search; the same one, which Ray asks for, has no effect."""
+    names = [[name_of(place) for place, _ in leaves(one)] for one in (given, known.space)]
+    if given is not None and set(names[0]) != set(names[1]):
+        raise UsageError(
+            f"Tuner.restore(param_space=...) has {', '.join(names[0]) or 'nothing'} to draw, and the search has "
+            f"{', '.join(names[1]) or 'nothing'}: give the space of the search, or leave it out."
+        )
 
 
 def run(run_or_experiment: Any, *, raise_on_failed_trial: bool = True, **named: Any) -> SearchAnalysis:

@@ -18,7 +18,7 @@ __all__ = ["agent", "sweep", "workers"]
 def __getattr__(name: str) -> Any:
     if name in _OURS:
         return getattr(importlib.import_module(f"{__name__}.{_OURS[name]}"), name)
-    if name.startswith("__"):
+    if name.startswith("__") and name != "__version__":  # what Python itself looks for
         raise AttributeError(name)
     return getattr(importlib.import_module(f"{__name__}.installed").module(), name)
 

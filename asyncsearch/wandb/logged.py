@@ -6,6 +6,7 @@ what it does at its import it does in such a program only.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -21,8 +22,8 @@ from typing import Any
 PIPES = "ASYNCSEARCH_SWEEP_PIPES"
 """Variable of the environment with two descriptors: to write what is logged, and to read that it may go on."""
 SMALL = "small_wandb.py"
-Listener = Callable[[dict[str, float], bool], None]
-"""Gets the numbers that were logged, and whether they are complete for this step."""
+Listener = Callable[[dict[str, float], bool, Any], None]
+"""Gets the numbers that were logged, whether they are complete, and the step that they were logged with, or None."""
 
 
 def listen(wandb: Any, listener: Listener, name: str = "", params: Mapping[str, Any] | None = None) -> None:
@@ -40,16 +41,26 @@ def listen(wandb: Any, listener: Listener, name: str = "", params: Mapping[str, 
         run = begin(*given, **({"name": name, **named} if name else named))
         if params:
             run.config.update(dict(params), allow_val_change=True)
-        log = run.log
+        log, ending = run.log, "_finish" if hasattr(run, "_finish") else "finish"
+        finish, names = getattr(run, ending), set[str]()
 
         def logged(data: Any, *more: Any, **options: Any) -> None:
             log(data, *more, **options)
             commit = options.get("commit", more[1] if len(more) > 1 else None)
-            listener(numbers_in(data), commit is not False)
+            found = numbers_in(data)
+            names.update(found)
+            listener(found, commit is not False, options.get("step", more[0] if more else None))
+
+        def finished(*more: Any, **options: Any) -> Any:
+            init.summary = summary = numbers_in(run.summary)  # type: ignore[attr-defined]  # it is gone afterwards
+            if only_there := {name: value for name, value in summary.items() if name not in names}:
+                with contextlib.suppress(OSError):  # the trial has ended before
+                    listener(only_there, False, None)
+            return finish(*more, **options)
 
         run.log = logged
+        setattr(run, ending, finished)
         wandb.log = logged
-        init.run = run  # type: ignore[attr-defined]  # for its summary
         return run
 
     init.__wrapped__ = begin  # type: ignore[attr-defined]
@@ -57,20 +68,25 @@ def listen(wandb: Any, listener: Listener, name: str = "", params: Mapping[str, 
 
 
 def numbers_in(data: Any, prefix: str = "") -> dict[str, float]:
-    """Return the numbers of what was logged; those of nested dictionaries by dotted names."""
+    """Return the numbers of what was logged, or of a summary; those of nested dictionaries by dotted names."""
     found: dict[str, float] = {}
-    for name, value in data.items() if isinstance(data, Mapping) else ():
-        key = f"{prefix}{name}"
-        if isinstance(value, Mapping):
+    for name in data.keys() if _is_group(data) else ():  # a part of a summary has this alone
+        key, value = f"{prefix}{name}", data[name]
+        if _is_group(value):
             found |= numbers_in(value, f"{key}.")
         elif isinstance(value, numbers.Real):
             found[key] = float(value)
-        elif getattr(value, "ndim", None) == 0 and not isinstance(value, str):
+        elif getattr(type(value), "ndim", None) is not None and value.ndim == 0:  # of an array, a tensor
             try:
                 found[key] = float(value)
             except (TypeError, ValueError):
                 continue
     return found
+
+
+def _is_group(value: Any) -> bool:
+    """Return whether a value has names and values: a dictionary, or a part of wandb's summary, which is none."""
+    return isinstance(value, Mapping) or (hasattr(type(value), "keys") and hasattr(type(value), "__getitem__"))
 
 
 class _PipeListener:
@@ -79,10 +95,10 @@ class _PipeListener:
     def __init__(self, writing: int, reading: int) -> None:
         self._writing, self._reading, self._pid = writing, reading, os.getpid()
 
-    def __call__(self, found: dict[str, float], is_complete: bool) -> None:
+    def __call__(self, found: dict[str, float], is_complete: bool, step: Any) -> None:
         if os.getpid() != self._pid:  # a process that the program has forked
             return
-        line = json.dumps([found, is_complete]) + "\n"
+        line = json.dumps([found, is_complete, None if step is None else int(step)]) + "\n"
         os.write(self._writing, line.encode())
         if not os.read(self._reading, 1):
             raise SystemExit("asyncsearch: the trial of this program has ended.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from asyncsearch.wandb.installed import module
 from asyncsearch.wandb.logged import listen
 
 MODE = "WANDB_MODE"
+_NAME_CHARS = 100
 STEP = "_step"
 """The metric of a sweep that names none: how often a run has logged. It ranks nothing by what was logged."""
 
@@ -26,36 +28,52 @@ class RunReports:
     def __init__(self, trial: TrialContext, metric: str) -> None:
         self._trial, self._metric = trial, metric
         self._waiting: dict[str, float] = {}
-        self.names: dict[str, None] = {}
-        """What was logged, in its order."""
+        self.last: dict[str, float] = {}
+        """The last value of each name that was logged, in the order of the names."""
         self.has_metric = False
+        self._reported_step: Any = None
+        self._has_said_repeated = False
 
-    def take(self, found: dict[str, float], is_complete: bool) -> None:
+    def take(self, found: dict[str, float], is_complete: bool, step: Any = None) -> None:
         """Take what was logged; it may end the trial."""
+        if step is not None and step == self._reported_step and self._metric in found:
+            self._say_repeated(step)
+            is_complete = False
         self._waiting |= found
-        self.names.update(dict.fromkeys(found))
+        self.last |= found
         if self._metric == STEP and is_complete:
             self._waiting[STEP] = self._trial.resource + 1
         if is_complete and self._metric in self._waiting:
             values, self._waiting = self._waiting, {}
-            self.has_metric = True
+            self.has_metric, self._reported_step = True, step
             self._trial.report(values)
 
-    def end(self, summary: Mapping[str, Any]) -> None:
-        """Take the metric from the summary, if it was only set there.
+    def _say_repeated(self, step: Any) -> None:
+        """Say once that wandb has one row of a step, so that a metric counts there once."""
+        if not self._has_said_repeated:
+            self._has_said_repeated = True
+            sys.stderr.write(
+                f"asyncsearch: {self._metric!r} is logged several times with step={step}, and the first one counts: "
+                "log it once for each step, or without step=.\n"
+            )
+
+    def end(self, summary: Mapping[str, float]) -> None:
+        """Take the metric, if it was only set in the summary; keep as notes what no report came after.
 
         Raises:
-            UsageError: it was not.
+            UsageError: there is no metric.
         """
         if self._metric in self._waiting:
             self.take({}, True)
-        if not self.has_metric and isinstance(summary.get(self._metric), int | float):
-            self.take({self._metric: float(summary[self._metric])}, True)
         if not self.has_metric:
             raise UsageError(
                 f"The run has not logged {self._metric!r}, the metric of its sweep; it has logged "
-                f"{', '.join(map(repr, self.names)) or 'nothing'}: write wandb.log({{{self._metric!r}: ...}})."
+                f"{', '.join(map(repr, self.last)) or 'nothing'}: write wandb.log({{{self._metric!r}: ...}})."
             )
+        changed = {name: value for name, value in summary.items() if self.last.get(name) != value}
+        for name, value in {**self._waiting, **changed}.items():
+            if not name.startswith("_"):  # those are wandb's own
+                self._trial.note(name[:_NAME_CHARS], f"{value:.12g}")
 
 
 class SweepFunction:
@@ -75,10 +93,9 @@ class SweepFunction:
             try:
                 self.function()
             finally:
-                run = getattr(wandb.init, "run", None)
-                summary = {} if run is None or reports.has_metric else dict(run.summary)
-                wandb.init = wandb.init.__wrapped__
                 wandb.finish()
+                summary = getattr(wandb.init, "summary", {})
+                wandb.init = wandb.init.__wrapped__
                 wandb.log = log  # else a later trial without ``wandb.init()`` would log for this one
         reports.end(summary)
 

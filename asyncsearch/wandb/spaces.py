@@ -45,11 +45,12 @@ def _domain(name: str, entry: dict[str, Any]) -> Domain:
     if word == "constant":
         value = _taken(name, entry, "value")
         return _checked(name, entry, constant(value))
-    if word == "categorical":
+    if word in ("categorical", _WEIGHTED):
         values = _taken(name, entry, "values")
         if not isinstance(values, list | tuple) or not values:
             raise UsageError(f"{name}: values={values!r} is no list of values.")
-        return _checked(name, entry, choice(*values))
+        weights = _taken(name, entry, "probabilities") if word == _WEIGHTED else None
+        return _checked(name, entry, choice(*values) if weights is None else _weighted(name, values, weights))
     if word == "int_uniform":
         low, high = _number(name, entry, "min"), _number(name, entry, "max")
         if low != int(low) or high != int(high):
@@ -78,12 +79,26 @@ def _domain(name: str, entry: dict[str, Any]) -> Domain:
     return _checked(name, entry, SweepDomain(shape, first, second, step))
 
 
+_WEIGHTED = "categorical_w_probabilities"
+
+
+def _weighted(name: str, values: list[Any] | tuple[Any, ...], weights: Any) -> Domain:
+    """Return a choice by probabilities; a value of probability 0 never comes."""
+    is_right = isinstance(weights, list | tuple) and len(weights) == len(values)
+    if not is_right or any(isinstance(one, bool) or not isinstance(one, int | float) or one < 0 for one in weights):
+        raise UsageError(f"{name}: probabilities={weights!r}: write a number from 0 to 1 for each of the values.")
+    if not math.isclose(sum(weights), 1.0, abs_tol=1e-6):
+        raise UsageError(f"{name}: probabilities={weights!r}: their sum is {sum(weights):g}, and must be 1.")
+    kept = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0]
+    return choice(*[value for value, _ in kept], weights=[weight for _, weight in kept])
+
+
 def _usual(name: str, entry: dict[str, Any]) -> str:
     """Return the distribution of an entry that names none."""
     if "value" in entry:
         return "constant"
     if "values" in entry:
-        return "categorical"
+        return _WEIGHTED if "probabilities" in entry else "categorical"
     if "min" in entry and "max" in entry:
         is_whole = all(isinstance(entry[one], int) and not isinstance(entry[one], bool) for one in ("min", "max"))
         return "int_uniform" if is_whole else "uniform"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.arguments import positive
+from asyncsearch.arguments import positive, yes_or_no
 from asyncsearch.checked_calls import answering
 from asyncsearch.errors import UsageError
 from asyncsearch.files.plain import read_file
@@ -18,6 +18,7 @@ from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.searchers import GridSearch, OptunaSearch, RandomSearch
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.space import Space
+from asyncsearch.wandb.bands import BandStopping, bands_of
 from asyncsearch.wandb.distributions import SweepDomain
 from asyncsearch.wandb.run_function import STEP
 from asyncsearch.wandb.spaces import space_of
@@ -168,12 +169,19 @@ def _searcher(method: Any, space: Space) -> Searcher:
     if method == "random":
         return RandomSearch()
     if method == "grid":
+        weighted = [name for name, domain in space.parameters.items() if getattr(domain, "weights", None) is not None]
+        if weighted:
+            raise UsageError(f"method 'grid' tries every value of {weighted[0]!r} once: leave 'probabilities' out.")
         endless = [name for name, domain in space.parameters.items() if domain.size is None]
         if endless:
             raise UsageError(f"method 'grid': {endless[0]!r} has no list of values: write values, or method 'random'.")
         return GridSearch()
     if method == "bayes":
-        other = [name for name, domain in space.parameters.items() if isinstance(domain, SweepDomain)]
+        other = [
+            name
+            for name, domain in space.parameters.items()
+            if isinstance(domain, SweepDomain) or getattr(domain, "weights", None) is not None
+        ]
         if other:
             raise UsageError(
                 f"method 'bayes': the model knows no {space.parameters[other[0]].call()} of {other[0]!r}: write a "
@@ -190,22 +198,24 @@ def _scheduler(given: Any) -> Scheduler:
     if not isinstance(given, Mapping) or given.get("type") != "hyperband":
         raise UsageError(f"early_terminate={given!r}: write {{'type': 'hyperband', 'min_iter': 3}}.")
     entry = {key: value for key, value in given.items() if key != "type"}
-    if entry.pop("strict", False):
-        raise UsageError("early_terminate: strict=True has no effect, in wandb either: leave it out.")
+    yes_or_no("early_terminate: strict", entry.pop("strict", False))  # at a band a run is judged by its value there
     eta = positive("early_terminate: eta", entry.pop("eta", 3))
     if eta < 2:
         raise UsageError(f"early_terminate: eta={eta} lets every run go on: write 2 or more.")
+    first, found = 1, tuple[int, ...]()
     if "min_iter" in entry and "max_iter" not in entry:
         first = positive("early_terminate: min_iter", entry.pop("min_iter"))
     elif {"max_iter", "s"} <= entry.keys() and "min_iter" not in entry:
         last, bands = positive("max_iter", entry.pop("max_iter")), positive("s", entry.pop("s"))
-        first = last // eta**bands
-        if first < 1:
-            raise UsageError(f"early_terminate: max_iter={last} has no {bands} bands of eta={eta}: write a smaller s.")
+        found = bands_of(last, bands, eta)
+        if not found:
+            raise UsageError(f"early_terminate: max_iter={last} has no band of eta={eta} below it: write a larger one.")
     else:
         raise UsageError("early_terminate: write either min_iter, or max_iter with s (the number of bands).")
     if entry:
         raise UsageError(f"early_terminate: {next(iter(entry))!r} has no effect here: leave it out.")
+    if found:
+        return BandStopping(bands=found, eta=eta)
     return ASHA(min_resource=first, reduction_factor=eta, variant="stopping")
 
 

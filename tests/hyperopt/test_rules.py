@@ -351,6 +351,22 @@ def test_searches_in_several_threads_keep_apart() -> None:
     assert found == {number: [(number, seen) for seen in (1, 2, 3, 4)] for number in range(3)}
 
 
+def test_no_objective_makes_a_loss_of_a_refusal() -> None:
+    ours.workers(1, backend="inline")
+    trials = ours.Trials()
+
+    def objective(point: dict[str, Any]) -> float:
+        try:
+            trials.new_trial_ids(1)
+        except Exception:
+            return -1.0
+        return 0.0
+
+    with pytest.raises(UsageError, match="Trials are changed by the driver"):
+        ours.fmin(objective, {"x": hp.uniform("x", 0, 1)}, ours.rand.suggest, 3, trials=trials, verbose=False)
+    assert len(trials.trials) == 1
+
+
 class MongoTrials(hyperopt.Trials):  # type: ignore[misc]  # not typed here
     """Hyperopt's own needs a database to be made."""
 

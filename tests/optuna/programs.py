@@ -108,10 +108,11 @@ def rosenbrock(trial: Any, size: int) -> float:
 
 @program
 def several_studies_by_a_partial(optuna: Any, folder: Path) -> list[Any]:
-    """CMA-ES, Sobol points and random ones, one after another."""
+    """CMA-ES, Sobol points, a Gaussian process and random points, one after another."""
     samplers = [
         optuna.samplers.CmaEsSampler(seed=4, n_startup_trials=2),
         optuna.samplers.QMCSampler(seed=4, warn_asynchronous_seeding=False),
+        optuna.samplers.GPSampler(seed=4, n_startup_trials=3),
         optuna.samplers.RandomSampler(seed=4),
     ]
     studies = []

@@ -394,6 +394,29 @@ def test_a_distribution_of_the_programs_own_is_refused_in_words() -> None:
         trial._suggest("x", Colour())
 
 
+@pytest.mark.parametrize("what", ["ask", "distribution", "copy"])
+def test_no_objective_makes_a_value_of_a_refusal(what: str, quiet: None) -> None:
+    ours.workers(1, backend="inline", display="none")
+    study, other = ours.create_study(), optuna.create_study()
+    calls: dict[str, Any] = {
+        "ask": lambda _: study.ask(),
+        "distribution": lambda trial: trial._suggest("x", Colour()),
+        "copy": lambda _: other.set_user_attr("a", 1),
+    }
+    call = calls[what]
+
+    def objective(trial: Any) -> float:
+        try:
+            call(trial)
+        except Exception:
+            return -1.0
+        return 0.0
+
+    with pytest.raises(UsageError, match=r"on the driver|has a Colour|a copy of it"):
+        study.optimize(objective, n_trials=3)
+    assert len(study.trials) == 1
+
+
 def test_the_storage_of_a_dask_cluster_is_refused_before_a_trial() -> None:
     class DaskStorage(optuna.storages.InMemoryStorage):  # type: ignore[misc]  # not typed here
         """As the one that would connect to a cluster."""

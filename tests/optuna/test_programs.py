@@ -37,7 +37,7 @@ def rows(study: Any) -> list[Any]:
 
 
 LONG = ("several_studies_by_a_partial", "the_best_trial_once_more")
-"""Programs that import scipy and pandas, which takes longer than they do."""
+"""Programs that import scipy, torch and pandas, which takes longer than they do."""
 
 
 @pytest.mark.parametrize(

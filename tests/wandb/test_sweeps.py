@@ -15,8 +15,11 @@ import pytest
 
 import asyncsearch.wandb as wandb
 from asyncsearch.errors import TrialsFailedError, UsageError
+from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.asha import ASHA
 from asyncsearch.trial import TrialState
+from asyncsearch.wandb.bands import BandStopping
+from asyncsearch.wandb.logged import numbers_in
 from asyncsearch.wandb.run_function import params_text
 from asyncsearch.wandb.run_program import arguments_of
 from asyncsearch.wandb.spaces import space_of
@@ -25,6 +28,7 @@ from tests.shares import takes_long
 
 ROOT = Path(__file__).parents[2]
 METRIC = {"name": "val.loss", "goal": "minimize"}
+X = {"x": {"min": 0.0, "max": 1.0}}
 
 
 def test_a_sweep_with_a_function_stops_runs_and_counts_on() -> None:
@@ -79,6 +83,7 @@ with wandb.init(config=vars(given)):
     assert wandb.config.rate == given.rate
     for epoch in range(3):
         wandb.log({"val.loss": wandb.config.rate * wandb.config.width / (epoch + 1)})
+    wandb.run.summary["seconds"] = 1.5
 """
 
 
@@ -89,6 +94,7 @@ def test_a_program_is_started_for_each_point_of_a_grid(tmp_path: Path) -> None:
     study = wandb.agent(wandb.sweep(described))
     assert [trial.value for trial in study.trials] == [pytest.approx(1 / 3), pytest.approx(2e-5 / 3)]
     assert [metrics["val.loss"] for _, metrics in study.history(0)] == [1.0, 0.5, pytest.approx(1 / 3)]
+    assert study.trials[0].notes == {"seconds": "1.5"}
 
 
 def test_a_program_that_is_to_stop_is_ended(tmp_path: Path) -> None:
@@ -117,6 +123,50 @@ def test_a_metric_that_is_not_logged_is_named_with_what_is() -> None:
     described = {"method": "random", "metric": METRIC, "parameters": {"x": {"min": 0.0, "max": 1.0}}, "name": "other"}
     with pytest.raises(Exception, match=r"has not logged 'val.loss'.*it has logged 'loss'"):
         wandb.agent(wandb.sweep(described), train, count=1)
+
+
+def test_what_comes_after_the_last_report_is_a_note() -> None:
+    def train() -> None:
+        with wandb.init() as run:
+            for loss in (3.0, 1.0, 2.0):
+                run.log({"val.loss": loss, "epoch": loss})
+            run.log({"test.accuracy": 0.5})
+            run.summary["val.loss"] = 1.0
+            run.summary["best"] = {"epoch": 2}
+
+    study = wandb.agent(wandb.sweep({"method": "random", "metric": METRIC, "parameters": X}), train, count=1)
+    assert study.trials[0].value == 2.0
+    assert study.trials[0].notes == {"test.accuracy": "0.5", "val.loss": "1", "best.epoch": "2"}
+
+
+def test_a_metric_counts_once_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    def train() -> None:
+        with wandb.init() as run:
+            for step in range(3):
+                for batch in (3.0, 2.0, 1.0):
+                    run.log({"val.loss": batch + 10 * step, "lr": step}, step=step)
+
+    study = wandb.agent(wandb.sweep({"method": "random", "metric": METRIC, "parameters": X}), train, count=1)
+    assert [metrics["val.loss"] for _, metrics in study.history(0)] == [3.0, 13.0, 23.0, 21.0]
+    assert capsys.readouterr().err.count("is logged several times with step=0") == 1
+
+
+class SummaryPart:
+    """As a part of wandb's summary: no mapping, and without attributes."""
+
+    def keys(self) -> list[str]:
+        return ["mean"]
+
+    def __getitem__(self, name: str) -> float:
+        return 0.5
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+def test_numbers_are_found_in_whatever_holds_them() -> None:
+    found = numbers_in({"a": {"b": np.float32(1), "c": "text"}, "part": SummaryPart(), "d": np.array(2), "e": [3]})
+    assert found == {"a.b": 1.0, "part.mean": 0.5, "d": 2.0}
 
 
 def test_a_grid_may_have_no_metric_and_counts_its_logs() -> None:
@@ -155,12 +205,39 @@ def test_a_distribution_has_the_values_of_its_name(entry: Any, low: float, high:
 
 @pytest.mark.parametrize(
     ("early", "first", "eta"),
-    [({"min_iter": 3}, 3, 3), ({"min_iter": 2, "eta": 4}, 2, 4), ({"max_iter": 27, "s": 2, "strict": False}, 3, 3)],
+    [({"min_iter": 3}, 3, 3), ({"min_iter": 2, "eta": 4, "strict": True}, 2, 4)],
 )
 def test_the_bands_of_hyperband_are_the_rungs(early: dict[str, Any], first: int, eta: int) -> None:
     described = {"method": "random", "metric": METRIC, "parameters": {"x": {"min": 0, "max": 1}}}
     found = parse({**described, "early_terminate": {"type": "hyperband", **early}})
     assert found.scheduler == ASHA(min_resource=first, reduction_factor=eta, variant="stopping")
+
+
+@pytest.mark.parametrize(
+    ("max_iter", "s", "eta", "bands"), [(27, 2, 3, (3, 9)), (9, 1, 3, (3,)), (50, 2, 3, (5, 16)), (27, 9, 3, (1, 3, 9))]
+)
+def test_nobody_is_judged_from_max_iter_on(max_iter: int, s: int, eta: int, bands: tuple[int, ...]) -> None:
+    early = {"type": "hyperband", "max_iter": max_iter, "s": s, "eta": eta}
+    found = parse({"method": "random", "metric": METRIC, "parameters": X, "early_terminate": early}).scheduler
+    assert found == BandStopping(bands=bands, eta=eta)
+    state = found.begin()
+    for number in (0, 1):  # the second one is the worse at each log
+        trial = TrialId(number)
+        state.created(trial, {})
+        stops = []
+        for at in range(1, 4 * max_iter):
+            state.reported(trial, at, float(number))
+            stops += [at] if state.judge(trial, at) else []
+        assert stops == [*bands][: number * len(bands)]
+        assert state.first_target(trial) is None
+        assert state.judged_next(trial, bands[-1]) is None
+
+
+def test_a_value_comes_as_often_as_its_probability_says() -> None:
+    space = space_of({"x": {"values": ["a", "b", "c"], "probabilities": [0.75, 0.25, 0]}})
+    found = [space.sample(np.random.default_rng(seed))["x"] for seed in range(400)]
+    assert set(found) == {"a", "b"}
+    assert 0.65 < found.count("a") / len(found) < 0.85
 
 
 def test_macros_stand_for_the_parameters() -> None:
@@ -179,9 +256,6 @@ def test_macros_stand_for_the_parameters() -> None:
     assert '{"value": 1.0e-05}' in params_text(params), "YAML reads 1e-05 as text"
 
 
-X = {"x": {"min": 0.0, "max": 1.0}}
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -192,7 +266,11 @@ X = {"x": {"min": 0.0, "max": 1.0}}
         ({"metric": None, "method": "bayes"}, "needs a metric"),
         ({"controller": {}}, "no entry 'controller'"),
         ({"parameters": {"x": {"min": "1e-4", "max": 1}}}, "YAML reads 1e-4 as text"),
-        ({"parameters": {"x": {"values": [1], "probabilities": [1]}}}, "'probabilities' has no effect"),
+        ({"parameters": {"x": {"values": [1, 2], "probabilities": [1]}}}, "for each of the values"),
+        ({"parameters": {"x": {"values": [1, 2], "probabilities": [1, 1]}}}, "their sum is 2"),
+        ({"method": "grid", "parameters": {"x": {"values": [1, 2], "probabilities": [0.5, 0.5]}}}, "leave 'probabil"),
+        ({"early_terminate": {"type": "hyperband", "max_iter": 2, "s": 1}}, "has no band"),
+        ({"early_terminate": {"type": "hyperband", "min_iter": 2, "strict": "no"}}, "neither True nor False"),
         ({"parameters": {"x": 3}}, r"write \{'value': 3\}"),
         ({"early_terminate": {"type": "hyperband"}}, "either min_iter, or max_iter with s"),
         ({"early_terminate": {"type": "envelope"}}, "'type': 'hyperband'"),

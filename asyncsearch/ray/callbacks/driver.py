@@ -42,10 +42,10 @@ class DriverCallback:
         """Called before the first trial."""
 
     def on_step_begin(self, iteration: int, trials: list[LiveTrial], **info: Any) -> None:
-        """Never called: there are no steps of a loop here."""
+        """Called before each report: here that is a step."""
 
     def on_step_end(self, iteration: int, trials: list[LiveTrial], **info: Any) -> None:
-        """Never called: there are no steps of a loop here."""
+        """Called after each report."""
 
     def on_trial_start(self, iteration: int, trials: list[LiveTrial], trial: LiveTrial, **info: Any) -> None:
         """Called when a trial begins, or begins again."""
@@ -64,6 +64,9 @@ class DriverCallback:
     def on_trial_complete(self, iteration: int, trials: list[LiveTrial], trial: LiveTrial, **info: Any) -> None:
         """Called when a trial has ended without failing."""
 
+    def on_trial_recover(self, iteration: int, trials: list[LiveTrial], trial: LiveTrial, **info: Any) -> None:
+        """Called when a trial has failed, or has lost its worker, and is to begin again."""
+
     def on_trial_error(self, iteration: int, trials: list[LiveTrial], trial: LiveTrial, **info: Any) -> None:
         """Called when a trial has failed."""
 
@@ -74,6 +77,13 @@ class DriverCallback:
 
     def on_experiment_end(self, trials: list[LiveTrial], **info: Any) -> None:
         """Called after the last trial."""
+
+    def get_state(self) -> Any:
+        """Never called: see ``without_state``."""
+        return None
+
+    def set_state(self, state: Any) -> None:
+        """Never called."""
 
 
 class LoggerCallback(DriverCallback):
@@ -144,7 +154,17 @@ def called_callbacks(given: Sequence[Any] | None) -> list[DriverCallback]:
     for one in given or ():
         if not isinstance(one, DriverCallback):
             raise UsageError(f"callbacks=[{type(one).__name__}(...)] is no tune.Callback: derive its class from it.")
-    return [one for one in given or () if not isinstance(one, StoredByStudy)]
+    return [one for one in given or () if type(one) is not StoredByStudy]  # a class derived from it may do more
+
+
+def without_state(callbacks: Sequence[DriverCallback]) -> list[str]:
+    """Return sentences on callbacks whose state Ray would keep for a driver that goes on, and nobody keeps here."""
+    kinds = dict.fromkeys(type(one) for one in callbacks if type(one).get_state is not DriverCallback.get_state)
+    return [
+        f"{kind.__name__}.get_state() is not called here: in a driver that goes on, the callback begins anew. The "
+        "results have what earlier trials have reported."
+        for kind in kinds
+    ]
 
 
 def flat_params(config: Any, prefix: str = "", separator: str = "/") -> dict[str, Any]:

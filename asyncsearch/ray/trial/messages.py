@@ -27,9 +27,9 @@ class DriverCalls:
     def __init__(self, context: Any) -> None:
         self._context = context
 
-    def begin(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Tell that a trial begins, and return what it has taken over from another one. None if nothing."""
-        answer = json.loads(self._context.ask(json.dumps(["begin", params]).encode()))
+    def begin(self, params: Mapping[str, Any], *, goes_on: bool) -> dict[str, Any] | None:
+        """Tell that a trial begins, or goes on from a checkpoint; return what it has taken over, None if nothing."""
+        answer = json.loads(self._context.ask(json.dumps(["begin", params, goes_on]).encode()))
         found: dict[str, Any] | None = answer["exploit"]
         return found
 

@@ -48,7 +48,7 @@ class RayObjective:
         calls = DriverCalls(trial) if settings.asks_driver else None
         session = TrialSession(trial, settings, calls)
         config = self._param_space.config(trial.params)
-        if calls is not None and (exploit := calls.begin(trial.params)) is not None:
+        if calls is not None and (exploit := calls.begin(trial.params, goes_on=session.iteration > 0)) is not None:
             config = self._taken_over(exploit, session)
         present_trial.begin(session)
         sys.argv = list(settings.arguments) or sys.argv

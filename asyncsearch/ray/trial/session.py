@@ -50,6 +50,8 @@ class TrialSession:
         self._before_s = 0.0 if newest is None else float(newest.metrics.get("time_total_s", 0.0))
         self._since_s = self._last_s = time.monotonic()
         self._noted: set[str] = set()
+        self._texts: dict[str, str] = {}
+        """The last text of each name that is no number."""
         self.pending: DirCheckpoint | None = None
         """A checkpoint that belongs to the next report."""
         self.last: dict[str, Any] = {}
@@ -130,7 +132,8 @@ class TrialSession:
         numbers = {name: number for name, value in kept.items() if (number := self._number(name, value)) is not None}
         if checkpoint is not None:
             self._keep(checkpoint, numbers)
-        texts = {name: value for name, value in flat.items() if name not in numbers and isinstance(value, str)}
+        texts = {name: value for name, value in flat.items() if isinstance(value, str)}
+        self._note_texts(texts)
         verdict = None
         if self._calls is not None:
             verdict = self._calls.report(result | texts, has_checkpoint=checkpoint is not None)
@@ -139,6 +142,22 @@ class TrialSession:
             raise FinishedTrial(f"{self.context.name} has ended at iteration {self.iteration}")
         if verdict is not None:
             raise verdict
+
+    def _note_texts(self, texts: Mapping[str, str]) -> None:
+        """Keep the last text of each name beside the metrics, as far as a note can hold it."""
+        for name, text in texts.items():
+            if self._texts.get(name) == text:
+                continue
+            try:
+                self.context.note(name, text)
+                self._texts[name] = text
+            except UsageError as error:
+                self._say_once(name, f"the text of {name!r} is not recorded: {error}")
+
+    def _say_once(self, name: str, words: str) -> None:
+        if name not in self._noted:
+            self._noted.add(name)
+            sys.stderr.write(f"asyncsearch: {words}\n")
 
     def _resource(self, result: Mapping[str, Any]) -> int:
         attribute, end = self.settings.time_attr, self.context.max_resource
@@ -204,9 +223,8 @@ class TrialSession:
                 return float(value.numpy())
         except Exception:  # whatever a foreign object raises, it is no number
             pass
-        if value is not None and name not in self._noted:
-            self._noted.add(name)
-            sys.stderr.write(f"asyncsearch: {name!r} is a {type(value).__name__}, no number, and is not recorded.\n")
+        if value is not None and not isinstance(value, str):
+            self._say_once(name, f"{name!r} is a {type(value).__name__}, no number, and is not recorded.")
         return None
 
     def keep_last(self, checkpoint: DirCheckpoint) -> None:
@@ -225,9 +243,9 @@ class TrialSession:
         most = self.settings.num_to_keep
         if most is not None:
             ranked = worst_first(self._kept.all(), self.settings.score_attribute, self.settings.score_order)
-            newest = self.iteration  # a trial that is lost goes on from it
-            for one in [one for one in ranked if one.iteration != newest][: max(0, len(ranked) - most)]:
-                self._kept.delete(one.iteration)
+            for one in ranked[: max(0, len(ranked) - most)]:
+                if one.iteration != self.iteration:  # a trial that is lost goes on from the newest, beside the best
+                    self._kept.delete(one.iteration)
 
 
 def _reached(value: Any, bound: Any) -> bool:

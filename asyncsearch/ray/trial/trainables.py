@@ -22,6 +22,7 @@ _OLD_NAMES = {
     "save_checkpoint": "_save",
     "load_checkpoint": "_restore",
     "cleanup": "_stop",
+    "log_result": "_log_result",
 }
 
 
@@ -53,6 +54,9 @@ class StepTrainable:
     def cleanup(self) -> None:
         """End what ``setup`` has begun."""
 
+    def log_result(self, result: dict[str, Any]) -> None:
+        """Log what a step has returned, with its number, wherever the class itself wants it."""
+
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take another configuration; return whether that was done."""
         return False
@@ -61,7 +65,9 @@ class StepTrainable:
         """Train one iteration by hand, and return its metrics with their number."""
         result = dict(call_hook(self, "step") or {})
         self._iteration += 1
-        return {"training_iteration": self._iteration, **result}
+        numbered = {"training_iteration": self._iteration, **result}
+        call_hook(self, "log_result", numbered)
+        return numbered
 
     def save(self, checkpoint_dir: str | None = None) -> DirCheckpoint:
         """Return a checkpoint of the present state."""
@@ -168,6 +174,7 @@ def run_class(kind: type[StepTrainable], config: Any, session: TrialSession) -> 
             is_due = bool(every and trainable._iteration % every == 0) or bool(result.get("should_checkpoint"))
             is_due = session.is_comparison_due(result) or is_due
             is_last_saved = is_due
+            call_hook(trainable, "log_result", {"training_iteration": trainable._iteration, **result})
             session.report(result, saved(trainable) if is_due else None)
     except ExploitingTrial:
         goes_on = True
