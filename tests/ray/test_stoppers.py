@@ -14,7 +14,7 @@ from asyncsearch.ray.stoppers import (
     TrialPlateauStopper,
 )
 
-FLAT = {"metric": "acc", "std": 0.01, "num_results": 3, "grace_period": 3}
+FLAT: dict[str, Any] = {"metric": "acc", "std": 0.01, "num_results": 3, "grace_period": 3}
 
 
 def ended_at(stopper: Stopper, cap: int, most: int = 12) -> int:
