@@ -14,7 +14,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.runner_process import READ, DescriptorSelector, RunnerProcess
 from asyncsearch.agent.runner_template import ForkedRunner, Template, fork_preloaded
 from asyncsearch.runner.process.kernel_files import rooms
-from asyncsearch.runner.process.preloading import Preload
+from asyncsearch.runner.process.preloading import Preload, text_variables
 from asyncsearch.runner.protocol import ImportedModules, RunnerReady
 
 
@@ -31,7 +31,7 @@ class NextRunner:
 
     def preload(self, runner: RunnerProcess, imported: ImportedModules) -> None:
         """Import in a template, beside the trainings, what a process has imported."""
-        self._preloaded.prepare(Preload(runner.environment, imported.modules, imported.environment))
+        self._preloaded.prepare(Preload(text_variables(runner.environment), imported.modules, imported.environment))
 
     def begin(self, runner: RunnerProcess) -> bool:
         """Start it beside the present one's training, if it gains by that; return whether it was started.

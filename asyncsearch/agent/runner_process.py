@@ -22,6 +22,7 @@ from asyncsearch.agent.runner_deaths import OomCounters
 from asyncsearch.agent.runner_template import ForkedProcess, ForkedRunner, fork_runner, peak_of
 from asyncsearch.runner.channel import agent_end
 from asyncsearch.runner.process.kernel_files import rooms
+from asyncsearch.runner.process.preloading import text_variables
 from asyncsearch.runner.protocol import Load
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -155,7 +156,7 @@ class RunnerProcess:
         """Kills of the kernel for want of memory."""
         self.channel = agent_end(ours)
         is_forked = isinstance(self._process, ForkedRunner)
-        added = environment if is_forked else {}
+        added = text_variables(environment) if is_forked else {}
         self.is_named = is_forked and config.preloads and not self.is_preloaded
         """Whether it names the modules that it has imported, once it has trained."""
         flags = self.is_named, self.is_preloaded

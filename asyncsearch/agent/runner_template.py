@@ -23,7 +23,19 @@ from asyncsearch.runner.process.preloading import ANSWER, Preload, Preloaded
 
 _STARTED: list[Template] = []
 """The template of this process, at most one."""
-CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
+
+
+def _has_pidfds() -> bool:
+    """Try it: Amazon Linux 2 and CentOS 7 have none, whatever Python was built with, and a sandbox may refuse them."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+CAN_FORK = sys.platform == "linux" and _has_pidfds()
+"""Whether runners and workers are forked; else each is started as a program."""
 
 
 class ForkedProcess:

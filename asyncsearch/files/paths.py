@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from asyncsearch.errors import UsageError
 
@@ -34,10 +34,15 @@ def absolute(path: str | os.PathLike[str]) -> str:
     return os.path.normpath(os.path.join("" if os.path.isabs(path) else working_folder(), path))
 
 
-def import_path(entries: Sequence[str]) -> str:
+def import_folders(entries: Iterable[object]) -> list[str]:
+    """Return the entries of ``sys.path`` in which Python looks: it passes over a ``Path`` that a program has added."""
+    return [entry for entry in entries if isinstance(entry, str)]
+
+
+def import_path(entries: Iterable[object]) -> str:
     """Return entries of ``sys.path`` as ``PYTHONPATH``; the working directory, an empty one, in full if it exists."""
     found = []
-    for entry in entries:
+    for entry in import_folders(entries):
         try:
             found.append(entry or os.getcwd())
         except OSError:

@@ -19,6 +19,7 @@ import msgspec
 from asyncsearch.agent.runner_template import close_template, fork_template
 from asyncsearch.errors import AsyncSearchError, is_bug
 from asyncsearch.launch.base_launcher import import_agent
+from asyncsearch.runner.process.signals import let_through
 from asyncsearch.runner.template import main_in_fork
 
 LENGTH = struct.Struct("!Q")
@@ -28,6 +29,7 @@ LENGTH = struct.Struct("!Q")
 def main() -> None:
     """Run the agent to its end."""
     die_with_launcher()
+    let_through()
     driver, answer = _take_over(0), os.dup(1)
     os.dup2(2, 1)  # keeps other prints out of the result
     fork_template(main_in_fork)

@@ -11,7 +11,9 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
+from asyncsearch.files.paths import import_folders
 from asyncsearch.files.plain import read_text
+from asyncsearch.values import module_values
 
 _ON_EVERY_WORKER = frozenset({"__main__", "asyncsearch", "pyspark", "py4j", "cloudpickle"})
 _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
@@ -20,9 +22,10 @@ _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
 def is_installed(module: types.ModuleType) -> bool:
     """Return whether a module is part of an environment, so that a worker with the same environment has it too."""
     # Compiled code cannot be sent, and a module with neither a file nor a folder has nothing to send.
-    if getattr(module, "__name__", "").partition(".")[0] in _ON_EVERY_WORKER:
+    known = module_values(module)
+    if str(known.get("__name__")).partition(".")[0] in _ON_EVERY_WORKER:
         return True
-    file = getattr(module, "__file__", None)
+    file = known.get("__file__")
     if file is not None:
         return not is_own_source(file)
     folders = folders_of(module)
@@ -32,8 +35,8 @@ def is_installed(module: types.ModuleType) -> bool:
 def folders_of(module: types.ModuleType) -> list[str]:
     """Return the folders of a package."""
     try:
-        return [str(folder) for folder in getattr(module, "__path__", ())]
-    except KeyError:  # a namespace package asks for its parent, which was removed from ``sys.modules``
+        return [str(folder) for folder in module_values(module).get("__path__") or ()]
+    except Exception:  # a namespace package asks for its parent, which may be gone; others' paths may raise anything
         return []
 
 
@@ -60,7 +63,7 @@ def _is_in_environment(path: str) -> bool:
 
 def _splits(path: str) -> Iterator[tuple[str, str]]:
     """Yield the folders of the import path above a file, each with the name below it."""
-    for entry in sys.path:
+    for entry in import_folders(sys.path):
         folder = os.path.abspath(entry)
         if path.startswith(folder + os.sep):
             yield folder, Path(path[len(folder) + 1 :]).parts[0]

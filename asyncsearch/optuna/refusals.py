@@ -13,7 +13,7 @@ from optuna.search_space.group_decomposed import _GroupDecomposedSearchSpace
 from asyncsearch.errors import UsageError
 from asyncsearch.optuna.units import HOW_TO_PAUSE
 from asyncsearch.schedulers.base_scheduler import require_scheduler
-from asyncsearch.study.asked.trainable_checks import never_asks_for
+from asyncsearch.study.asked.trainable_source import never_asks_for
 
 LOWEST, BEYOND = (4, 5), (6, 0)
 """The versions of Optuna that are known: from the first on, below the second."""

@@ -24,7 +24,7 @@ from asyncsearch.runner.process.lifeline import end_with_agent
 from asyncsearch.runner.process.preloading import changed_variables, has_room, installed_modules, take_over
 from asyncsearch.runner.process.process_state import ProcessState, Stdio, rank_connections
 from asyncsearch.runner.process.sent_code import adopt, show_received_sources, take_modules_over
-from asyncsearch.runner.process.signals import SigtermGuard
+from asyncsearch.runner.process.signals import SigtermGuard, let_through
 from asyncsearch.runner.process.spawned_children import send_by_value
 from asyncsearch.runner.protocol import Ended, ImportedModules, Load, RunnerReady, ToRunner, Train
 from asyncsearch.trainable import TrainFunction, as_function
@@ -152,6 +152,7 @@ def _in_short(error: BaseException) -> str:
 
 def main(control: int, lifeline: int, parent: int) -> None:
     """Serve the agent until it hangs up."""
+    let_through()
     for descriptor in (control, lifeline):
         os.set_inheritable(descriptor, False)
     end_with_agent(lifeline, parent)

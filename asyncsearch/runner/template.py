@@ -39,6 +39,7 @@ from asyncsearch.runner.process.lifeline import (
     reap_ended,
 )
 from asyncsearch.runner.process.preloading import WANTED, preload
+from asyncsearch.runner.process.signals import let_through
 
 
 def main(descriptor: int, serve: Callable[[list[int], int], None] | None = None, idle_s: float | None = None) -> None:
@@ -50,6 +51,7 @@ def main(descriptor: int, serve: Callable[[list[int], int], None] | None = None,
             runner, or a further template.
         idle_s: how long to serve without a runner; None for ever.
     """
+    let_through()
     os.set_inheritable(descriptor, False)
     control, (woken, wake) = socket.socket(fileno=descriptor), os.pipe()
     mine, children = os.getpid(), Children(set(), set())

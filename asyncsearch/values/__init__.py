@@ -1,4 +1,4 @@
-"""Values: numbers that JSON lacks and their names; and what users write, made plain, compared and told apart.
+"""Values: numbers that JSON lacks and their names, globals of modules; and what users write, made plain and compared.
 
 json_values.py    constants are JSON values        function_code.py    what a function does, as a digest
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 _SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -35,3 +36,12 @@ def finite(value: float | str | None) -> float | None:
     if value is None or isinstance(value, str) or not math.isfinite(value):
         return None
     return value
+
+
+def module_values(module: object) -> Mapping[str, Any]:
+    """Return the globals of a module: one with a class of its own may load at any look at it, or raise any error."""
+    try:
+        found: Mapping[str, Any] = object.__getattribute__(module, "__dict__")
+    except AttributeError:  # a library of cffi only says that it is a module
+        return {}
+    return found

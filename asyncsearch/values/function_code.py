@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from asyncsearch.values import module_values
 from asyncsearch.values.json_values import is_numpy_array, is_numpy_scalar
 
 _HAS_DOCSTRING = 0x4000000
@@ -251,7 +252,7 @@ def is_own(module: str) -> bool:
     found = sys.modules.get(module)
     if module == "__main__" or found is None:  # code that was sent by value comes from a module that is not here
         return True
-    file = (getattr(found, "__file__", None) or "").replace("\\", "/")
+    file = str(module_values(found).get("__file__") or "").replace("\\", "/")
     return file.endswith(".py") and not any(part in file for part in _INSTALLED) and not file.startswith(_libraries())
 
 

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.files.paths import import_path
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import AgentFunction
 from asyncsearch.launch.processes import ProcessLauncher
+from asyncsearch.launch.worker_template import TEMPLATES
 from tests.launch.tools import PATIENCE_S, Ends, config_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks workers")
@@ -67,6 +69,19 @@ def test_worker_inherits_what_this_process_has_now(tmp_path: Path, monkeypatch: 
     assert served_by(inherited, tmp_path) == f"set later {tmp_path} {0o77} [{core}]"
 
 
+def blocked(_config: WorkerConfig) -> str:
+    return str(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+
+def test_worker_hears_signals_that_this_process_has_blocked(tmp_path: Path) -> None:
+    TEMPLATES.close()  # one that was started before would not inherit it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+    try:
+        assert served_by(blocked, tmp_path) == "set()"
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def test_lost_template_costs_its_workers_and_nothing_later(tmp_path: Path) -> None:
     lost = int(served_by(parent, tmp_path))
 
@@ -107,5 +122,35 @@ main()
 def test_fork_of_this_process_has_a_template_of_its_own(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORKED, str(tmp_path)], check=False, timeout=PATIENCE_S, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+WITHOUT_PIDFDS = """
+import os
+
+def pidfd_open(pid, flags=0):
+    raise OSError(38, "Function not implemented")
+
+os.pidfd_open = pidfd_open
+"""
+SEARCH = """
+import sys
+from asyncsearch import Study, choice
+
+study = Study(
+    lambda trial: trial.params["x"],
+    space={"x": choice(1, 2, 3)}, searcher="grid", metric="y", mode="min", store=sys.argv[1], backend="processes",
+).run(parallelism=2, display="none")
+assert [trial.value for trial in study.trials] == [1, 2, 3], study.trials
+"""
+
+
+def test_search_runs_on_a_kernel_without_pidfds(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_PIDFDS)
+    environment = {**os.environ, "PYTHONPATH": import_path([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-c", SEARCH, str(tmp_path / "study")]
+    done = subprocess.run(
+        command, check=False, timeout=PATIENCE_S, capture_output=True, text=True, env=environment, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr

@@ -180,7 +180,7 @@ def test_a_masked_tensor_of_torch_is_no_number_behind_its_mask() -> None:
     [
         None,
         np.array(None, dtype=object),
-        np.datetime64("NaT"),
+        np.datetime64("NaT", "s"),
         np.timedelta64("NaT", "ns"),
         np.timedelta64(5, "ns"),
         np.datetime64(5, "ns"),

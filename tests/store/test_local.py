@@ -442,11 +442,12 @@ def test_what_may_not_be_looked_at_is_an_error_of_the_store(
         look(store)
 
 
-def test_mount_without_locks_is_refused(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS])
+def test_mount_without_locks_is_refused(number: int, store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
     def refuse(descriptor: int, how: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(StoreError, match="without 'nolock'"), store.lock():

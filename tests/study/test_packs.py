@@ -169,6 +169,7 @@ def test_auto_measures_how_many_train_fastest_and_keeps_it_in_the_store(tmp_path
 
 
 def test_a_pack_short_of_memory_goes_on_in_halves_from_its_checkpoints(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     found = study(tmp_path / "s", Hungry, FIFO(max_resource=3), pack=4, save_every=1, backend="processes")
     found.run(4, parallelism=1, display="none")
     assert lanes(found) == [4, 2], "the other two join these as they leave"

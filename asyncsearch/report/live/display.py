@@ -140,8 +140,7 @@ class Plain(Display):
         self, *, logs: bool, every_s: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Print a line every ``every_s`` seconds at most; by default less often into a file than on a terminal."""
-        is_terminal = sys.stdout is not None and sys.stdout.isatty()
-        self._every_s = every_s if every_s is not None else _TERMINAL_EVERY_S if is_terminal else _FILE_EVERY_S
+        self._every_s = every_s if every_s is not None else _TERMINAL_EVERY_S if _is_terminal() else _FILE_EVERY_S
         self._lines = LinePrinter(clock) if logs else None
         self._clock = clock
         self._due_s = clock()
@@ -243,7 +242,7 @@ def say(text: str) -> None:
     out = sys.stdout
     if not text or out is None:
         return
-    with contextlib.suppress(OSError, ValueError):  # ValueError: it was closed
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # it was closed, or is one that cannot be flushed
         try:
             out.write(f"{text}\n")
         except UnicodeEncodeError:
@@ -269,7 +268,12 @@ def running_cell() -> object:
 
 def on_terminal() -> bool:
     """Return whether output goes to a terminal that can draw in place."""
-    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return _is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _is_terminal() -> bool:
+    is_terminal = getattr(sys.stdout, "isatty", None)  # an object of the program's may only write
+    return is_terminal is not None and bool(is_terminal())
 
 
 def notebook_shell() -> Any:

@@ -30,6 +30,7 @@ from asyncsearch.runner.process.process_holdings import (
     tasks,
     temporary_files_noted,
 )
+from asyncsearch.values import module_values
 
 _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _LOWEST = 19
@@ -77,7 +78,12 @@ def installed_modules() -> tuple[str, ...]:
 
 def changed_variables(before: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that were set since, on which an import may depend, as KERAS_BACKEND."""
-    return {name: value for name, value in os.environ.items() if before.get(name) != value and _is_text(name + value)}
+    return {name: value for name, value in text_variables(os.environ).items() if before.get(name) != value}
+
+
+def text_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return those variables that a message can hold; others, bytes of another encoding, can only be inherited."""
+    return {name: value for name, value in environment.items() if _is_text(name + value)}
 
 
 def take_over(environment: Mapping[str, str]) -> None:
@@ -226,8 +232,7 @@ def _set_session_priority(nice: int) -> None:
 
 
 def _is_installed(name: str, module: object) -> bool:
-    # By ``vars``: a module that is loaded at its first use would be loaded by the question.
-    spec = vars(module).get("__spec__") if isinstance(module, types.ModuleType) else None
+    spec = module_values(module).get("__spec__") if isinstance(module, types.ModuleType) else None
     if spec is None or spec.name != name or not isinstance(spec.origin, str):
         return False
     return name.startswith("asyncsearch.") or not _INSTALLED_FOLDERS.isdisjoint(spec.origin.split(os.sep))

@@ -71,6 +71,12 @@ def handle(number: int, handler: SignalHandler, in_child: Any) -> None:
     signal.signal(number, handler)
 
 
+def let_through() -> None:
+    """Unblock all signals: where the program that started this process had blocked SIGTERM, no stop would be heard."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 @contextlib.contextmanager
 def handling(number: int, handler: SignalHandler, default: Any) -> Iterator[None]:
     """Handle a signal in this process during a block; a child has the handler that it would have without the block.

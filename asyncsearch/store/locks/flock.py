@@ -75,7 +75,7 @@ def hold(path: Path) -> Iterator[None]:
                     f"Another driver has the study at {str(path.parent)!r} open: {holder}. One study has one driver:"
                     " wait for it or stop it, or give this study another store."
                 ) from None
-            if isinstance(error, OSError) and error.errno in (errno.ENOLCK, errno.ENOTSUP):
+            if isinstance(error, OSError) and error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
                 raise StoreError(
                     f"Cannot lock {str(path)!r}: this mount has no locks, and without one two drivers could write the"
                     " same study. Mount it with locks (NFS: without 'nolock'), or choose another store."

@@ -10,7 +10,7 @@ from asyncsearch.sizing.autoscale import Autoscale
 from asyncsearch.sizing.gangs import Gang, gang_of
 from asyncsearch.sizing.packing import Packing
 from asyncsearch.space import Space
-from asyncsearch.study.asked.trainable_checks import source_of, trial_argument
+from asyncsearch.study.asked.trainable_source import source_of, trial_argument
 from asyncsearch.trainable import Trainable, Trainer
 
 _USES = frozenset({"process_group", "rank", "world_size"})

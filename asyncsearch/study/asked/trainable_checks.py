@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from asyncsearch.ablation.left_out import PARAMETER, SentWith
@@ -14,7 +12,6 @@ from asyncsearch.checking.resume_proof import in_child
 from asyncsearch.checking.steps import can_try
 from asyncsearch.checking.training_runs import Task, name_of
 from asyncsearch.errors import CannotPauseError, UsageError
-from asyncsearch.other_libraries.trainables import answer_on_trial
 from asyncsearch.report.live.display import announced
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -22,6 +19,7 @@ from asyncsearch.searchers.ablation import Ablation
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.space import Space
 from asyncsearch.store.scratch import temporary_folder
+from asyncsearch.study.asked.trainable_source import foreign_uses, given_to_epochs, never_asks_for
 from asyncsearch.trainable import Trainable, Trainer, as_function
 
 
@@ -46,7 +44,7 @@ def require_trainable(trainable: Trainable, metric: str) -> None:
             f"{name} yields, so that a call would train nothing: write trial.report({metric_in_call(metric)}) instead"
             " of yield."
         )
-    for found in _foreign_uses(trainable, metric):
+    for found in foreign_uses(trainable, metric):
         raise UsageError(f"{name} would fail in every trial: {found}")
 
 
@@ -123,31 +121,6 @@ def _require_one_argument(function: Trainable, name: str) -> None:
 def _head(name: str) -> str:
     """Return the first line of a function that is trained: a lambda has no name that ``def`` takes."""
     return f"def {name if name.isidentifier() else 'train'}(trial):"
-
-
-def _foreign_uses(function: Trainable, metric: str) -> Iterator[str]:
-    """Yield the uses of its trial, in the source, that no trial allows.
-
-    A wrapper may give the function something else than the trial, and a name that is bound again is something else.
-    """
-    tree = None if hasattr(function, "__wrapped__") else source_of(function)
-    name = trial_argument(function, tree)
-    if not isinstance(tree, ast.FunctionDef) or tree.decorator_list or not name:
-        return
-    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
-    bound = [node for node in ast.walk(tree) if isinstance(node, ast.arg) and node.arg == name]
-    if any(not isinstance(node.ctx, ast.Load) for node in uses) or len(bound) > 1:
-        return
-    for node in ast.walk(tree):
-        match node:
-            case ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant(value=str() as key)) if owner == name:
-                yield f"{name} is a trial, no mapping. Write `def {tree.name}(trial):` and trial.params[{key!r}]."
-            case ast.Attribute(value=ast.Name(id=owner), attr=attribute) if owner == name:
-                answer = answer_on_trial(attribute, metric)
-                if answer:
-                    yield f"a trial has no {attribute}: {answer}"
-            case _:
-                pass
 
 
 def require_ablated(trainable: Trainable | None, searcher: Searcher, state: SearcherState) -> None:
@@ -240,7 +213,7 @@ def can_evaluate(trainable: Trainable) -> bool:
     """
     if isinstance(trainable, type) and issubclass(trainable, Trainer):
         return trainable.can_pause() and trainable.evaluate is not Trainer.evaluate
-    return "evaluate" in _given_to_epochs(trainable)
+    return "evaluate" in given_to_epochs(trainable)
 
 
 def can_save(trainable: Trainable) -> bool:
@@ -251,55 +224,8 @@ def can_save(trainable: Trainable) -> bool:
     """
     if isinstance(trainable, type) and issubclass(trainable, Trainer):
         return trainable.can_pause()
-    given = _given_to_epochs(trainable)
+    given = given_to_epochs(trainable)
     return "state" in given or {"save", "load"} <= given
-
-
-def _given_to_epochs(function: object) -> set[str]:
-    """Return the names of what a function gives ``trial.epochs()`` by its source, None excepted."""
-    tree = source_of(function)
-    calls = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return {
-        keyword.arg or ""
-        for call in calls
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "epochs"
-        for keyword in call.keywords
-        if not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
-    }
-
-
-def never_asks_for(function: object, method: str) -> bool:
-    """Whether the source shows that the trial never leaves the function and is never asked for a method."""
-    tree = source_of(function)
-    name = trial_argument(function, tree)
-    if tree is None or not name:
-        return False
-    owners = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
-    if any(id(node) not in owners for node in uses):
-        return False
-    attributes = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _is_name(n.value, name)}
-    return method not in attributes
-
-
-def trial_argument(function: object, tree: ast.stmt | None) -> str:
-    """Return the name under which a function gets its trial, by its source; empty if the source does not say."""
-    if not isinstance(tree, ast.FunctionDef):
-        return ""
-    names = [arg.arg for arg in (*tree.args.posonlyargs, *tree.args.args)][inspect.ismethod(function) :]
-    return names[0] if names else ""
-
-
-def source_of(function: object) -> ast.stmt | None:
-    """Return the source of a function as a tree; None where it cannot be had."""
-    try:
-        return ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]  # type: ignore[arg-type]
-    except (OSError, TypeError, SyntaxError, IndexError):
-        return None
-
-
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _name(scheduler: Scheduler) -> str:
