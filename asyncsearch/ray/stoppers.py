@@ -99,9 +99,9 @@ class TrialPlateauStopper(Stopper):
         self._values[trial_id].append(value)
         if self._counts[trial_id] < self._grace or len(self._values[trial_id]) < self._num_results:
             return False
-        if self._threshold is not None:
-            is_good = value < self._threshold if self._mode == "min" else value > self._threshold
-            if is_good:
+        if self._threshold is not None:  # it ends no trial that is not as good yet
+            is_far = value > self._threshold if self._mode == "min" else value < self._threshold
+            if is_far:
                 return False
         return bool(np.std(self._values[trial_id]) < self._std)
 

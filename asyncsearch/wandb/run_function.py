@@ -32,7 +32,7 @@ class RunReports:
         """The last value of each name that was logged, in the order of the names."""
         self.has_metric = False
         self._reported_step: Any = None
-        self._has_said_repeated = False
+        self._knows_repeats = False
 
     def take(self, found: dict[str, float], is_complete: bool, step: Any = None) -> None:
         """Take what was logged; it may end the trial."""
@@ -50,8 +50,8 @@ class RunReports:
 
     def _say_repeated(self, step: Any) -> None:
         """Say once that wandb has one row of a step, so that a metric counts there once."""
-        if not self._has_said_repeated:
-            self._has_said_repeated = True
+        if not self._knows_repeats:
+            self._knows_repeats = True
             sys.stderr.write(
                 f"asyncsearch: {self._metric!r} is logged several times with step={step}, and the first one counts: "
                 "log it once for each step, or without step=.\n"
