@@ -12,15 +12,38 @@ import math
 import queue
 import selectors
 import socket
+import sys
 import threading
 import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from asyncsearch.errors import UsageError
+
 T = TypeVar("T")
 
 _LOOK_S = 1.0
 """How long a handler may be kept waiting."""
+
+
+_REPLACING = {"gevent.monkey": ("is_module_patched", "threading"), "eventlet.patcher": ("is_monkey_patched", "thread")}
+"""Modules that replace Python's threads by coroutines: the function that tells of it, and its argument."""
+
+
+def require_threads() -> None:
+    """Check that threads of this process run beside each other.
+
+    Raises:
+        UsageError: a library has replaced them.
+    """
+    for name, (question, what) in _REPLACING.items():
+        module = sys.modules.get(name)
+        if module is not None and getattr(module, question)(what):
+            library = name.partition(".")[0]
+            raise UsageError(
+                f"{library} has replaced Python's threads in this process, so that those of a search would wait for "
+                f"each other for ever: search in a program that does not call {library}'s monkey patching."
+            )
 
 
 def next_of(inbox: queue.SimpleQueue[T], timeout_s: float | None = None) -> T:

@@ -8,6 +8,7 @@ import msgspec
 
 from asyncsearch.arguments import enough
 from asyncsearch.driver.shared_workers import WorkerShare
+from asyncsearch.driver.threads import require_threads
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.machine import require_descriptors
@@ -85,6 +86,7 @@ def find_workers(
         ResourceError: there are too few.
         UsageError: their devices do not suit the study.
     """
+    require_threads()
     if launcher.transport is None:
         require_no_fork_with_grpc()
     elif definition.worker.get("trial_bytes") is not None:

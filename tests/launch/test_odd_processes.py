@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import Study, choice
+from asyncsearch.errors import UsageError
 from asyncsearch.launch.installed_modules import is_installed
 from asyncsearch.runner.process.preloading import installed_modules
 
@@ -69,6 +70,19 @@ def test_a_search_runs_in_an_odd_process(change: Change, tmp_path: Path, monkeyp
     assert [trial.value for trial in study.trials] == [1, 2]
     if isinstance(sys.stdout, WriteOnly):
         assert "trial-1" in sys.stdout.text
+
+
+@pytest.mark.parametrize("name", ["gevent", "eventlet"])
+def test_threads_that_are_none_are_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replacing = types.SimpleNamespace(is_module_patched="threading".__eq__, is_monkey_patched="thread".__eq__)
+    monkeypatch.setitem(sys.modules, f"{name}.{'monkey' if name == 'gevent' else 'patcher'}", replacing)
+    study = Study(one, space={"x": choice(1)}, metric="y", mode="min", store=tmp_path / "study", backend="inline")
+    with pytest.raises(UsageError, match=f"{name} has replaced Python's threads"):
+        study.run(1, display="none")
+
+
+def one(_trial: object) -> float:
+    return 1.0
 
 
 def test_modules_that_load_at_their_first_use_stay_unloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
