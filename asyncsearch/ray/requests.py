@@ -201,8 +201,11 @@ class SearchRequest:
 
     @classmethod
     def unpacked(cls, data: bytes, param_space: Any) -> SearchRequest | None:
-        """Return what ``packed`` has kept; None if that is nothing."""
-        return replace(cloudpickle.loads(data), param_space=param_space) if data else None
+        """Return what ``packed`` has kept. None if that is nothing, or cannot be read in this program."""
+        try:
+            return replace(cloudpickle.loads(data), param_space=param_space) if data else None
+        except Exception:  # a class of the program's has gone, or raises anything
+            return None
 
     @property
     def time_budget_s(self) -> float | None:

@@ -144,8 +144,8 @@ def _gone_on(folder: str, trainable: Any) -> SearchResults:
     request = SearchRequest.unpacked(searcher.program, searcher.param_space.space)
     if request is None:
         raise UsageError(
-            f"{folder} has callbacks, stoppers or others that cannot be pickled, so that only its program can go on "
-            "with it: run that once more as it was, with tune.Tuner(...).fit()."
+            f"{folder} has callbacks, stoppers or others that no pickle brings here, so that only its program can go "
+            "on with it: run that once more as it was, with tune.Tuner(...).fit()."
         )
     plan = ProgramSearch(trainable, request)
     study = study_of(plan, folder, earlier.name, resume=True)

@@ -306,3 +306,8 @@ def test_callbacks_hear_of_steps_restores_and_recoveries(tune: Any, caplog: pyte
     again = ["on_trial_recover", "on_trial_start", "on_trial_restore"]
     assert seen == ["on_trial_start", *step, *step, *again, *step, "on_trial_complete", "on_experiment_end"]
     assert "Notes.get_state() is not called here" in "\n".join(record.getMessage() for record in caplog.records)
+
+
+def test_what_a_program_has_asked_for_may_be_unreadable_to_another() -> None:
+    assert SearchRequest.unpacked(b"\x80\x05cno_such_module\nKind\n.", {}) is None
+    assert SearchRequest.unpacked(b"", {}) is None

@@ -31,6 +31,7 @@ UNPICKLERS = {
     "optuna/messages.py": "what is behind the seal of a launch, whose key the launcher alone has carried; own journals",
     "programs/pickles.py": "what is behind the seal of a launch, whose key the launcher alone has carried",
     "programs/raised.py": "what it has just pickled",
+    "ray/requests.py": "the study's own folder, when its owner restores it, after it was resumed",
     "ray/runtime.py": "an object of the program's, which came with its trainable in the bundle",
     "ray/trial/checkpoints.py": "a checkpoint of this study, after its checksum",
     "runner/runner.py": "the bundle, over the agent's socket pair",
