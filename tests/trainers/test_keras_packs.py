@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.trainers.keras_pack_trainers import (  # noqa: E402
     MODELS,
     OPTIMIZERS,
     Net,
+    Tokens,
     both,
     difference,
     gap,
@@ -151,6 +153,27 @@ def test_members_that_cannot_be_stacked_train_in_turn_as_alone_and_say_why(
     assert "share each batch and are sequential, since their weights are not stacked: " in line
     assert words in line
     assert [words in one.sequential and one.refused == "" for one in outcomes] == [True, True]
+
+
+class Looping(Net):
+    """A recurrent layer over an embedding, which TensorFlow cannot compute for several members at once."""
+
+    def model(self, hp: Mapping[str, Any]) -> Any:
+        layers = keras.layers
+        return keras.Sequential([Tokens(), layers.Embedding(7, 2), layers.LSTM(3), layers.Dense(3, "softmax")])
+
+
+def test_a_step_that_cannot_be_stacked_is_said_once_and_not_by_tensorflow(said: Any) -> None:
+    logger, records = tensorflow.get_logger(), []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    try:
+        assert both(Looping, numbered(2)) < SMALL
+    finally:
+        logger.removeHandler(handler)
+    assert [one.getMessage() for one in records] == []
+    assert ["tf.vectorized_map fails on Sequential" in line for line in said()] == [True]
 
 
 def test_members_leave_and_a_packed_prefix_goes_on_alone(tmp_path: Path) -> None:

@@ -49,10 +49,10 @@ def require_own_state(graph: Any, known: set[int]) -> None:
 
 @contextlib.contextmanager
 def quiet_vectorizing() -> Iterator[None]:
-    """Leave out TensorFlow's warnings of operations that are computed in a loop inside."""
+    """Leave out what TensorFlow logs of operations that it cannot compute at once, errors too: the pack says it."""
     logger = tf.get_logger()
     before = logger.level
-    logger.setLevel("ERROR")
+    logger.setLevel("CRITICAL")
     try:
         yield
     finally:
