@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import threading
@@ -12,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.agent import runner_template
+from asyncsearch.agent import next_runner, runner_template
 from asyncsearch.agent.next_runner import PreloadedTemplate
 from asyncsearch.events import Outcome, Reported
+from asyncsearch.runner.process.preloading import Preload
 from asyncsearch.trainable import TrialContext
 from tests.agent.driver import DEADLINE_S, FakeDriver, agent
 
@@ -75,6 +77,8 @@ def worker(
             settled.set()
 
     monkeypatch.setattr(PreloadedTemplate, "_on_answer", noted)
+    # At the lowest priority the imports would wait for all other tests.
+    monkeypatch.setattr(next_runner, "Preload", functools.partial(Preload, nice=0))
     options = {"keeps_template": True, "recycle_after": 2, "stop_grace_s": 0.1, **changes}
     try:
         with agent(train, folder, **options) as driver:

@@ -70,9 +70,9 @@ class Prepared:
         self.said: list[str] = []
         self.preloaded = PreloadedTemplate(self.watch, self.said.append)
 
-    def imports(self, *names: str, **variables: str) -> Prepared:
-        """Wait until they are imported."""
-        self.preloaded.prepare(Preload({**self.environment, **variables}, names))
+    def imports(self, *names: str, nice: int = 0, **variables: str) -> Prepared:
+        """Wait until they are imported, which at the lowest priority would wait for all other tests."""
+        self.preloaded.prepare(Preload({**self.environment, **variables}, names, nice=nice))
         while self.preloaded.is_awaited:
             self.watch.wait(60.0)
         return self
@@ -236,7 +236,7 @@ def look_at_variables(trial: TrialContext) -> dict[str, float]:
 
 
 def test_variables_of_a_trial_are_those_of_imports_and_of_no_later_process(worker: Prepared) -> None:
-    worker.preloaded.prepare(Preload(worker.environment, ("setting_one",), {"OF_IMPORT": "1", "OF_TRIAL": "1"}))
+    worker.preloaded.prepare(Preload(worker.environment, ("setting_one",), {"OF_IMPORT": "1", "OF_TRIAL": "1"}, nice=0))
     found = worker.imports("setting_one").look(look_at_variables)
     assert found == {"accuracy": 1.0, "OF_IMPORT": 1.0, "OF_TRIAL": 0.0}, "an import set one of them, a trial the other"
 
@@ -301,7 +301,7 @@ def look_at_process(trial: TrialContext) -> dict[str, float]:
 
 
 def test_forked_runners_are_as_if_they_had_imported_it_themselves(worker: Prepared) -> None:
-    worker.imports("noted_one", "numpy", "numpy.random", NOTE="as in the runner")
+    worker.imports("noted_one", "numpy", "numpy.random", nice=Preload({}, ()).nice, NOTE="as in the runner")
     assert worker.preloaded.left_out == {}, "the threads of OpenBLAS end before a fork"
     one, other = worker.look(look_at_process), worker.look(look_at_process)
     assert one["noted"] == 1.0

@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -51,6 +51,8 @@ class Preload(msgspec.Struct, frozen=True):
     """Those that the first training has set: for the imports alone, since others of a trial are not the next one's."""
     left_out: tuple[str, ...] = ()
     """Modules that are not to be imported, with those below them."""
+    nice: int = _LOWEST
+    """The nice value of the imports."""
 
 
 class Preloaded(msgspec.Struct, frozen=True):
@@ -101,8 +103,8 @@ def preload(wanted: Preload) -> Preloaded:
     """Import modules, in a process with one thread, which has one afterwards, unless the answer says otherwise."""
     take_over(wanted.environment)
     sys.modules["__main__"] = types.ModuleType("__main__")  # as in a runner: some ask it whether they are in a script
-    importer = _Importer(wanted.modules, wanted.left_out)
-    _set_session_priority(_LOWEST)
+    importer = _Importer(wanted)
+    _set_session_priority(wanted.nice)
     with _set_for_imports(wanted.variables), temporary_files_noted():
         thread = threading.Thread(target=importer.run)
         thread.start()
@@ -177,8 +179,8 @@ def _values_here(one: threading.local) -> dict[str, object]:
 class _Importer:
     """Imports modules in a thread, up to the first one after which the process could not be forked."""
 
-    def __init__(self, names: Sequence[str], left_out: Collection[str]) -> None:
-        self._names, self._left_out = names, tuple(left_out)
+    def __init__(self, wanted: Preload) -> None:
+        self._names, self._left_out, self._nice = wanted.modules, wanted.left_out, wanted.nice
         self._pid_of_thread = 0
         self.found = Preloaded()
         self.thread_state = ThreadState()
@@ -186,7 +188,7 @@ class _Importer:
     def run(self) -> None:
         self._pid_of_thread = threading.get_native_id()
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, self._pid_of_thread, _LOWEST)
+            os.setpriority(os.PRIO_PROCESS, self._pid_of_thread, self._nice)
         before = ProcessHoldings()
         for name in self._names:
             if name in sys.modules or self._is_left_out(name):
