@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +17,7 @@ from asyncsearch.trainers.state import CannotSaveError, PickledState, StateKind,
 from asyncsearch.trainers.state.encoding import Decoder, Encoder
 
 _SEQUENCES = (list, deque)
+_EMPTY: dict[str, Callable[[], Any]] = {"dict": dict, "list": list, "set": set}
 _IMMUTABLE = (bool, int, float, complex, str, bytes, frozenset, type(None))
 
 
@@ -110,25 +111,41 @@ def _restored_parts(decoder: Decoder, value: Any, saved: Any, place: str) -> lis
 
 
 def _restore_tuple(decoder: Decoder, value: Any, saved: Any, place: str) -> None:
-    if len(value) != len(saved["members"]):
-        raise _misfit(place, f"it has {len(value)} parts, and {len(saved['members'])} were saved")
-    for number, (old, (_, part)) in enumerate(zip(value, saved["members"], strict=True)):
-        if not _is_plain(old):
-            restore(decoder, old, part, f"{place}[{number}]")
+    """Restore the objects in a tuple that nothing holds in which another could take its place."""
+    parts = _renewed_tuple(decoder, value, saved, place)
+    for number, (old, new) in enumerate(zip(value, parts, strict=True)):
+        if new is not old and new != old:
+            raise _misfit(f"{place}[{number}]", f"it is {old!r:.80} now, {new!r:.80} was saved, and no tuple changes")
 
 
 def _renewed(decoder: Decoder, old: Any, saved: Any, place: str) -> Any:
     """Return the member of a collection after restoring: the same object if it has a state, else the saved value."""
+    if saved["kind"] == "tuple" and isinstance(old, tuple):
+        return _renewed_tuple(decoder, old, saved, place)
     if not _is_plain(old):
         restore(decoder, old, saved, place)
         return old
     if saved["kind"] in ("value", "array", "tensor"):
-        return decoder.decode(saved["state"])
-    if saved["kind"] in ("dict", "list"):
-        new: Any = {} if saved["kind"] == "dict" else []
+        found = decoder.decode(saved["state"])
+        return _like(old, found) if isinstance(found, tuple) else found
+    if saved["kind"] in _EMPTY:
+        new: Any = _EMPTY[saved["kind"]]()
         restore(decoder, new, saved, place)
         return new
     raise _misfit(place, f"it is {old!r:.80} now, and an object of kind {saved['kind']!r} was saved")
+
+
+def _renewed_tuple(decoder: Decoder, old: tuple[Any, ...], saved: Any, place: str) -> tuple[Any, ...]:
+    """Return a tuple with the same objects, and with the saved values beside them."""
+    if len(old) != len(saved["members"]):
+        raise _misfit(place, f"it has {len(old)} parts, and {len(saved['members'])} were saved")
+    return _like(old, _restored_parts(decoder, old, saved, place))
+
+
+def _like(old: Any, parts: Sequence[Any]) -> tuple[Any, ...]:
+    """Return a tuple of the class of ``old``, which may have names."""
+    kind = type(old) if isinstance(old, tuple) else tuple
+    return kind._make(parts) if hasattr(kind, "_make") else kind(parts)
 
 
 def _kind(value: Any, place: str) -> StateKind | None:
