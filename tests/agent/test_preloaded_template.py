@@ -400,7 +400,7 @@ def test_framework_trains_as_in_a_process_that_imports_it(worker: Prepared, trai
     end(runner)
     if not imported:
         pytest.skip("this machine has too little memory for it")
-    found = worker.imports(*imported[0].modules, **imported[0].environment).look(trains)
+    found = worker.imports(*imported[0].modules, nice=0, **imported[0].environment).look(trains)
     assert worker.preloaded.left_out == {}, "it starts threads at its first use, and not at its import"
     assert found == {**alone.metrics, "had": 1.0}
     assert alone.metrics["had"] == 0.0
