@@ -31,8 +31,11 @@ for argument; do
 done
 
 # Its making takes a core for half a minute, and the checks before the tests need only the other one.
-archive=$VENV/spark-classes.jsa
-case $archive in *[!A-Za-z0-9_./-]*) archive= ;; esac # spark-class splits options at spaces and keeps their quotes
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+ln -s "$VENV" "$scratch/venv" # spark-class splits options at spaces and keeps their quotes
+archive=$scratch/venv/spark-classes.jsa
+case $archive in *[!A-Za-z0-9_./-]*) archive= ;; esac
 case " $* " in *" --fast "*) ;; *) [ -z "$archive" ] || "$PYTHON" scripts/archive_java.py "$archive" & ;; esac
 
 # A new environment has not compiled the tests and what they import yet, and each process of the tests would do it again.
@@ -52,8 +55,7 @@ step() {
 }
 
 # They take one core for as long as the others and the first tests take.
-types=$(mktemp)
-trap 'rm -f "$types"' EXIT
+types=$scratch/types
 "$PYTHON" -m mypy >"$types" 2>&1 &
 typing=$!
 
