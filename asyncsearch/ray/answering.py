@@ -62,7 +62,7 @@ class ProgramAnswerer:
         for record in known:
             self._replay(record)
         for report in reports(known) if stopper is not None else ():
-            self._let_stopper_know(report.trial, report.metrics)
+            self._let_stopper_know(report.trial, report.resource, report.metrics)
 
     def answer(self, trial: TrialId, lease: Lease, content: bytes) -> Response:
         kind, *arguments = json.loads(content)
@@ -106,11 +106,14 @@ class ProgramAnswerer:
             self._call("on_trial_restore", trial=live)
         return {"exploit": self._exploits.get(trial)}, None
 
-    def _report(self, trial: TrialId, result: dict[str, Any], has_checkpoint: bool) -> tuple[dict[str, Any], Any]:
+    def _report(
+        self, trial: TrialId, result: dict[str, Any], has_checkpoint: bool, number: int
+    ) -> tuple[dict[str, Any], Any]:
+        """Take the report with this number of a trial; in a population its iterations are others."""
         live = self._live[trial]
         self._call("on_step_begin")
         self._reports += 1
-        live.last_result = self._shown(trial, result)
+        live.last_result = self._shown(trial, result, number)
         self._call("on_trial_result", trial=live, result=live.last_result)
         if has_checkpoint:
             self._call("on_trial_save", trial=live)
@@ -126,16 +129,20 @@ class ProgramAnswerer:
             answer = {"stop": True, "reason": self._over}
         facts = None
         if self._population is not None and not answer:
-            answer, facts = self._compare(trial, result, has_checkpoint)
+            answer, facts = self._compare(trial, result, has_checkpoint, number)
         if "exploit" in answer:
             self._call("on_trial_restore", trial=live)
         self._call("on_step_end")
         return answer, facts
 
-    def _shown(self, trial: TrialId, result: Mapping[str, Any]) -> FlatResult:
-        return FlatResult({**result, "trial_id": trial_name(trial), "config": self._config(trial)})
+    def _shown(self, trial: TrialId, result: Mapping[str, Any], number: int) -> FlatResult:
+        made = FlatResult({**result, "trial_id": trial_name(trial), "config": self._config(trial)})
+        made.number = number
+        return made
 
-    def _compare(self, trial: TrialId, result: dict[str, Any], has_checkpoint: bool) -> tuple[dict[str, Any], Any]:
+    def _compare(
+        self, trial: TrialId, result: dict[str, Any], has_checkpoint: bool, number: int
+    ) -> tuple[dict[str, Any], Any]:
         population, rules = self._population, self._rules
         assert population is not None
         assert rules is not None
@@ -144,9 +151,9 @@ class ProgramAnswerer:
                 return {}, None
             names = ", ".join(sorted(result))
             raise UsageError(f"The report has no {rules.time_attr!r}, the time_attr of {rules.name}; it has {names}.")
-        time, iteration = float(result[rules.time_attr]), int(result["training_iteration"])
+        time = float(result[rules.time_attr])
         if has_checkpoint:
-            self._kept[trial] = trial, iteration
+            self._kept[trial] = trial, number
         if not population.is_due(trial, time) or self._metric not in result:
             return {}, None
         kept = self._kept.get(trial)
@@ -154,7 +161,7 @@ class ProgramAnswerer:
         facts: dict[str, Any] = {"compared": [trial, time, float(result[self._metric]), kept]}
         if exploit is None:
             return self._note_missing(trial, kept), facts
-        fact = self._fact_of(exploit, iteration)
+        fact = self._fact_of(exploit, number)
         facts["exploit"] = [trial, fact]
         self._note_exploit(trial, fact)
         return {"exploit": fact}, facts
@@ -176,7 +183,7 @@ class ProgramAnswerer:
         if self._population is not None and isinstance(action, MoveTrial) and action.trial in self._population.members:
             self._population.members[action.trial].is_finished = action.to.is_finished
 
-    def _fact_of(self, exploit: Exploit, iteration: int) -> dict[str, Any]:
+    def _fact_of(self, exploit: Exploit, number: int) -> dict[str, Any]:
         """Return an exploit as JSON: the params of the donor, and the values that are others than they say."""
         params = self._params[TrialId(exploit.donor)]
         base, made = flat_params(self._param_space.config(params)), flat_params(exploit.config)
@@ -189,7 +196,8 @@ class ProgramAnswerer:
         return {
             "donor": exploit.donor,
             "donor_iteration": exploit.iteration,
-            "iteration": iteration,
+            "iteration": number,
+            "since": exploit.since,
             "params": params,
             "changed": changed,
         }
@@ -197,7 +205,8 @@ class ProgramAnswerer:
     def _note_exploit(self, trial: TrialId, fact: dict[str, Any]) -> None:
         assert self._population is not None
         self._exploits[trial] = fact
-        self._population.members[trial].config = self._config(trial)
+        member = self._population.members[trial]
+        member.config, member.since = self._config(trial), fact.get("since", member.since)
         self._kept[trial] = (fact["donor"], fact["donor_iteration"])
         if trial in self._live:
             self._live[trial].config = self._population.members[trial].config
@@ -226,14 +235,15 @@ class ProgramAnswerer:
         if "exploit" in facts:
             self._note_exploit(*facts["exploit"])
 
-    def _let_stopper_know(self, trial: TrialId, metrics: Mapping[str, Any]) -> None:
+    def _let_stopper_know(self, trial: TrialId, resource: int, metrics: Mapping[str, Any]) -> None:
         """Let a stopper see what an earlier driver has shown it, so that it counts on; what is no number is lost."""
         values = {name: unspell(value) for name, value in metrics.items()}
-        values["training_iteration"] = int(values.get("training_iteration", 0))
+        values["training_iteration"] = iteration = int(values.get("training_iteration", 0))
+        number = iteration if self._population is None else resource
         assert self._stopper is not None
-        if values["training_iteration"]:
+        if iteration:
             with contextlib.suppress(KeyError):
-                self._stopper(trial_name(trial), self._shown(trial, values))
+                self._stopper(trial_name(trial), self._shown(trial, values, number))
 
     def _call(self, hook: str, **given: Any) -> None:
         for one in self._callbacks:

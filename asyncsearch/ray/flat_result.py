@@ -8,6 +8,9 @@ from typing import Any
 class FlatResult(dict[str, Any]):
     """Values by their flat names, in which a group of names is found, too."""
 
+    number = 0
+    """Of the report among those of its trial, from 1; in a population its iterations are others. 0: not known."""
+
     def __missing__(self, key: str) -> FlatResult:
         found = self._group(key)
         if not found:

@@ -115,9 +115,14 @@ class Exploit(NamedTuple):
     """Which trial a trial goes on from, with which configuration."""
 
     donor: int
+    """The trial that has reported the checkpoint."""
     iteration: int
-    """Of the donor's checkpoint."""
+    """Number of that report."""
     config: dict[str, Any]
+    member: int
+    """The trial that was taken over; it may itself have gone on from the donor."""
+    since: float
+    """When it was compared last: the next comparison is an interval later for both."""
 
 
 class PastComparison(NamedTuple):
@@ -128,6 +133,8 @@ class PastComparison(NamedTuple):
     checkpoint: tuple[int, int] | None
     """Trial and iteration of the checkpoint that it had then."""
     config: dict[str, Any]
+    is_best: bool = False
+    """Whether it was among the best: others go on from those alone, as in Ray, which saves no others."""
 
 
 @dataclass
@@ -137,11 +144,8 @@ class ComparedTrial:
     config: dict[str, Any]
     comparisons: list[PastComparison] = field(default_factory=list)
     is_finished: bool = False
-
-    @property
-    def time(self) -> float:
-        """When it was compared last."""
-        return self.comparisons[-1].time if self.comparisons else 0.0
+    since: float = 0.0
+    """When it was compared last, or the trial that it has taken over."""
 
     @property
     def checkpoint(self) -> tuple[int, int] | None:
@@ -169,26 +173,28 @@ class TrialPopulation:
 
     def is_due(self, trial: int, time: float) -> bool:
         """Return whether a trial is to be compared at a time."""
-        return (
-            time >= self._rules.burn_in_period and time - self.members[trial].time >= self._rules.perturbation_interval
-        )
+        interval = self._rules.perturbation_interval
+        return time >= self._rules.burn_in_period and time - self.members[trial].since >= interval
 
     def compare(self, trial: int, time: float, value: float, checkpoint: tuple[int, int] | None) -> Exploit | None:
         """Take the result of a trial that is due, and return what it goes on from. None: it goes on as it is."""
         member = self.members[trial]
         score = self._sign * value if math.isfinite(value) else -math.inf
         member.comparisons.append(PastComparison(time, score, checkpoint or member.checkpoint, member.config))
+        member.since = time
         present = {number: found for number, one in self.members.items() if (found := one.as_of(time)) is not None}
         bottom, top = self.quantiles(present)
+        member.comparisons[-1] = member.comparisons[-1]._replace(is_best=trial in top)
         source = generator(self._seed, "ray.pbt", self.decisions)
         self.decisions += 1
-        donors = [one for one in top if present[one].checkpoint is not None and one != trial]
-        if trial not in bottom or not donors:
+        if trial not in bottom:
             return None
-        donor = donors[int(source.integers(len(donors)))]
-        kept = present[donor].checkpoint
-        assert kept is not None
-        return Exploit(kept[0], kept[1], self.explored(present[donor].config, source))
+        chosen = top[int(source.integers(len(top)))]
+        donor, kept = self.members[chosen], present[chosen].checkpoint
+        if kept is None or not (donor.is_finished or present[chosen].is_best):
+            return None
+        since = present[chosen].time if donor.is_finished else donor.since
+        return Exploit(kept[0], kept[1], self.explored(present[chosen].config, source), chosen, since)
 
     def quantiles(self, present: Mapping[int, PastComparison]) -> tuple[list[int], list[int]]:
         """Return the worst and the best of the trials that are compared."""

@@ -14,12 +14,13 @@ from asyncsearch.launch import is_spark_active
 from asyncsearch.launch.machine import cores
 from asyncsearch.ray.answering import ProgramAnswerer
 from asyncsearch.ray.callbacks.driver import called_callbacks, without_state
+from asyncsearch.ray.milestones import ITERATION
 from asyncsearch.ray.own_classes import require_known_algorithm, require_known_scheduler, without_reporter
 from asyncsearch.ray.population import PopulationBasedTraining
 from asyncsearch.ray.requests import CheckpointConfig, FailureConfig, SearchRequest
 from asyncsearch.ray.resources import cpus_of, resources_of, without_counterpart
 from asyncsearch.ray.runtime import asked_cpus
-from asyncsearch.ray.scheduling import ITERATION, FIFOScheduler, TuneScheduler, create_scheduler
+from asyncsearch.ray.scheduling import FIFOScheduler, TuneScheduler, create_scheduler
 from asyncsearch.ray.space.configurations import ParamSpace, leaves, name_of
 from asyncsearch.ray.space.search_algorithms import ConcurrencyLimiter, algorithm_of
 from asyncsearch.ray.space.spaces import DrawnByFunction
@@ -226,6 +227,7 @@ class ProgramSearch:
                 if isinstance(self.scheduler, PopulationBasedTraining)
                 else ("", 0.0)
             ),
+            burn_in=getattr(self.scheduler, "burn_in_period", 0.0),
             is_strict=os.environ.get("TUNE_DISABLE_STRICT_METRIC_CHECKING", "0") != "1",
         )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,10 @@ from asyncsearch.files.trees import copy_tree
 from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import reports
 from asyncsearch.ray.flat_result import FlatResult
-from asyncsearch.ray.scheduling import ITERATION
+from asyncsearch.ray.milestones import ITERATION
 from asyncsearch.ray.space.configurations import ParamSpace, with_changes
 from asyncsearch.ray.trial.checkpoints import DirCheckpoint, KeptCheckpoint, TrialCheckpoints, worst_first
+from asyncsearch.ray.trial.reported_values import METRIC_TYPES
 from asyncsearch.study.results import Results
 from asyncsearch.trial import Trial, TrialState
 
@@ -63,7 +65,12 @@ class RecordedTrial:
     @cached_property
     def last_result(self) -> dict[str, Any]:
         """Its last report, with its configuration and the last text of each name."""
-        return self.row({**self._trial.notes, **(self.results[-1] if self.results else {})})
+        return self.row({**self._texts, **(self.results[-1] if self.results else {})})
+
+    @property
+    def _texts(self) -> dict[str, str]:
+        """The last text of each name that it has reported."""
+        return {name: text for name, text in self._trial.notes.items() if name != METRIC_TYPES}
 
     def row(self, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return a report with what Ray adds to it."""
@@ -157,7 +164,7 @@ class RecordedTrial:
         if metric and found:
             best = (max if mode == "max" else min)(float(result[metric]) for result in found)
             found = [result for result in found if float(result[metric]) == best]
-        return {**self._flat({**self._trial.notes, **(found[-1] if found else {})}), "logdir": self.trial_id}
+        return {**self._flat({**self._texts, **(found[-1] if found else {})}), "logdir": self.trial_id}
 
     def __repr__(self) -> str:
         return self.trial_id
@@ -175,6 +182,8 @@ def flat_config(config: Any, prefix: str = "config/") -> list[tuple[str, Any]]:
 
 def recorded_trials(study: Results, param_space: ParamSpace) -> list[RecordedTrial]:
     """Return the trials of a study in the order in which they began."""
+    settings = getattr(getattr(study, "searcher", None), "settings", None)
+    is_counted = settings is not None and settings.time_attr == ITERATION  # then a resource is the number of the report
     found: dict[int, dict[int, dict[str, Any]]] = {}
     exploits: dict[int, dict[str, Any]] = {}
     records = list(read_records(study.store))
@@ -185,7 +194,8 @@ def recorded_trials(study: Results, param_space: ParamSpace) -> list[RecordedTri
         values = {name: float(value) for name, value in report.metrics.items()}
         iteration = int(values.get(ITERATION, report.resource))
         if iteration:  # what is trained again after a resume replaces what was reported before
-            found.setdefault(report.trial, {})[iteration] = {**values, ITERATION: iteration}
+            number = report.resource if is_counted else iteration
+            found.setdefault(report.trial, {})[number] = {**values, ITERATION: iteration}
     for one in found.values():
         _add_durations(one)
     return [
@@ -193,10 +203,29 @@ def recorded_trials(study: Results, param_space: ParamSpace) -> list[RecordedTri
             study,
             trial,
             _config(param_space, trial, exploits.get(trial.id)),
-            [FlatResult(its[at]) for at in sorted(its)] if (its := found.get(trial.id)) else [],
+            [typed(its[at], trial.notes.get(METRIC_TYPES)) for at in sorted(its)]
+            if (its := found.get(trial.id))
+            else [],
         )
         for trial in study.trials
     ]
+
+
+def typed(values: Mapping[str, Any], note: str | None) -> FlatResult:
+    """Return a report with integers and truth values as such, by the note of their types."""
+    kinds = json.loads(note) if note else {}
+    return FlatResult({name: _TYPES.get(kinds.get(name), _same)(value) for name, value in values.items()})
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if math.isfinite(value) and value == int(value) else value  # a fraction before a resume
+
+
+_TYPES: dict[str | None, Callable[[Any], Any]] = {"int": _whole, "bool": bool}
 
 
 def _add_durations(its: dict[int, dict[str, Any]]) -> None:

@@ -64,10 +64,10 @@ class RunConfig:
     failure_config: FailureConfig | None = None
     checkpoint_config: CheckpointConfig | None = None
     sync_config: SyncConfig | None = None
+    verbose: int | None = None
     stop: Any = None
     callbacks: Sequence[Any] | None = None
     progress_reporter: Any = None
-    verbose: int | None = None
     log_to_file: Any = False
     local_dir: Any = None
     worker_runtime_env: Any = None
@@ -77,8 +77,8 @@ class RunConfig:
 class TuneConfig:
     """What is searched, how often, and by which metric."""
 
-    metric: str | None = None
     mode: str | None = None
+    metric: str | None = None
     search_alg: Any = None
     scheduler: Any = None
     num_samples: int = 1
@@ -186,6 +186,8 @@ class SearchRequest:
             name: getattr(self.tune, name) for name in ("trial_name_creator", "trial_dirname_creator")
         }
         sentences = [f"{name}= {_REPLACED.get(name, _NAMES)}" for name, value in given.items() if value]
+        if self.tune.reuse_actors:
+            sentences.append("reuse_actors= has no effect here: each trial is a new object, in a kept process.")
         if isinstance(self.run.sync_config, SyncConfig) and self.run.sync_config != SyncConfig():
             sentences.append(
                 "SyncConfig(...) has no effect here: the study's store has each file as soon as it is reported."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncsearch.ray.scheduling import ITERATION
+from asyncsearch.ray.milestones import ITERATION
 from asyncsearch.ray.trial.session import RETURNED
 
 TRAINING_ITERATION, DEFAULT_METRIC = ITERATION, RETURNED

@@ -9,12 +9,12 @@ from typing import Any
 from asyncsearch.programs.endless_run import ENDLESS
 from asyncsearch.programs.same_line import of_program, outlives_failures
 from asyncsearch.ray.folders import base_folder, is_cut_off, run_folders
+from asyncsearch.ray.milestones import ITERATION
 from asyncsearch.ray.program_search import ProgramSearch
 from asyncsearch.ray.proposals import ConfigSpace, Variants
 from asyncsearch.ray.recorded_trials import RecordedTrial
 from asyncsearch.ray.requests import SearchRequest
 from asyncsearch.ray.resources import gpus_of
-from asyncsearch.ray.scheduling import ITERATION
 from asyncsearch.ray.trial.objective import RayObjective
 from asyncsearch.ray.workers import present
 from asyncsearch.report.live.display import Display

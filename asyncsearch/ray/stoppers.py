@@ -50,8 +50,8 @@ class MaximumIterationStopper(Stopper):
         self._counts: dict[str, int] = defaultdict(int)
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
-        # A trial that goes on from a checkpoint trains some iterations again, and a later driver has no counts.
-        self._counts[trial_id] = int(result.get("training_iteration", self._counts[trial_id] + 1))
+        # Not one more each time: a trial that goes on from a checkpoint trains some iterations again.
+        self._counts[trial_id] = getattr(result, "number", 0) or self._counts[trial_id] + 1
         return self._counts[trial_id] >= self._most
 
 

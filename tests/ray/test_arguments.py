@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from asyncsearch.ray.requests import (
     request_of_run,
 )
 from asyncsearch.ray.resources import cpus_of, gpus_of
-from asyncsearch.ray.scheduling import AsyncHyperBandScheduler
+from asyncsearch.ray.scheduling import AsyncHyperBandScheduler, HyperBandScheduler, MedianStoppingRule
 from asyncsearch.ray.space.search_algorithms import OTHERS, BasicVariantGenerator, ConcurrencyLimiter, SearchAlgorithm
 from asyncsearch.ray.space.spaces import choice, sample_from, uniform
 from asyncsearch.ray.trial.trainables import StepTrainable, with_resources
@@ -106,6 +107,30 @@ def test_the_cores_of_the_driver_divide_no_cluster_of_spark(tune: Any, monkeypat
     for is_spark in (True, False):
         monkeypatch.setattr(program_search, "is_spark_active", lambda found=is_spark: found)
         assert (asked.parallelism is None) == is_spark
+
+
+@pytest.mark.parametrize(
+    ("named", "first"),
+    [
+        (AsyncHyperBandScheduler, "time_attr metric mode max_t grace_period reduction_factor brackets"),
+        (HyperBandScheduler, "time_attr metric mode max_t reduction_factor"),
+        (MedianStoppingRule, "time_attr metric mode grace_period min_samples_required min_time_slice hard_stop"),
+        (PopulationBasedTraining, "time_attr metric mode perturbation_interval burn_in_period hyperparam_mutations"),
+        (TuneConfig, "mode metric search_alg scheduler num_samples"),
+        (RunConfig, "name storage_path storage_filesystem failure_config checkpoint_config sync_config verbose stop"),
+        (CheckpointConfig, "num_to_keep checkpoint_score_attribute checkpoint_score_order checkpoint_frequency"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_arguments_without_a_name_have_the_places_of_ray(named: Any, first: str) -> None:
+    assert " ".join(inspect.signature(named).parameters).startswith(first)
+
+
+def test_a_place_that_means_something_else_in_ray_is_refused() -> None:
+    with pytest.raises(UsageError, match="follows points_to_evaluate"):
+        OTHERS["HyperOptSearch"]({"x": uniform(0, 1)}, "loss", "min", None, 20)
+    with pytest.raises(TypeError, match="positional"):
+        OTHERS["HyperOptSearch"]({"x": uniform(0, 1)}, "loss", "min", None, None, "a name")
 
 
 @pytest.mark.parametrize("is_required", [True, False])

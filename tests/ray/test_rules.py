@@ -14,10 +14,11 @@ import pytest
 import asyncsearch.ray as ours
 from asyncsearch.errors import AsyncSearchError, UsageError
 from asyncsearch.ids import TrialId
+from asyncsearch.ray.milestones import milestones_of, resource_at
 from asyncsearch.ray.population import ComparedTrial, PopulationBasedTraining, TrialPopulation
 from asyncsearch.ray.program_search import ProgramSearch
 from asyncsearch.ray.requests import RunConfig, SearchRequest, SyncConfig, TuneConfig
-from asyncsearch.ray.scheduling import AsyncHyperBandScheduler, resource_at, rungs_of
+from asyncsearch.ray.scheduling import AsyncHyperBandScheduler
 from asyncsearch.ray.space.configurations import ParamSpace
 from asyncsearch.ray.space.spaces import loguniform
 from asyncsearch.ray.trial.checkpoints import TrialCheckpoints
@@ -26,19 +27,19 @@ from asyncsearch.runner.standalone import StandaloneTrial
 
 # fmt: off
 RUNGS = [
-    (1, 100, 4, 0, (1, 4, 16, 64, 100)),
+    (1, 100, 4, 0, (1, 4, 16, 64)),
     (1, 9, 3, 0, (1, 3, 9)),
-    (5, 100, 4, 0, (5, 20, 80, 100)),
-    (1, 100, 4, 2, (16, 64, 100)),
+    (5, 100, 4, 0, (5, 20, 80)),
+    (1, 100, 4, 2, (16, 64)),
     (10, 10, 2, 0, (10,)),
-    (1, 10, 1.5, 0, (1, 2, 3, 4, 6, 8, 10)),
+    (1, 10, 1.5, 0, (1, 2, 3, 4, 6, 8)),
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize(("grace", "most", "factor", "bracket", "rungs"), RUNGS)
 def test_rungs_are_those_of_ray(grace: int, most: int, factor: float, bracket: int, rungs: tuple[int, ...]) -> None:
-    assert rungs_of(grace, most, factor, bracket, "training_iteration") == rungs
+    assert milestones_of(grace, most, factor, bracket, "training_iteration") == rungs
 
 
 def play(scores: list[list[float]], **options: Any) -> list[int]:
@@ -69,7 +70,7 @@ def test_more_brackets_begin_later_and_each_has_trials() -> None:
 
 
 def test_an_epoch_from_zero_counts_as_itself() -> None:
-    levels = rungs_of(1, 4, 2, 0, "epoch")
+    levels = milestones_of(1, 4, 2, 0, "epoch")
     assert [sum(resource_at("epoch", epoch) >= level for level in levels) for epoch in range(5)] == [0, 1, 2, 2, 3]
 
 
@@ -107,7 +108,7 @@ def test_a_finished_trial_is_gone_on_from_as_it_was_at_that_time() -> None:
     population.members[0].is_finished = True
     assert [population.compare(1, time, 1.0, (1, time)).iteration for time in (3, 5)] == [2, 4]  # type: ignore[union-attr]
     population.members[0].is_finished = False
-    assert population.compare(1, 7, 1.0, (1, 7)).iteration == 6  # type: ignore[union-attr]
+    assert population.compare(1, 7, 1.0, (1, 7)) is None  # alone it was among no best, where Ray saves nothing
 
 
 def test_a_population_that_trains_in_turn_trains_each_to_its_end(tune: Any) -> None:
@@ -128,6 +129,50 @@ def test_a_population_that_trains_in_turn_trains_each_to_its_end(tune: Any) -> N
     results = run(tune, train, space, metric="value", mode="max", scheduler=rules)
     assert [result.metrics["training_iteration"] for result in results] == [6] * 4
     assert any(result.config["x"] != x for result, x in zip(results, (8.0, 4.0, 2.0, 1.0), strict=True))
+
+
+def test_iterations_count_on_from_the_checkpoint_that_was_taken_over(tune: Any) -> None:
+    class Counted(tune.Trainable):  # type: ignore[misc]
+        def setup(self, config: dict[str, Any]) -> None:
+            self.steps = 0
+
+        def step(self) -> dict[str, Any]:
+            self.steps += 1
+            time = self.steps * (1 if self.config["x"] == 8 else 2)
+            return {"steps": self.steps, "time": time, "value": self.config["x"], "done": self.steps >= 7}
+
+        def save_checkpoint(self, checkpoint_dir: str) -> dict[str, int]:
+            return {"steps": self.steps}
+
+        def load_checkpoint(self, checkpoint: dict[str, int]) -> None:
+            self.steps = checkpoint["steps"]
+
+    rules = PopulationBasedTraining("time", perturbation_interval=4, hyperparam_mutations={"x": [1, 2]})
+    space = {"x": tune.grid_search([8, 4, 2, 1])}
+    results = run(tune, Counted, space, metric="value", mode="max", scheduler=rules)
+    frames = [result.metrics_dataframe for result in results]
+    assert all((frame["training_iteration"] == frame["steps"]).all() for frame in frames)
+    assert [result.metrics["training_iteration"] for result in results] == [7] * 4
+    assert any(len(frame) < 7 for frame in frames)  # it went on from a trial that was further
+
+
+def test_numbers_come_back_as_they_were_reported(tune: Any) -> None:
+    def train(_config: dict[str, Any]) -> None:
+        tune.report(
+            {"whole": 3, "flag": True, "real": 2.0, "mixed": 1, "array": np.int64(5), "huge": 2**60, "word": "a"}
+        )
+        tune.report(
+            {"whole": 4, "flag": False, "real": 3.0, "mixed": 1.5, "array": np.int64(6), "huge": 1, "word": "b"}
+        )
+
+    result = run(tune, train, {})[0]
+    last = {"whole": 4, "flag": False, "real": 3.0, "mixed": 1.5, "array": 6, "huge": 1, "word": "b"}
+    found = {name: result.metrics[name] for name in last}
+    assert found == last
+    assert {name: type(value) for name, value in found.items()} == {name: type(value) for name, value in last.items()}
+    frame = result.metrics_dataframe
+    assert [frame[name].dtype.kind for name in ("whole", "flag", "real", "mixed")] == ["i", "b", "f", "f"]
+    assert "metric_types" not in result.metrics
 
 
 def run(tune: Any, trainable: Any, space: Any, **options: Any) -> Any:

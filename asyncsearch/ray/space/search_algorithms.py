@@ -83,9 +83,12 @@ class SamplerAlgorithm(SearchAlgorithm):
         mode: str | None = None,
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
         sampler: Any = None,
+        *,
         seed: int | None = None,
         **options: Any,
     ) -> None:
+        if sampler is not None and self.replaces:  # the place of another argument in each of them
+            raise UsageError(f"{self.name}(..., {sampler!r}): write what follows points_to_evaluate with its name.")
         given = space if space is not None else options.pop("search_space", None)
         super().__init__(given, metric=metric, mode=mode, points_to_evaluate=points_to_evaluate, seed=seed)
         self.max_concurrent = options.pop("max_concurrent", None)

@@ -160,9 +160,9 @@ class TrialCheckpoints:
         found = self._store.checkpoints(self._node)
         return self._kept(max(found, key=lambda one: one.resource)) if found else None
 
-    def at(self, iteration: int) -> DirCheckpoint:
+    def at(self, iteration: int) -> KeptCheckpoint:
         """Return that of a report."""
-        return self._kept(CheckpointRef(self._node, iteration)).checkpoint
+        return self._kept(CheckpointRef(self._node, iteration))
 
     def delete(self, iteration: int) -> None:
         """Remove one."""

@@ -33,9 +33,10 @@ class DriverCalls:
         found: dict[str, Any] | None = answer["exploit"]
         return found
 
-    def report(self, result: Mapping[str, Any], *, has_checkpoint: bool) -> TrialInterrupted | None:
-        """Tell a result, and return what ends the trial with it. None if it goes on."""
-        answer = json.loads(self._context.ask(json.dumps(["report", plain(result), has_checkpoint]).encode()))
+    def report(self, result: Mapping[str, Any], number: int, *, has_checkpoint: bool) -> TrialInterrupted | None:
+        """Tell a result with its number, and return what ends the trial with it. None if it goes on."""
+        told = ["report", plain(result), has_checkpoint, number]
+        answer = json.loads(self._context.ask(json.dumps(told).encode()))
         return verdict_of(answer)
 
 

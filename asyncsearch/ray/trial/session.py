@@ -6,16 +6,18 @@ also where a trial ends: by the scheduler (``TrialStopped``), by ``stop=`` or at
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.ray.scheduling import ITERATION, resource_at
-from asyncsearch.ray.trial.checkpoints import DirCheckpoint, TrialCheckpoints, worst_first
+from asyncsearch.ray.milestones import ITERATION, resource_at
+from asyncsearch.ray.trial.checkpoints import DirCheckpoint, KeptCheckpoint, TrialCheckpoints, worst_first
 from asyncsearch.ray.trial.messages import DriverCalls, FinishedTrial
+from asyncsearch.ray.trial.reported_values import METRIC_TYPES, Number, as_floats, flattened, float_of, number_in
 from asyncsearch.ray.trial.settings import TrialSettings
 
 RETURNED = "_metric"
@@ -47,9 +49,15 @@ class TrialSession:
         """Number of the report whose checkpoint is the last one. None: it is loaded."""
         self.iteration = 0 if newest is None else newest.iteration
         """How many reports there were, those before the loaded checkpoint included."""
-        self._before_s = 0.0 if newest is None else float(newest.metrics.get("time_total_s", 0.0))
+        self.training_iteration = 0
+        """Of the last report; from where a population has taken over a checkpoint on, it counts on from that one's."""
+        self._before_s = 0.0
         self._since_s = self._last_s = time.monotonic()
+        if newest is not None:
+            self._count_on(newest)
         self._noted: set[str] = set()
+        self._types: dict[str, str] = {}
+        """The type of each metric; "float" once two have differed."""
         self._texts: dict[str, str] = {}
         """The last text of each name that is no number."""
         self.pending: DirCheckpoint | None = None
@@ -66,7 +74,7 @@ class TrialSession:
     def loaded(self) -> DirCheckpoint | None:
         """The last checkpoint, from which it goes on. None if there is none."""
         if self._loaded is None and self._loaded_at is not None:
-            self._loaded = self._kept.at(self._loaded_at)
+            self._loaded = self._kept.at(self._loaded_at).checkpoint
         return self._loaded
 
     def repeat_last(self) -> None:
@@ -83,7 +91,7 @@ class TrialSession:
         needed = {self.settings.time_attr, *self.settings.stop, *filter(None, [self.settings.metric])}
         if needed <= newest.metrics.keys():
             self.last = newest.metrics
-            self.context.report(newest.metrics, resource=self._resource(newest.metrics))
+            self.context.report(as_floats(newest.metrics), resource=self._resource(newest.metrics))
             if self._is_over(newest.metrics):
                 raise FinishedTrial(f"{self.context.name} has ended at iteration {self.iteration}")
 
@@ -92,17 +100,25 @@ class TrialSession:
         if self.iteration <= exploit["iteration"]:
             self.iteration = exploit["iteration"]
             donor = TrialCheckpoints(self.settings.store, f"trial-{exploit['donor']}")
-            self._loaded, self._loaded_at = donor.at(exploit["donor_iteration"]), None
+            taken = donor.at(exploit["donor_iteration"])
+            self._loaded, self._loaded_at = taken.checkpoint, None
+            self._count_on(taken)
+            self._compared = exploit.get("since", self._compared)
         self.pending = None
+
+    def _count_on(self, kept: KeptCheckpoint) -> None:
+        """Count iterations and seconds on from those of a checkpoint, as Ray does."""
+        self.training_iteration = int(kept.metrics.get(ITERATION, kept.iteration))
+        self._before_s, self._since_s = float(kept.metrics.get("time_total_s", 0.0)), time.monotonic()
 
     def is_comparison_due(self, result: Mapping[str, Any]) -> bool:
         """Return whether a population compares the trial at this result, so that a class is to be saved there."""
         attribute, interval = self.settings.perturbation
         if not attribute:
             return False
-        known = {**result, ITERATION: self.iteration + 1, "time_total_s": self.total_s}
+        known = {**result, ITERATION: self.training_iteration + 1, "time_total_s": self.total_s}
         time = known.get(attribute)
-        if time is None or time - self._compared < interval:
+        if time is None or time < self.settings.burn_in or time - self._compared < interval:
             return False
         self._compared = time
         return True
@@ -115,11 +131,14 @@ class TrialSession:
             UsageError: it lacks the metric, or the value by which trials are compared in time.
         """
         self.iteration += 1
+        self.training_iteration += 1
         now = time.monotonic()
         flat = dict(flattened(metrics))
+        if flat.get(ITERATION, self.training_iteration) != self.training_iteration:
+            self._say_once(ITERATION, f"{ITERATION!r} is counted here, and the one that was reported is not used.")
         result: dict[str, Any] = {
             **flat,
-            ITERATION: self.iteration,
+            ITERATION: self.training_iteration,
             "time_total_s": self.total_s,
             "time_this_iter_s": now - self._last_s,
         }
@@ -129,15 +148,16 @@ class TrialSession:
         kept = {
             name: value for name, value in result.items() if name != "time_this_iter_s"
         }  # results have it of the totals
-        numbers = {name: number for name, value in kept.items() if (number := self._number(name, value)) is not None}
+        numbers = self._numbers(kept)
         if checkpoint is not None:
             self._keep(checkpoint, numbers)
+        self._note_types(numbers)
         texts = {name: value for name, value in flat.items() if isinstance(value, str)}
         self._note_texts(texts)
         verdict = None
         if self._calls is not None:
-            verdict = self._calls.report(result | texts, has_checkpoint=checkpoint is not None)
-        self.context.report(numbers, resource=self._resource(result))
+            verdict = self._calls.report(result | texts, self.iteration, has_checkpoint=checkpoint is not None)
+        self.context.report(as_floats(numbers), resource=self._resource(result))
         if self._is_over(result):
             raise FinishedTrial(f"{self.context.name} has ended at iteration {self.iteration}")
         if verdict is not None:
@@ -153,6 +173,16 @@ class TrialSession:
                 self._texts[name] = text
             except UsageError as error:
                 self._say_once(name, f"the text of {name!r} is not recorded: {error}")
+
+    def _note_types(self, numbers: Mapping[str, Number]) -> None:
+        """Note which metrics have been no floats so far, so that results have them as they were reported."""
+        before = dict(self._types)
+        for name, number in numbers.items():
+            kind = type(number).__name__
+            self._types[name] = kind if self._types.get(name, kind) == kind else "float"
+        if self._types != before and any(kind != "float" for kind in (*before.values(), *self._types.values())):
+            others = {name: kind for name, kind in self._types.items() if kind != "float" and name != ITERATION}
+            self._note_texts({METRIC_TYPES: json.dumps(others)})
 
     def _say_once(self, name: str, words: str) -> None:
         if name not in self._noted:
@@ -209,35 +239,24 @@ class TrialSession:
                 f"tune.report({{{metric!r}: ...}}), or return that dictionary."
             )
 
-    def _number(self, name: str, value: Any) -> float | None:
-        """Return a value as a number. None, and said once, if it is none."""
-        if isinstance(value, bool | int | float):
-            try:
-                return float(value)  # NaN and infinities are themselves
-            except OverflowError:
-                return math.copysign(math.inf, value)
-        try:
-            if getattr(value, "size", None) == 1 or getattr(value, "numel", lambda: 0)() == 1 or hasattr(value, "item"):
-                return float(value.item())
-            if hasattr(value, "numpy"):
-                return float(value.numpy())
-        except Exception:  # whatever a foreign object raises, it is no number
-            pass
-        if value is not None and not isinstance(value, str):
+    def _numbers(self, result: Mapping[str, Any]) -> dict[str, Number]:
+        return {name: number for name, value in result.items() if (number := self._number(name, value)) is not None}
+
+    def _number(self, name: str, value: Any) -> Number | None:
+        """Return a value as a number of Python's. None, and said once, if it is none."""
+        found = number_in(value)
+        if found is None and value is not None and not isinstance(value, str):
             self._say_once(name, f"{name!r} is a {type(value).__name__}, no number, and is not recorded.")
-        return None
+        return found
 
     def keep_last(self, checkpoint: DirCheckpoint) -> None:
         """Take a checkpoint that belongs to the last report."""
-        numbers = {
-            name: number for name, value in self.last.items() if (number := self._number(name, value)) is not None
-        }
-        self._keep(checkpoint, numbers)
+        self._keep(checkpoint, self._numbers(self.last))
 
-    def _keep(self, checkpoint: DirCheckpoint, numbers: Mapping[str, float]) -> None:
+    def _keep(self, checkpoint: DirCheckpoint, numbers: Mapping[str, Number]) -> None:
         if not isinstance(checkpoint, DirCheckpoint):
             raise UsageError(f"checkpoint={checkpoint!r} is no Checkpoint: write Checkpoint.from_directory(folder).")
-        finite = {name: value for name, value in numbers.items() if math.isfinite(value)}
+        finite = {name: value for name, value in numbers.items() if math.isfinite(float_of(value))}
         self._kept.keep(checkpoint, self.iteration, finite)
         self._loaded, self._loaded_at = None, self.iteration  # a program may remove its folder after the report
         most = self.settings.num_to_keep
@@ -253,12 +272,3 @@ def _reached(value: Any, bound: Any) -> bool:
         return bool(value >= bound)
     except TypeError:
         return False
-
-
-def flattened(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested metrics, with names joined by "/"."""
-    for name, value in metrics.items():
-        if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{name}/")
-        else:
-            yield f"{prefix}{name}", value

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from asyncsearch.ray.scheduling import ITERATION
+from asyncsearch.ray.milestones import ITERATION
 from asyncsearch.store.base_store import Store
 
 
@@ -35,5 +35,7 @@ class TrialSettings:
     asks_driver: bool = False
     perturbation: tuple[str, float] = ("", 0.0)
     """By which attribute, and how often, a population compares its trials. Empty: there is none."""
+    burn_in: float = 0.0
+    """Before it a population compares none."""
     is_strict: bool = True
     """Whether each report must have the metric."""

@@ -163,7 +163,7 @@ def run_class(kind: type[StepTrainable], config: Any, session: TrialSession) -> 
     goes_on = is_last_saved = False
     try:
         if session.loaded is not None:
-            trainable._iteration = session.iteration
+            trainable._iteration = session.training_iteration
             restored(trainable, session.loaded)
         every = session.settings.checkpoint_frequency
         while True:
