@@ -42,12 +42,18 @@ def listen(wandb: Any, listener: Listener, name: str = "", params: Mapping[str, 
         if params:
             run.config.update(dict(params), allow_val_change=True)
         log, ending = run.log, "_finish" if hasattr(run, "_finish") else "finish"
-        finish, names = getattr(run, ending), set[str]()
+        finish, names, defined = getattr(run, ending), set[str](), DefinedSummaries()
+        define = getattr(run, "define_metric", None)
+
+        def define_metric(*given: Any, **options: Any) -> Any:
+            defined.define(*given, **options)
+            return None if define is None else define(*given, **options)
 
         def logged(data: Any, *more: Any, **options: Any) -> None:
             log(data, *more, **options)
             commit = options.get("commit", more[1] if len(more) > 1 else None)
             found = numbers_in(data)
+            found |= defined.added(found)
             names.update(found)
             listener(found, commit is not False, options.get("step", more[0] if more else None))
 
@@ -58,13 +64,54 @@ def listen(wandb: Any, listener: Listener, name: str = "", params: Mapping[str, 
                     listener(only_there, False, None)
             return finish(*more, **options)
 
-        run.log = logged
+        for where in (run, wandb):
+            where.log, where.define_metric = logged, define_metric
         setattr(run, ending, finished)
-        wandb.log = logged
         return run
 
     init.__wrapped__ = begin  # type: ignore[attr-defined]
     wandb.init = init
+
+
+_SUMMARIES: dict[str, Callable[[list[float]], float]] = {
+    "min": lambda state: min(state[0], state[1]),
+    "max": lambda state: max(state[0], state[1]),
+    "first": lambda state: state[0],
+    "last": lambda state: state[1],
+}
+
+
+class DefinedSummaries:
+    """What ``define_metric(name, summary=)`` asks for, as metrics ``name.min`` and others, also of a disabled wandb."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, list[str]] = {}
+        self._known: dict[str, float] = {}
+        self._sums: dict[str, list[float]] = {}
+
+    def define(self, name: str = "", *_given: Any, summary: Any = None, **_options: Any) -> None:
+        """Take a definition; what concerns charts, as ``step_metric``, changes no value."""
+        self._kinds[str(name)] = [kind.strip() for kind in str(summary or "").split(",")]
+
+    def added(self, found: Mapping[str, float]) -> dict[str, float]:
+        """Return the summaries of the metrics that were logged."""
+        made = {}
+        for name, value in found.items():
+            for kind in self._asked(name):
+                key = f"{name}.{kind}"
+                if kind == "mean":
+                    self._sums.setdefault(name, []).append(value)
+                    made[key] = sum(self._sums[name]) / len(self._sums[name])
+                elif kind in _SUMMARIES:
+                    made[key] = self._known[key] = _SUMMARIES[kind]([self._known.get(key, value), value])
+        return made
+
+    def _asked(self, name: str) -> list[str]:
+        """Return the kinds of a name: its own, else those of a pattern that ends with an asterisk."""
+        if name in self._kinds:
+            return self._kinds[name]
+        patterns = [one for one in self._kinds if one.endswith("*") and name.startswith(one[:-1])]
+        return self._kinds[patterns[0]] if patterns else []
 
 
 def numbers_in(data: Any, prefix: str = "") -> dict[str, float]:

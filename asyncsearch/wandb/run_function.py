@@ -32,10 +32,16 @@ class RunReports:
         """The last value of each name that was logged, in the order of the names."""
         self.has_metric = False
         self._reported_step: Any = None
-        self._knows_repeats = False
+        self._row = 0
+        """The present step of the run, as wandb counts it: what is logged with an earlier one is left out."""
+        self._knows_repeats = self._knows_earlier = False
 
     def take(self, found: dict[str, float], is_complete: bool, step: Any = None) -> None:
         """Take what was logged; it may end the trial."""
+        if step is not None and step < self._row:
+            self._say_earlier(step)
+            return
+        self._row = self._row + is_complete if step is None else step
         if step is not None and step == self._reported_step and self._metric in found:
             self._say_repeated(step)
             is_complete = False
@@ -47,6 +53,15 @@ class RunReports:
             values, self._waiting = self._waiting, {}
             self.has_metric, self._reported_step = True, step
             self._trial.report(values)
+
+    def _say_earlier(self, step: Any) -> None:
+        """Say once that wandb leaves out what is logged with a step that is over."""
+        if not self._knows_earlier:
+            self._knows_earlier = True
+            sys.stderr.write(
+                f"asyncsearch: what is logged with step={step} after step={self._row} is left out, as in wandb: let "
+                "steps grow, or log without step=.\n"
+            )
 
     def _say_repeated(self, step: Any) -> None:
         """Say once that wandb has one row of a step, so that a metric counts there once."""
@@ -88,7 +103,7 @@ class SweepFunction:
         wandb: Any = module()
         reports = RunReports(trial, self._metric)
         with variables({MODE: "disabled", **self._environment}):  # the same in each trial: wandb reads them once
-            log = wandb.log
+            before = {name: vars(wandb)[name] for name in ("log", "define_metric") if name in vars(wandb)}
             listen(wandb, reports.take, trial.name, trial.params)
             try:
                 self.function()
@@ -96,7 +111,8 @@ class SweepFunction:
                 wandb.finish()
                 summary = getattr(wandb.init, "summary", {})
                 wandb.init = wandb.init.__wrapped__
-                wandb.log = log  # else a later trial without ``wandb.init()`` would log for this one
+                vars(wandb).pop("define_metric", None)
+                vars(wandb).update(before)  # else a later trial without ``wandb.init()`` would log for this one
         reports.end(summary)
 
 

@@ -67,6 +67,8 @@ def agent(
         described.folder, goes_on = SearchFolders.next(described.name, settings.store, function or trainable, is_same)
         if goes_on:
             display.warn([f"The sweep in {described.folder} goes on: another name would begin anew."])
+    if described.is_lenient:
+        display.warn(["early_terminate: strict=False stops runs as strict=True does: each is judged at each band."])
     if described.description:
         display.warn([f"{described.name}: {described.description}"])
     if described.metric == STEP:

@@ -55,6 +55,8 @@ class Sweep:
     project: str = ""
     entity: str = ""
     description: str = ""
+    is_lenient: bool = False
+    """Whether it asks for the form of hyperband that stops fewer runs, ``strict: false``, which is not here."""
     program: str = ""
     command: tuple[str, ...] = ()
     run_cap: int | None = None
@@ -144,6 +146,7 @@ def parse(given: Mapping[str, Any]) -> Sweep:
         project=str(given.get("project") or ""),
         entity=str(given.get("entity") or ""),
         description=str(given.get("description") or ""),
+        is_lenient=dict(given.get("early_terminate") or {}).get("strict") is False,
         program=str(given.get("program") or ""),
         command=_command(given.get("command")),
         run_cap=None if run_cap is None else positive("run_cap", run_cap),

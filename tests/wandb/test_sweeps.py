@@ -151,6 +151,50 @@ def test_a_metric_counts_once_for_each_step(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err.count("is logged several times with step=0") == 1
 
 
+def test_what_is_logged_at_an_earlier_step_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    def train() -> None:
+        with wandb.init() as run:
+            run.log({"val.loss": 3.0})
+            run.log({"val.loss": 2.0}, step=5)
+            for step in (0, 4):
+                run.log({"val.loss": 1.0}, step=step)
+            run.log({"val.loss": 4.0}, step=6)
+
+    study = wandb.agent(wandb.sweep({"method": "random", "metric": METRIC, "parameters": X}), train, count=1)
+    assert [metrics["val.loss"] for _, metrics in study.history(0)] == [3.0, 2.0, 4.0]
+    assert capsys.readouterr().err.count("is left out, as in wandb") == 1
+
+
+DEFINED = {"min": [3, 1, 1], "max": [3, 3, 3], "mean": [3, 2, 2], "first": [3, 3, 3], "last": [3, 1, 2]}
+
+
+@pytest.mark.parametrize("kind", DEFINED)
+def test_a_sweep_ranks_by_the_summary_that_a_run_defines(kind: str) -> None:
+    def train() -> None:
+        with wandb.init() as run:
+            define = run.define_metric if kind == "min" else wandb.define_metric
+            define("epoch")
+            define("val/*" if kind == "max" else "val/loss", step_metric="epoch", summary=f"{kind},last")
+            for epoch, loss in enumerate((3.0, 1.0, 2.0)):
+                wandb.log({"epoch": epoch, "val/loss": loss})
+
+    metric = {"name": f"val/loss.{kind}", "goal": "minimize"}
+    study = wandb.agent(wandb.sweep({"method": "random", "metric": metric, "parameters": X}), train, count=1)
+    assert [metrics[f"val/loss.{kind}"] for _, metrics in study.history(0)] == DEFINED[kind]
+    assert study.trials[0].metrics["val/loss"] == 2.0
+
+
+def test_a_metric_without_a_summary_has_its_reports_alone() -> None:
+    def train() -> None:
+        with wandb.init() as run:
+            run.define_metric("val.loss", summary="none", step_metric="epoch")
+            run.log({"epoch": 1})  # waits for the metric
+            run.log({"val.loss": 2.0})
+
+    study = wandb.agent(wandb.sweep({"method": "random", "metric": METRIC, "parameters": X}), train, count=1)
+    assert study.trials[0].metrics == {"epoch": 1.0, "val.loss": 2.0}
+
+
 class SummaryPart:
     """As a part of wandb's summary: no mapping, and without attributes."""
 
