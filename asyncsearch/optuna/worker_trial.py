@@ -93,7 +93,9 @@ class WorkerStudy(Study):  # type: ignore[misc]  # not typed here
         raise refused(UsageError(words))
 
     def __getattr__(self, name: str) -> NoReturn:
-        more = ", which the driver has" if name in ("sampler", "pruner") else ""
+        more = ""
+        if name in ("sampler", "pruner"):
+            more = ", which the driver has: read what the objective needs of it before optimize()"
         raise AttributeError(f"The study of a trial on a worker has no {name!r}{more}.", name=name, obj=self)
 
     def __reduce__(self) -> tuple[Any, ...]:
