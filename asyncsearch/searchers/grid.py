@@ -68,6 +68,11 @@ class GridSearch(Searcher):
         return f"GridSearch({'' if self.points is None else f'points={self.points!r}'})"
 
     def _values(self, space: Space) -> dict[str, Sequence[Any]]:
+        if space.is_open:
+            raise SpaceError(
+                "GridSearch() needs the parameters of the space, and these are not known before a trial asks for them: "
+                "write Study(train, space={'lr': choice([0.01, 0.1])}, searcher=GridSearch())."
+            )
         self._check_names(space)
         points = {name: self._points_of(name, domain) for name, domain in space.parameters.items()}
         known = {name: (domain.size, points[name]) for name, domain in space.parameters.items()}

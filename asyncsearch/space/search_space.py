@@ -98,6 +98,11 @@ class Space:
         space._nodes, space._parameters, space._order = {}, {}, ()
         return space
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its parameters are not known before a trial asks for them."""
+        return not self._nodes
+
     def with_initial(self, points: Iterable[Mapping[str, Any]]) -> Space:
         """Return a copy that proposes these points too, after its own initial ones.
 

@@ -60,6 +60,11 @@ def preview_run(
         alone = expected(scheduler, total, at_once, cost, config=config, **own) if is_compared or scaling else None
     warnings += direction_notes(config.metric, config.mode)
     warnings += gang_notes(what.gang, workers)
+    if what.space.is_open:
+        warnings.append(
+            "The parameters are not known before a trial asks for them, so that nothing says what trials would share: "
+            "neither stages nor packs are previewed."
+        )
     warnings += notes_of(asked, total, already, scheduler.begin(what.space, config.seed))
     return preview(
         scheduler,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -11,6 +12,10 @@ import pytest
 from optuna.study import Study
 
 import asyncsearch.optuna as ours
+from asyncsearch import Study as SearchStudy
+from asyncsearch.errors import SpaceError, UsageError
+from asyncsearch.searchers import GridSearch
+from asyncsearch.space import Space
 
 PUBLIC = sorted(name for name in dir(Study) if not name.startswith("_"))
 CALLS: dict[str, tuple[Any, ...]] = {
@@ -80,3 +85,14 @@ def test_each_public_name_of_a_study_answers_in_an_objective(name: str, quiet: N
 
 def test_all_methods_of_a_study_are_called_here() -> None:
     assert {name for name in PUBLIC if inspect.isfunction(inspect.getattr_static(Study, name))} <= CALLS.keys()
+
+
+def test_a_space_that_is_not_known_before_it_runs_says_so(quiet: None, tmp_path: Path) -> None:
+    ours.workers(1, backend="inline", display="none", store=str(tmp_path / "kept"))
+    ours.create_study(study_name="read").optimize(lambda trial: float(trial.suggest_float("x", 0, 1)), n_trials=2)
+    kept = SearchStudy.resume(tmp_path / "kept" / "read" / "1", backend="inline")
+    assert "not known before a trial asks" in " ".join(str(kept.preview(num_trials=3)).split())
+    with pytest.raises(UsageError, match="run that program again"):
+        kept.run(3)
+    with pytest.raises(SpaceError, match="not known before a trial asks for them"):
+        GridSearch().begin(Space.open(), 0)
