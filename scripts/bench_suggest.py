@@ -6,9 +6,12 @@ a bare socket, one after each suggestion: what more processes than cores cost an
 time of a trial of 20 suggestions and no work; its baseline is that of a trial of plain asyncsearch, which draws all
 values at once. ``suggest_storage_ratio`` has that of Optuna itself with journal storage in as many processes as its
 baseline. ``fmin_again_ms`` is the median time from a further ``fmin`` of the same trials of Hyperopt to the beginning
-of its objective; its baseline is what the driver's thread computes in all of that ``fmin``.
+of its objective; its baseline is what the driver's thread computes in all of that ``fmin``. ``suggest_crowd_p99_ms``
+is the 99th percentile of the time until the driver has answered a suggestion where ``--crowd`` workers ask at the same
+moment, 30 times each: they are no processes, so that it is the driver's share alone. Its baseline is that of as many
+trials of Optuna itself, which ask in the same order.
 
-    python scripts/bench_suggest.py [--workers 8] [--suggestions 500] [--trials 200]
+    python scripts/bench_suggest.py [--only crowd] [--workers 8] [--suggestions 500] [--trials 200] [--crowd 64]
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import selectors
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,10 @@ from _bench import Figure, percentile, show
 import asyncsearch.hyperopt as hyperopt
 import asyncsearch.optuna as ours
 from asyncsearch import Study, uniform
+from asyncsearch.ids import Lease, TrialId, WorkerId
+from asyncsearch.optuna.answering import StudyAnswerer
+from asyncsearch.optuna.messages import ValueCodec
+from asyncsearch.optuna.trial_ends import OptimizeOptions
 
 NAMES = [f"x{number}" for number in range(20)]
 
@@ -40,8 +47,14 @@ def main() -> None:
     parser.add_argument("--suggestions", type=int, default=500, help="suggestions of each of them")
     parser.add_argument("--trials", type=int, default=200, help="trials of 20 suggestions and no work")
     parser.add_argument("--parallelism", type=int, default=2, help="workers that run these")
+    parser.add_argument("--crowd", type=int, default=64, help="workers that ask at the same moment")
+    parser.add_argument("--only", choices=["crowd"], help="measure this part alone")
     given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    crowd = Figure("suggest_crowd_p99_ms", crowded_here(given.crowd), "ms", crowded_plain(given.crowd))
+    if given.only:
+        show(f"A suggestion to one of {given.crowd} workers", [crowd])
+        return
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # workers that wait still write there
         waits, echoes = latencies(Path(folder), given.workers, given.suggestions)
         here = seconds_here(Path(folder), given.trials, given.parallelism)
@@ -56,6 +69,7 @@ def main() -> None:
         Figure("suggest_trial_ms", each * here, "ms", each * plain),
         Figure("suggest_storage_ratio", each * here, "ms", each * stored),
         Figure("fmin_again_ms", again[0], "ms", again[1]),
+        crowd,
     ]
     show("A suggestion", figures)
 
@@ -171,6 +185,45 @@ def seconds_stored(folder: Path, trials: int, processes: int) -> float:
     for process in started:
         process.join()
     return span(optuna.load_study(study_name="stored", storage=journal(file)))
+
+
+ROUNDS = 30
+"""Suggestions of each worker of a crowd."""
+
+
+def crowded_here(workers: int) -> float:
+    """Return the 99th percentile of the milliseconds until the driver's half has answered one of a crowd."""
+    codec, study = ValueCodec(), ours.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    answerer = StudyAnswerer(study, codec, OptimizeOptions(workers, None, (), (), False, False, False))
+    leases = [Lease(number, WorkerId(number), 1) for number in range(workers)]
+
+    def ask(worker: int, *question: Any) -> None:
+        answer = codec.loads(answerer.answer(TrialId(worker), leases[worker], codec.dumps(list(question))).content)
+        assert answer[0] == "ok", answer
+
+    for worker in range(workers):
+        ask(worker, "begin", 0)
+    return crowded(
+        workers, lambda worker, name: ask(worker, "suggest", name, optuna.distributions.FloatDistribution(0, 1))
+    )
+
+
+def crowded_plain(workers: int) -> float:
+    """Return the same of Optuna's own trials."""
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    trials = [study.ask() for _ in range(workers)]
+    return crowded(workers, lambda worker, name: trials[worker].suggest_float(name, 0, 1))
+
+
+def crowded(workers: int, suggest: Callable[[int, str], object]) -> float:
+    """Return the 99th percentile of the milliseconds that a worker of a crowd waits."""
+    waits = []
+    for number in range(ROUNDS):
+        began = time.perf_counter()
+        for worker in range(workers):
+            suggest(worker, f"x{number}")
+            waits.append(1e3 * (time.perf_counter() - began))
+    return percentile(sorted(waits), 99)
 
 
 def milliseconds_again(folder: Path) -> tuple[float, float]:

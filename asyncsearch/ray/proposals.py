@@ -29,6 +29,10 @@ class ConfigSpace(Space):
     def names(self) -> frozenset[str]:
         return self._varying
 
+    @property
+    def is_open(self) -> bool:
+        return False  # the program knows them, if not the study
+
     def plain(self, params: Mapping[str, Any]) -> Params:
         return dict(params)
 
