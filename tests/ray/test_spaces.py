@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from asyncsearch.errors import SpaceError
+from asyncsearch.other_libraries.domains import MeantDomain
+from asyncsearch.ray.space import foreign_spaces
 from asyncsearch.ray.space import spaces as tune
 from asyncsearch.ray.space.configurations import ParamSpace
 from asyncsearch.ray.space.search_algorithms import OTHERS
@@ -139,6 +141,19 @@ def test_a_space_of_another_library_is_drawn_as_its_own() -> None:
     assert algorithm.space_of({"b": constant})["b"] is constant, "in the tuner's own space it is none of its domains"
     with pytest.raises(SpaceError, match="lognormal"):
         OTHERS["HyperOptSearch"]({"b": constant}).space_of(None)
+
+
+def test_a_space_of_configspace_is_drawn_as_its_own() -> None:
+    library = pytest.importorskip("ConfigSpace")
+    space = library.ConfigurationSpace(seed=1)
+    space.add([library.Float("lr", (1e-4, 1e-1), log=True), library.Integer("n", (1, 3)), library.Constant("q", 3)])
+    found = all_configs(OTHERS["TuneBOHB"](space).space_of(None), 40)
+    assert {one["n"] for one in found} == {1, 2, 3}
+    assert all(1e-4 <= one["lr"] <= 1e-1 and one["q"] == 3 for one in found)
+
+
+def test_a_constant_of_another_library_is_its_value() -> None:
+    assert foreign_spaces._domain(MeantDomain("constant", ("adam",))) == "adam"
 
 
 @pytest.mark.parametrize(

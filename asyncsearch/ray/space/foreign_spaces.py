@@ -43,8 +43,11 @@ def _chosen(value: Any, domain: Any) -> Any:
     return domain.categories[value] if 0 <= value < len(domain.categories) else value
 
 
-def _domain(meant: MeantDomain) -> TuneDomain:
+def _domain(meant: MeantDomain) -> Any:
+    """Return the domain of Tune; a constant as itself."""
     match meant.kind, meant.values:
+        case "constant", (value,):
+            return value
         case "choice", options if not meant.options:
             return ChoiceDomain([_option(one) for one in options])
         case ("uniform" | "loguniform") as name, (low, high):
