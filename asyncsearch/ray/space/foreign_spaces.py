@@ -7,7 +7,7 @@ from typing import Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.other_libraries.domains import MeantDomain, NoCounterpartError, is_foreign, meant_object
-from asyncsearch.ray.space.spaces import ChoiceDomain, NormalDomain, RangeDomain, TuneDomain
+from asyncsearch.ray.space.spaces import ChoiceDomain, NormalDomain, RangeDomain
 
 
 def with_tune_domains(value: Any) -> Any:
