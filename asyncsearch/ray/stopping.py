@@ -41,7 +41,7 @@ class Milestone:
         return low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)
 
 
-class Verdict(NamedTuple):
+class MilestoneVerdict(NamedTuple):
     """What was decided on a report."""
 
     resource: int
@@ -63,18 +63,18 @@ class RayBracket:
         self._milestones = [Milestone(level) for level in reversed(levels)]
         self._reduction_factor, self.end = reduction_factor, end
 
-    def judged(self, trial: TrialId, resource: int, score: float | None) -> Verdict:
+    def judged(self, trial: TrialId, resource: int, score: float | None) -> MilestoneVerdict:
         """Judge a report, and count the trial at the milestone where it is judged."""
         if self.end is not None and resource >= self.end:
-            return Verdict(resource, f"trained up to resource {self.end}, where its bracket ends")
+            return MilestoneVerdict(resource, f"trained up to resource {self.end}, where its bracket ends")
         for milestone in self._milestones:
             if resource < milestone.level:
                 continue
             if trial not in milestone.trials:
-                return Verdict(resource, self._judged_at(milestone, trial, resource, score))
+                return MilestoneVerdict(resource, self._judged_at(milestone, trial, resource, score))
             if self.end is None:  # only of brackets with an end does Ray judge where milestones were skipped
                 break
-        return Verdict(resource, None)
+        return MilestoneVerdict(resource, None)
 
     def _judged_at(self, milestone: Milestone, trial: TrialId, resource: int, score: float | None) -> str | None:
         others, reward = len(milestone.rewards), -math.inf if score is None else -score
@@ -132,7 +132,7 @@ class RayASHAState(SchedulerState):
             end: resource where trials are complete. None: where their function returns.
         """
         self._brackets, self._number_of, self._end = list(brackets), number_of, end
-        self._live: dict[TrialId, Verdict | None] = {}
+        self._live: dict[TrialId, MilestoneVerdict | None] = {}
         """The last verdict on each trial that has not ended."""
 
     def _bracket(self, trial: TrialId) -> RayBracket:
@@ -175,7 +175,9 @@ class RayASHAState(SchedulerState):
             snapshot = _of_ranks(snapshot["brackets"], self._brackets)
         for bracket, its in zip(self._brackets, snapshot["milestones"], strict=True):
             bracket.restore(its)
-        self._live = {TrialId(trial): Verdict(*verdict) if verdict else None for trial, *verdict in snapshot["live"]}
+        self._live = {
+            TrialId(trial): MilestoneVerdict(*verdict) if verdict else None for trial, *verdict in snapshot["live"]
+        }
 
 
 def _of_ranks(kept: Sequence[dict[str, Any]], brackets: Sequence[RayBracket]) -> dict[str, Any]:

@@ -127,10 +127,11 @@ def test_arguments_without_a_name_have_the_places_of_ray(named: Any, first: str)
 
 
 def test_a_place_that_means_something_else_in_ray_is_refused() -> None:
+    algorithm: Any = OTHERS["HyperOptSearch"]
     with pytest.raises(UsageError, match="follows points_to_evaluate"):
-        OTHERS["HyperOptSearch"]({"x": uniform(0, 1)}, "loss", "min", None, 20)
+        algorithm({"x": uniform(0, 1)}, "loss", "min", None, 20)
     with pytest.raises(TypeError, match="positional"):
-        OTHERS["HyperOptSearch"]({"x": uniform(0, 1)}, "loss", "min", None, None, "a name")
+        algorithm({"x": uniform(0, 1)}, "loss", "min", None, None, "a name")
 
 
 @pytest.mark.parametrize("is_required", [True, False])

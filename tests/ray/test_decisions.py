@@ -49,7 +49,8 @@ def differences(state: SchedulerState, stops: Callable[[int, float, float], bool
     """Return the results on which a rule of ours and the other one differ; asked where it says that it judges."""
     for number in range(12):
         state.created(TrialId(number), {})
-    found, due = [], {trial: state.judged_next(TrialId(trial), 0) for trial in range(12)}
+    found: list[Any] = []
+    due = {trial: state.judged_next(TrialId(trial), 0) for trial in range(12)}
     for live, trial, time, score in plays:
         one = TrialId(trial)
         end, place = state.first_target(one), due[trial]

@@ -35,8 +35,8 @@ class DriverCalls:
 
     def report(self, result: Mapping[str, Any], number: int, *, has_checkpoint: bool) -> TrialInterrupted | None:
         """Tell a result with its number, and return what ends the trial with it. None if it goes on."""
-        told = ["report", plain(result), has_checkpoint, number]
-        answer = json.loads(self._context.ask(json.dumps(told).encode()))
+        question = ["report", plain(result), has_checkpoint, number]
+        answer = json.loads(self._context.ask(json.dumps(question).encode()))
         return verdict_of(answer)
 
 
