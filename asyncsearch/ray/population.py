@@ -152,12 +152,15 @@ class ComparedTrial:
         """The checkpoint that it had at its last comparison."""
         return self.comparisons[-1].checkpoint if self.comparisons else None
 
-    def as_of(self, time: float) -> PastComparison | None:
+    def as_of(self, time: float, interval: float) -> PastComparison | None:
         """Return how it stands for another trial at a time of that one. None if it does not.
 
         One that has finished stands as it was at that time, as if both had trained side by side: who went on from its
-        last checkpoint would have nothing left to train.
+        last checkpoint would have nothing left to train. Where it had finished by then it stands no more: a trial that
+        went on from it again and again would have no end.
         """
+        if self.is_finished and self.comparisons and self.comparisons[-1].time + interval <= time:
+            return None
         known = [one for one in self.comparisons if one.time <= time or not self.is_finished]
         return known[-1] if known else None
 
@@ -182,7 +185,8 @@ class TrialPopulation:
         score = self._sign * value if math.isfinite(value) else -math.inf
         member.comparisons.append(PastComparison(time, score, checkpoint or member.checkpoint, member.config))
         member.since = time
-        present = {number: found for number, one in self.members.items() if (found := one.as_of(time)) is not None}
+        stand = {number: one.as_of(time, self._rules.perturbation_interval) for number, one in self.members.items()}
+        present = {number: found for number, found in stand.items() if found is not None}
         bottom, top = self.quantiles(present)
         member.comparisons[-1] = member.comparisons[-1]._replace(is_best=trial in top)
         source = generator(self._seed, "ray.pbt", self.decisions)

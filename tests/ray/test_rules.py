@@ -107,6 +107,7 @@ def test_a_finished_trial_is_gone_on_from_as_it_was_at_that_time() -> None:
     assert [population.compare(0, time, 9.0 * time, (0, time)) for time in (2, 4, 6)] == [None] * 3
     population.members[0].is_finished = True
     assert [population.compare(1, time, 1.0, (1, time)).iteration for time in (3, 5)] == [2, 4]  # type: ignore[union-attr]
+    assert population.compare(1, 8, 1.0, (1, 8)) is None  # the other one had finished by then
     population.members[0].is_finished = False
     assert population.compare(1, 7, 1.0, (1, 7)) is None  # alone it was among no best, where Ray saves nothing
 
