@@ -185,8 +185,9 @@ class TrialPopulation:
         score = self._sign * value if math.isfinite(value) else -math.inf
         member.comparisons.append(PastComparison(time, score, checkpoint or member.checkpoint, member.config))
         member.since = time
-        stand = {number: one.as_of(time, self._rules.perturbation_interval) for number, one in self.members.items()}
-        present = {number: found for number, found in stand.items() if found is not None}
+        interval = self._rules.perturbation_interval
+        at_that_time = {number: one.as_of(time, interval) for number, one in self.members.items()}
+        present = {number: found for number, found in at_that_time.items() if found is not None}
         bottom, top = self.quantiles(present)
         member.comparisons[-1] = member.comparisons[-1]._replace(is_best=trial in top)
         source = generator(self._seed, "ray.pbt", self.decisions)

@@ -251,8 +251,9 @@ def test_a_logger_derived_from_one_of_rays_files_is_called(tune: Any) -> None:
         ({"scheduler": PopulationBasedTraining(log_config=True, hyperparam_mutations={"x": [1]})}, "log_config=True"),
         ({"resources": {"cpu": 1, "memory": 9}}, "The resources memory of a trial"),
         ({"run": RunConfig(progress_reporter=OwnReporter())}, "OwnReporter.report() is not called"),
+        ({"reuse_actors": True}, "reuse_actors= has no effect here"),
     ],
-    ids=["log_config", "memory", "reporter"],
+    ids=["log_config", "memory", "reporter", "actors"],
 )
 def test_what_nobody_obeys_is_said(given: dict[str, Any], said: str) -> None:
     assert [note for note in plan(**given).notes if note.startswith(said)]

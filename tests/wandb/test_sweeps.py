@@ -184,6 +184,18 @@ def test_a_sweep_ranks_by_the_summary_that_a_run_defines(kind: str) -> None:
     assert study.trials[0].metrics["val/loss"] == 2.0
 
 
+def test_the_lenient_form_of_hyperband_is_said_to_be_the_strict_one(capsys: pytest.CaptureFixture[str]) -> None:
+    def train() -> None:
+        with wandb.init() as run:
+            run.log({"val.loss": 1.0})
+
+    wandb.workers(1, backend="inline", store="lenient", display="plain")
+    early = {"type": "hyperband", "min_iter": 2, "strict": False}
+    described = {"method": "random", "metric": METRIC, "parameters": X, "early_terminate": early}
+    wandb.agent(wandb.sweep(described), train, count=1)
+    assert "strict=False stops runs as strict=True does" in "".join(capsys.readouterr())
+
+
 def test_a_metric_without_a_summary_has_its_reports_alone() -> None:
     def train() -> None:
         with wandb.init() as run:
