@@ -157,7 +157,7 @@ class Spark(AnySpark):
 
     def running(self) -> Set[str] | None:
         try:
-            return {tag for tags, _ in self._places.look() for tag in tags}
+            return {tag for place in self._places.look() for tag in place.tags}
         except Exception:  # an internal name of Spark has changed, a job has just ended, or Spark is gone
             return None
 
