@@ -11,6 +11,7 @@ from unittest import mock
 
 import _dynamics_checkpoints
 import _dynamics_clusters
+import _dynamics_disk
 from _bench import Figure
 
 from asyncsearch.ids import CheckpointRef, NodeKey
@@ -120,6 +121,7 @@ PARTS: dict[str, Callable[[], list[Figure]]] = {
     "syncs": syncs,
     "hdfs": hdfs_calls,
     "held": _dynamics_checkpoints.held,
+    "disk": _dynamics_disk.held_on_disk,
     "closure": _dynamics_clusters.closure,
     "checks": _dynamics_clusters.checks,
     "looks": _dynamics_clusters.looks,

@@ -98,11 +98,12 @@ def held() -> list[Figure]:
         watch = Watch(state)
         Simulation(state, Curves(seed=1), workers=WORKERS, watch=watch).run(TRIALS)
         for when, moment in {"peak": watch.peak, "end": watch.now}.items():
-            figures.append(_figure(f"held_over_needed_{name}_{when}", watch, moment))
+            figures.append(figure(f"held_over_needed_{name}_{when}", watch, moment))
     return figures
 
 
-def _figure(name: str, watch: Watch, moment: Held) -> Figure:
+def figure(name: str, watch: Watch, moment: Held) -> Figure:
+    """Return how many checkpoints are held at a moment for each that is of use; print why the others are."""
     needed = watch.needed(moment)
     reasons = Counter(reason for one, reason in moment.reasons.items() if one not in needed)
     ratio = len(moment.reasons) / max(1, len(needed))

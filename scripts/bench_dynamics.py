@@ -16,7 +16,7 @@ attempt wrote it. ``resume_calls_per_trial``: until the first launch after an un
 one, by each trial with a checkpoint; the baseline are listings of all files. ``held_over_needed``: of 81 trials on 4
 workers, checkpoints at the peak and at the end for each that is loaded later in the run, or is the result, 1; the
 baseline is one for each trial. The reason of the others is printed. ``asha_dropped``: with
-``Checkpoints(keep_paused=False)``.
+``Checkpoints(keep_paused=False)``. ``on_disk_over_needed``: the same of 27 trials on 2 processes, counted on the disk.
 
 The others are searches, whose baseline is the checkout ``--before``, where it is given. ``kill_to_step_s``: seconds
 from the SIGKILL of a process that trains in torch to the next step of its trial; the goal is 0.3. ``preload_mb``:
@@ -43,7 +43,7 @@ from _bench import Figure, show
 from _dynamics_searches import MEASURED, RATIOS
 
 HERE = Path(__file__).resolve().parents[1]
-CALLS = ("logs", "hash", "syncs", "hdfs", "held", "closure", "checks", "looks")
+CALLS = ("logs", "hash", "syncs", "hdfs", "held", "disk", "closure", "checks", "looks")
 
 
 def measured(name: str, checkout: Path) -> float:

@@ -5,8 +5,8 @@ Pseudocode of a lane's life::
     waiting -> current -> its checkpoint is here -> sent -> reports, saves ... -> ended, or its runner died -> told
                                                         stop requested: flag, SIGTERM, SIGKILL ---^
 
-One that trains alone is sent at once: its process sets it up while its checkpoint is fetched, and loads that when it is
-here.
+The lanes of new work are sent at once, but those of gangs: their process sets each up while its checkpoint is fetched,
+and loads that when it is here.
 
 The driver gets its reports, output and saves before its end; commits may follow the end.
 """
@@ -80,7 +80,7 @@ class TrainingLanes:
         return next((run for run in self.queue.sent if run.number == number), None)
 
     def go_on(self) -> None:
-        """Start the lanes that can start. Those of new work wait for the checkpoints of all, but for no joiner."""
+        """Start the lanes that can start: those of new work together. They wait for no joiner."""
         if begun := self.queue.begin_next():
             self.work_start.begin(has_load=any(run.lane.load is not None for run in begun))
         for run in begun:
@@ -95,12 +95,13 @@ class TrainingLanes:
             self._begin(ready)
 
     def _may_load_beside(self, run: LaneRun) -> bool:
-        """Whether a trial may be set up before its checkpoint is here: one that trains alone, in a process of its own.
+        """Whether a lane may be set up, in a process of its own, before its checkpoint is here.
 
-        The other lanes of a pack, and the other ranks of a gang, would wait for it, and would have to end with it.
+        The lanes that a joiner joins would wait for it. Of a gang the other ranks would: they stop together, at the end
+        of a unit, and one that waits for its checkpoint comes to none.
         """
-        is_alone = len(self.queue.current) == 1 and not run.is_open and run.seat is None
-        return is_alone and not run.is_sent and self._runner.loads_beside
+        is_new = not (run.is_sent or run.has_joined or self.queue.sent)
+        return is_new and run.seat is None and self._runner.loads_beside
 
     def _begin(self, runs: list[LaneRun]) -> None:
         trains = tuple([_train(run, copies=self._runner.may_copy) for run in runs])

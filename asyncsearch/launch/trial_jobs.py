@@ -30,6 +30,9 @@ class TrialJobs:
     may_be_cut_off: bool = False
     """Whether their cluster is behind a network that may drop what is asked of it, without a word to who asks."""
 
+    client: str = ""
+    """The package in which a trial is as long as it waits for that cluster."""
+
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         """Return a thread, not started, whose jobs are its own."""
         return threading.Thread(target=target, name=name, daemon=True)

@@ -35,6 +35,7 @@ FILES = "files"
 LOG_SEGMENTS = "logs/segments"
 
 _LOG_SEGMENT = re.compile(r"(\d{6,})\.log")
+_JOINED = re.compile(r"(\d{9})-(\d{9})")
 _LOG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _NODE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SEGMENT = re.compile(r"(\d{6,})\.jsonl")
@@ -104,6 +105,17 @@ def log_segment_numbers(names: Iterable[str]) -> list[int]:
 def segment_name(number: int) -> str:
     """Return the name of a journal segment, ``000001.jsonl``."""
     return f"{number:06d}.jsonl"
+
+
+def joined_name(names: Sequence[str]) -> str:
+    """Return the name of the object that stands for some numbered ones of a segment, ``000000001-000000256``."""
+    return f"{names[0]}-{names[-1]}"
+
+
+def not_joined(names: Sequence[str]) -> list[str]:
+    """Return the objects of a segment to read, in their order, without those that a joined one stands for."""
+    joined = [found.groups() for name in names if (found := _JOINED.fullmatch(name))]
+    return sorted(name for name in names if "-" in name or not any(first <= name <= last for first, last in joined))
 
 
 def segment_numbers(names: Iterable[str]) -> list[int]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,11 @@ class WebHdfsFiles(HadoopFiles):
         super().__init__(url)
         self.known_gateways = gateways
         """The addresses of the NameNodes, once they were found out."""
+
+    def remove_files(self, names: Sequence[str]) -> None:
+        """Remove files: it has no request for several."""
+        for name in names:
+            self.remove(name)
 
     def __getstate__(self) -> dict[str, Any]:
         with contextlib.suppress(StoreError):  # a worker finds out what is wrong

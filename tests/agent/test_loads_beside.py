@@ -7,13 +7,16 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from asyncsearch.errors import CheckpointError
-from asyncsearch.events import CheckpointCommitted, Outcome, Reported
+from asyncsearch.events import CheckpointCommitted, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.local.store import LocalStore
 from asyncsearch.trainable import TrainFunction, TrialContext
 from tests.agent.driver import DEADLINE_S, NODE, FakeDriver, agent, committed
+from tests.agent.test_packs import lane_of, node
+from tests.agent.trials import Packed
 
 SAVED = CheckpointRef(NODE, 2)
 
@@ -105,3 +108,38 @@ def test_a_trial_that_waits_for_its_checkpoint_heeds_a_stop(tmp_path: Path) -> N
         driver.train(2, stop=1)
         assert driver.end(2).outcome is Outcome.REACHED
         assert driver.values(2) == [(1, 1.0)]
+
+
+class SetUp(Packed):
+    """Says that it is set up where its parameters say so."""
+
+    def setup(self, hp: dict[str, Any]) -> None:
+        super().setup(hp)
+        if "says" in hp:
+            Path(hp["says"]).touch()
+
+
+@contextlib.contextmanager
+def resumed_pack(root: Path, store: SlowStore) -> Iterator[FakeDriver]:
+    """An agent with two lanes, of which the second one goes on from a checkpoint."""
+    with agent(SetUp, root, store=store) as driver:
+        driver.assign(0, [lane_of(1, stop=2, save=True)])
+        committed(driver, 2, node(1))
+        says = {"says": str(root / "is set up")}
+        driver.assign(1, [lane_of(0), lane_of(1, CheckpointRef(node(1), 2), says, start=2)])
+        driver.wait(lambda: len(driver.of(TrainingEnded, 1)) == 2)
+        yield driver
+
+
+def test_a_pack_is_set_up_while_its_checkpoints_are_read(tmp_path: Path) -> None:
+    with resumed_pack(tmp_path, SlowStore(tmp_path)) as driver:
+        found = [(one.lane, one.resource, one.metrics["accuracy"]) for one in driver.of(Reported, 1)]
+        assert sorted(found) == [(0, 1, 0.5), (0, 2, 1.0), (0, 3, 1.5), (1, 3, 3.0)]
+
+
+def test_a_damaged_checkpoint_costs_a_pack_its_lane_alone(tmp_path: Path) -> None:
+    with resumed_pack(tmp_path, SlowStore(tmp_path, "its checksum differs")) as driver:
+        ends = {end.lane: end for end in driver.of(TrainingEnded, 1)}
+        assert ends[0].outcome is Outcome.RETURNED
+        assert (ends[1].outcome, ends[1].error_kind) == (Outcome.FAILED, "checkpoint")
+        assert {one.lane for one in driver.of(Reported, 1)} == {0}

@@ -61,6 +61,10 @@ class Jvm:
         self._executors.remove(executor)
         self._lost.add(executor)
 
+    def hide(self) -> None:
+        """Name no executor, as a backend of a cluster's own that does not allocate them; their tasks run on."""
+        self._executors.clear()
+
     def _object(self, **methods: Any) -> SimpleNamespace:
         def counted(method: Any) -> Any:
             def call(*arguments: Any) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch import WorkerOptions
+from asyncsearch import Study, TrialContext, WorkerOptions, choice
 from asyncsearch.errors import NotEnoughSlotsError, WorkersLostError
 from asyncsearch.events import WorkerLost
 from asyncsearch.journal.opening import read_records
@@ -89,6 +89,30 @@ def test_a_server_of_connect_that_stays_away_ends_the_run_in_words(
         running, _ = left_by_its_server(stack, tmp_path, short_leases)
         with pytest.raises(WorkersLostError, match=r"the Spark Connect server at 127\.0\.0\.1:\d+ does not answer"):
             running.wait()
+
+
+@takes_long  # without a server: tests/launch/threads
+@pytest.mark.spark
+def test_trials_in_threads_that_wait_for_a_gone_server_end_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.launch.threads.launcher.SILENT_FOR_S", 0.0)
+    monkeypatch.setattr("asyncsearch.launch.threads.launcher._LOOK_S", 0.1)
+    with contextlib.ExitStack() as stack:
+        server = ConnectServer(tmp_path / "connect.log", "local[2]")
+        stack.callback(server.daemon.kill)
+        session = server.session()
+        type(session)._set_default_and_active_session(session)
+
+        def train(trial: TrialContext) -> float:
+            server.daemon.kill()
+            return float(session.range(3).count())  # Spark's client tries this for minutes
+
+        study = Study(
+            train, space={"x": choice(0)}, metric="value", mode="max", store=tmp_path / "study", backend="threads"
+        )
+        with pytest.raises(WorkersLostError, match=r"the Spark Connect server at 127\.0\.0\.1:\d+ does not answer"):
+            study.run(num_trials=1, parallelism=1, display="none")
 
 
 @takes_long  # without a cluster: test_supervisor.py

@@ -36,7 +36,6 @@ def test_a_worker_leaves_with_the_executor_of_its_running_task_only() -> None:
     ]
     assert departing(Jvm(jobs, ["1", "2"], {"2"})) == {"asyncsearch-run", "asyncsearch-leaves"}
     assert departing(Jvm(jobs, ["1", "2"], {"3"})) == set()
-    assert departing(Jvm(jobs, [], {"2"})) == {tag for tags, _ in jobs[:3] for tag in tags.split(",")}, "all are lost"
 
 
 @pytest.mark.parametrize("is_seen_before", [True, False])
@@ -46,6 +45,14 @@ def test_a_task_that_spark_runs_again_is_lost_with_its_first_executor(is_seen_be
     if is_seen_before:
         assert spark.departures() == {}
     jvm.lose("1")
+    assert spark.departures() == {"asyncsearch-a": "its executor 1 was lost"}
+
+
+def test_a_task_that_runs_is_not_lost_though_no_executor_is_named() -> None:
+    jvm = Jvm([("asyncsearch-a", [("1", True)]), ("asyncsearch-b", [("2", True)])], ["1", "2"], set())
+    spark = spark_of(jvm)
+    jvm.lose("1")
+    jvm.hide()
     assert spark.departures() == {"asyncsearch-a": "its executor 1 was lost"}
 
 

@@ -348,3 +348,20 @@ def test_a_replacement_waits_for_a_slot_as_long_as_a_worker_has_one(
         supervisor.stop(0.0)
     finally:
         logger.removeHandler(sentences)
+
+
+def test_spark_is_not_asked_for_the_slot_of_a_worker_that_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.WAIT_LOGGED_AFTER_S", 0.0)
+    spark = CrowdedSpark()
+    supervisor, heard, unheard = supervise(spark, Ends()), (WorkerId(0), 1), (WorkerId(1), 1)
+    supervisor._start_job(heard, config_for(tmp_path))
+    supervisor._note_attached(heard)
+    supervisor._do_what_is_due()
+    assert (supervisor._jobs[heard].due, spark.looks) == (None, 0)
+    supervisor._start_job(unheard, config_for(tmp_path))
+    supervisor._do_what_is_due()
+    assert spark.looks == 1
+    for job in supervisor._jobs.values():
+        supervisor._cancel(job, "it is over")

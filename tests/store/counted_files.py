@@ -252,5 +252,6 @@ for _method, _name in {
     "isdir": "HEAD",
     "info": "HEAD",
     "rm_file": "DELETE",
+    "rm": "POST",  # DeleteObjects, of up to 1000
 }.items():
     setattr(Objects, _method, _counted(_name, _method))

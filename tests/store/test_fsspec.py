@@ -144,7 +144,6 @@ def test_append_makes_one_file_on_disk_and_numbered_objects_in_memory(store: Fss
     segment = store.open_segment()
     segment.append(b"a\n")
     segment.append(b"b\n")
-    segment.close()
     chunks = [f"journal/000001.jsonl/{number:09d}" for number in range(3)]
     assert files_of(store) == (chunks if store.url.startswith("memory") else ["journal/000001.jsonl"])
     assert list(store.read_segment("000001.jsonl")) == [b"a\n", b"b\n"]

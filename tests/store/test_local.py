@@ -498,6 +498,7 @@ def test_segments_and_logs_that_an_object_store_wrote_can_be_read(store: LocalSt
     for number in (1, 2, 0):
         store.write(f"journal/000001.jsonl/{number:09d}", b"%d\n" % number if number else b"")
         store.write(f"logs/trial-1.log/{number:09d}", b"%d\n" % number)
+    store.write("journal/000001.jsonl/000000001-000000002", b"1\n2\n")  # and was copied while it joined them
     assert list(store.read_segment("000001.jsonl")) == [b"1\n", b"2\n"]
     assert list(store.read_log("trial-1")) == ["0", "1", "2"]
     assert store.open_segment().name == "000002.jsonl"

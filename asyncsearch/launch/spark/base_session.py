@@ -99,7 +99,7 @@ class AnySpark(abc.ABC):
     @property
     def has_dynamic_allocation(self) -> bool:
         """Whether executors come and go; Spark ignores the setting in local mode."""
-        return self.is_on("spark.dynamicAllocation.enabled") and not self.master.startswith("local")
+        return self.is_on("spark.dynamicAllocation.enabled") and not self.is_one_process
 
     @property
     def cpus_per_task(self) -> int:

@@ -142,24 +142,28 @@ class Departures:
         One look for all: some calls of the JVM an executor, and some a job once, or only while an executor leaves. A
         look for each worker over the jobs of all would be W * W calls.
         """
+        found: dict[str, str] = {}
         # An internal name of Spark has changed, a job has just ended, or Spark is gone.
         with contextlib.suppress(Exception):
             scala = self._context._jsc.sc()
             places = self._places.look() if self._reruns else []
             # After their tasks, whose executors have all been there.
             names = {name for name in str(scala.getExecutorIds().mkString(",")).split(",") if name}
-            lost = {name: f"its executor {name} was lost" for _, name in places if name not in names}
-            if leaving := lost | self._decommissioned(scala, names):
-                found = places if self._reruns else self._places.look()
-                return {tag: leaving[name] for tags, name in found if name in leaving for tag in tags}
-        return {}
+            for place in places:
+                # A cluster's own backend may name no executors: only who has given up the task knows that it is lost.
+                if place.executor not in names and not place.task.running():
+                    found |= dict.fromkeys(place.tags, f"its executor {place.executor} was lost")
+            if leaving := self._decommissioned(scala, names):
+                for place in places if self._reruns else self._places.look():
+                    if place.executor in leaving:
+                        found |= dict.fromkeys(place.tags, DECOMMISSIONED)
+        return found
 
-    def _decommissioned(self, scala: Any, names: Set[str]) -> dict[str, str]:
+    def _decommissioned(self, scala: Any, names: Set[str]) -> Set[str]:
         if not self._decommissions:
-            return {}
+            return set()
         scheduler = scala.taskScheduler()
-        leave = (name for name in names if scheduler.getExecutorDecommissionState(name).isDefined())
-        return dict.fromkeys(leave, DECOMMISSIONED)
+        return {name for name in names if scheduler.getExecutorDecommissionState(name).isDefined()}
 
 
 class _JobFacts(NamedTuple):
@@ -168,6 +172,16 @@ class _JobFacts(NamedTuple):
     tags: Set[str]
     """Empty for jobs of others, which may have thousands of tasks and are not looked into."""
     stages: Set[str] = frozenset()
+
+
+class TaskPlace(NamedTuple):
+    """Where the task of a worker's job runs, or ran until it was lost."""
+
+    tags: Set[str]
+    """Those of its job."""
+    executor: str
+    task: Any
+    """Spark's ``TaskInfo``, which the scheduler keeps up to date."""
 
 
 class TaskPlaces:
@@ -181,28 +195,28 @@ class TaskPlaces:
         self._context = context
         self._guard = threading.Lock()
         self._jobs: dict[int, _JobFacts] = {}
-        self._executors: dict[int, str] = {}
+        self._places: dict[int, TaskPlace] = {}
 
-    def look(self) -> list[tuple[Set[str], str]]:
-        """Return, for each active job of a worker whose task had a slot, the job's tags and the task's executor."""
+    def look(self) -> list[TaskPlace]:
+        """Return the place of each active job of a worker whose task had a slot."""
         with self._guard:
             active = list(self._context.statusTracker().getActiveJobsIds())
             self._jobs = {number: facts for number, facts in self._jobs.items() if number in active}
-            self._executors = {number: name for number, name in self._executors.items() if number in active}
+            self._places = {number: place for number, place in self._places.items() if number in active}
             scala = self._context._jsc.sc()
-            self._learn([number for number in active if number not in self._executors], scala)
-            return [(self._jobs[number].tags, self._executors[number]) for number in self._executors]
+            self._learn([number for number in active if number not in self._places], scala)
+            return list(self._places.values())
 
     def _learn(self, jobs: Iterable[int], scala: Any) -> None:
         scheduler = scala.taskScheduler()
         for number in jobs:
             if number not in self._jobs:
                 self._jobs[number] = _facts_of(scala.statusStore().job(number))
-            for stage in self._jobs[number].stages:
+            tags, stages = self._jobs[number]
+            for stage in stages:
                 tasks = scheduler.taskSetManagerForAttempt(int(stage), 0)
-                found = _executor_of(tasks.get()) if tasks.isDefined() else None
-                if found is not None:
-                    self._executors[number] = found
+                if tasks.isDefined() and (task := _task_of(tasks.get())) is not None:
+                    self._places[number] = TaskPlace(tags, str(task.executorId()), task)
 
 
 def _facts_of(job: Any) -> _JobFacts:
@@ -210,13 +224,12 @@ def _facts_of(job: Any) -> _JobFacts:
     return _JobFacts(tags, _words(job.stageIds())) if tags else _JobFacts(tags)
 
 
-def _executor_of(tasks: Any) -> str | None:
-    """Return the executor of the task of a ``TaskSetManager``: where it runs, or was lost; else None."""
+def _task_of(tasks: Any) -> Any:
+    """Return the ``TaskInfo`` of a ``TaskSetManager``: of the attempt that runs, or of one that was lost; else None."""
     infos, found = tasks.taskInfos().valuesIterator(), None
     while infos.hasNext():
-        info = infos.next()
-        found = str(info.executorId())
-        if info.running():
+        found = infos.next()
+        if found.running():
             break
     return found
 

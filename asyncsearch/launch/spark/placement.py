@@ -50,20 +50,31 @@ def running_tasks(context: Any) -> Mapping[str, int]:
     return {name: int(count) for name, _, count in pairs}
 
 
-def placed(context: Any, places: Sequence[str]) -> Any:
-    """Return an RDD with one row for each of the places, which its tasks prefer."""
-    from pyspark import RDD
-    from pyspark.serializers import CPickleSerializer
+class PlacedRows:
+    """Makes RDDs of one row for each of some places, which its tasks prefer. Any thread may call it.
 
-    java, serializer = context._jvm, CPickleSerializer()
-    rows = java.java.util.ArrayList()
-    for number, place in enumerate(places):
-        names = java.java.util.ArrayList()
-        names.add(place)
-        rows.add(java.scala.Tuple2(serializer.dumps(number), java.PythonUtils.toSeq(names)))
-    kind = context._jsc.emptyRDD().classTag()
-    made = context._jsc.sc().makeRDD(java.PythonUtils.toSeq(rows), kind)
-    return RDD(java.org.apache.spark.api.java.JavaRDD(made, kind), context, serializer)
+    Each look for a class or a method of Java is a call of the JVM for each part of its name: they are looked for once.
+    """
+
+    def __init__(self, context: Any) -> None:
+        """Begin; ``context`` is the ``SparkContext``."""
+        java = context._jvm
+        self._context = context
+        self._list, self._one = java.java.util.ArrayList, java.java.util.Collections.singletonList
+        self._pair, self._rdd = java.scala.Tuple2, java.org.apache.spark.api.java.JavaRDD
+        self._scala = java.PythonUtils.toSeq
+        self._kind = context._jsc.emptyRDD().classTag()
+
+    def at(self, places: Sequence[str]) -> Any:
+        """Return an RDD with a row for each of the places."""
+        from pyspark import RDD
+        from pyspark.serializers import CPickleSerializer
+
+        serializer, rows = CPickleSerializer(), self._list()
+        for number, place in enumerate(places):
+            rows.add(self._pair(serializer.dumps(number), self._scala(self._one(place))))
+        made = self._context._jsc.sc().makeRDD(self._scala(rows), self._kind)
+        return RDD(self._rdd(made, self._kind), self._context, serializer)
 
 
 class Emptiest:

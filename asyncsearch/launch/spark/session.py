@@ -6,6 +6,7 @@ Rule: every method talks to the JVM over the calling thread's own connection; gR
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 import sys
@@ -123,7 +124,23 @@ class Spark(AnySpark):
         job = (rows.barrier() if is_barrier else rows).mapPartitions(task)
         job.id()  # pickles the task, and makes the job's objects in the JVM
         prepared()
-        return _collected(job)
+        return self._collected(job)
+
+    def _collected(self, job: Any) -> list[Any]:
+        """Return what ``collect`` returns, under the name that the job has.
+
+        ``collect`` would name it after a line of this file, and all others of the process after none as long as it
+        lasts.
+        """
+        from pyspark import RDD
+
+        load = getattr(sys.modules[RDD.__module__], "_load_from_socket", None)
+        if load is None:  # an internal name of Spark has changed
+            return list(job.collect())
+        found = load(self._collect(job._jrdd.rdd()), job._jrdd_deserializer)
+        # Spark 4 returns what closes its socket; Spark 3 closes it at the last result.
+        with found if hasattr(found, "__exit__") else contextlib.nullcontext(found) as results:
+            return list(results)
 
     def _name(self, description: str, group: str) -> None:
         """Name this thread's jobs and their stages; they stay in a job group of the user's, who may end them by it."""
@@ -135,8 +152,17 @@ class Spark(AnySpark):
     def _rows(self, tasks: int, places: Sequence[str]) -> Any:
         if all(places) and len(places) == tasks:
             with contextlib.suppress(Exception):  # an internal name of Spark has changed: any place will do
-                return placement.placed(self.context, places)
+                return self._placed_rows.at(places)
         return self.context.parallelize(range(tasks), tasks)
+
+    @functools.cached_property
+    def _placed_rows(self) -> placement.PlacedRows:
+        return placement.PlacedRows(self.context)
+
+    @functools.cached_property
+    def _collect(self) -> Any:
+        """Spark's own call for ``collect``: to look for it takes two calls of the JVM."""
+        return self.context._jvm.PythonRDD.collectAndServe
 
     def emptiest(self) -> str:
         if self.is_one_process:
@@ -157,7 +183,7 @@ class Spark(AnySpark):
 
     def running(self) -> Set[str] | None:
         try:
-            return {tag for tags, _ in self._places.look() for tag in tags}
+            return {tag for place in self._places.look() for tag in place.tags}
         except Exception:  # an internal name of Spark has changed, a job has just ended, or Spark is gone
             return None
 
@@ -196,22 +222,6 @@ class Spark(AnySpark):
             if not made.users:
                 KNOWN.made.pop(self.context, None)
                 made.session.stop()
-
-
-def _collected(job: Any) -> list[Any]:
-    """Return what ``collect`` returns, under the name that the job has.
-
-    ``collect`` would name it after a line of this file, and all others of the process after none as long as it lasts.
-    """
-    from pyspark import RDD
-
-    load = getattr(sys.modules[RDD.__module__], "_load_from_socket", None)
-    if load is None:  # an internal name of Spark has changed
-        return list(job.collect())
-    found = load(job.ctx._jvm.PythonRDD.collectAndServe(job._jrdd.rdd()), job._jrdd_deserializer)
-    # Spark 4 returns what closes its socket; Spark 3 closes it at the last result.
-    with found if hasattr(found, "__exit__") else contextlib.nullcontext(found) as results:
-        return list(results)
 
 
 class Made:

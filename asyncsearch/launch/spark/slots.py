@@ -248,6 +248,10 @@ class SlotWatch:
             self._replacing.add(tag)
         return is_replacement
 
+    def holds(self, tag: str) -> None:
+        """Note that a launch has its slot: the driver hears its worker, so that Spark need not be asked."""
+        self._holding.add(tag)
+
     def refresh(self, tags: Sequence[str], now: float) -> float | None:
         """Learn which jobs have slots, if that of one of these is not known; one look serves all of a tick.
 

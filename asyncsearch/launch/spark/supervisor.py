@@ -170,8 +170,9 @@ class Supervisor:
             self._cancel(self._jobs[key], "it was ended by the driver")
 
     def _note_attached(self, key: LaunchKey) -> None:
-        if key in self._jobs:
-            self._jobs[key].has_attached = True
+        if job := self._jobs.get(key):
+            job.has_attached = True
+            self._slots.holds(job.tag)
 
     def _begin_to_stop(self, stop_at: float) -> None:
         self._stop_at, self._give_up_at = stop_at, stop_at + CANCELLED_WITHIN_S

@@ -87,6 +87,7 @@ class ConnectJobs(TrialJobs):
     """The jobs of a session of Spark Connect: each training has a tag, all together have one, and no pool."""
 
     may_be_cut_off = True
+    client = "pyspark"
 
     def __init__(self, session: Any) -> None:
         self._session = session

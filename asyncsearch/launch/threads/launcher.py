@@ -11,10 +11,11 @@ import threading
 import time
 
 from asyncsearch.agent.agent import Agent
-from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.agent.config import DriverStream, WorkerConfig
+from asyncsearch.agent.runner_process import DescriptorSelector
 from asyncsearch.errors import InternalError, UsageError
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Launcher, OnWorkerEnded, Preflight
+from asyncsearch.launch.base_launcher import SILENT_FOR_S, TOO_LATE, ConfigFor, Launcher, OnWorkerEnded, Preflight
 from asyncsearch.launch.machine import cores
 from asyncsearch.launch.threads.jobs import find_jobs
 from asyncsearch.launch.threads.printed import close_outputs, open_outputs
@@ -42,6 +43,8 @@ class ThreadLauncher(Launcher):
         self._is_stopped = False
         self._over = threading.Event()
         self._grace_s = 0.0
+        self._silence = ""
+        """Why trials wait in vain for their cluster, once some did for too long; empty if it answers."""
 
     def workers_now(self) -> int:
         return cores()
@@ -75,17 +78,18 @@ class ThreadLauncher(Launcher):
         self._is_stopped = False
         self._over.clear()
         if (jobs := find_jobs()).may_be_cut_off:
-            threading.Thread(target=self._tell_silence, args=(jobs,), name="asyncsearch-jobs", daemon=True).start()
+            threading.Thread(target=self._watch_cluster, args=(jobs,), name="asyncsearch-jobs", daemon=True).start()
 
     def launch(self, worker: WorkerId, epoch: int) -> None:
         if self._config_for is None or self._ended is None:
             raise InternalError("launch() comes after start()")
         launch = None
         with self._changed:
-            if not self._is_stopped:
+            refusal = TOO_LATE if self._is_stopped else self._silence
+            if not refusal:
                 launch = self._launches[worker, epoch] = _Launch()
         if launch is None:
-            self._ended(worker, epoch, TOO_LATE)
+            self._ended(worker, epoch, refusal)
             return
         config = self._config_for(worker, epoch)
         self._grace_s = config.kill_grace_s
@@ -109,14 +113,26 @@ class ThreadLauncher(Launcher):
             launch.end()
         self._wait_for_all(_ENDED_WITHIN_S + 2 * self._grace_s)
 
-    def _tell_silence(self, jobs: TrialJobs) -> None:
-        """Say each time that the cluster does not answer any more: trials wait for it, and do not know why."""
-        was_silent = False
+    def _watch_cluster(self, jobs: TrialJobs) -> None:
+        """Say each time that the cluster does not answer any more, and end trials that wait for it for too long."""
+        silent_since = None
         while not self._over.wait(_LOOK_S):
-            trouble = jobs.trouble()
-            if trouble and not was_silent:
-                _log.warning("Trials that have asked for something wait: %s.", trouble)
-            was_silent = bool(trouble)
+            if not (trouble := jobs.trouble()):
+                silent_since, self._silence = None, ""
+                continue
+            if silent_since is None:
+                silent_since = time.monotonic()
+                _log.warning("Trials that have asked for something wait up to %.0f s: %s.", SILENT_FOR_S, trouble)
+            if time.monotonic() - silent_since >= SILENT_FOR_S:
+                self._end_waiting(jobs.client, trouble)
+
+    def _end_waiting(self, client: str, trouble: str) -> None:
+        with self._changed:
+            launches = list(self._launches.values())
+        for launch in launches:
+            if launch.is_inside(client):
+                self._silence = trouble  # before its end: its next launch would wait as long
+                launch.end(trouble)
 
     def _follow(self, launch: _Launch, config: WorkerConfig) -> None:
         assert self._ended is not None
@@ -148,20 +164,32 @@ class _Launch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._agent: Agent | None = None
-        self._is_ended = False
+        self._runner: ThreadRunner | None = None
+        self._ended_for = ""
+        """Why it was ended; empty if it was not."""
 
     def run(self, config: WorkerConfig) -> str:
         """Serve the driver to the end, and return the reason."""
-        agent = Agent(config, runner=ThreadRunner)
+        agent = Agent(config, runner=self._make_runner)
         with self._lock:
             self._agent = agent
-            if self._is_ended:
+            if self._ended_for:
                 agent.end("it was called off before it started")
         return agent.run()
 
-    def end(self) -> None:
+    def end(self, reason: str = "it was ended by the driver") -> None:
         """End the agent, now or before it starts."""
         with self._lock:
-            self._is_ended = True
+            self._ended_for = reason
             if self._agent is not None:
-                self._agent.end("it was ended by the driver")
+                self._agent.end(reason)
+
+    def is_inside(self, package: str) -> bool:
+        """Return whether its trial is in code of a package now."""
+        return self._runner is not None and self._runner.is_inside(package)
+
+    def _make_runner(
+        self, config: WorkerConfig, watch: DescriptorSelector, stream: DriverStream, *, exited: object
+    ) -> ThreadRunner:
+        self._runner = ThreadRunner(config, watch, stream, exited=exited)
+        return self._runner

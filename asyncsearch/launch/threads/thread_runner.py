@@ -108,6 +108,11 @@ class ThreadRunner:
         if self._thread is not None:
             self._thread.cancel_jobs()
 
+    def is_inside(self, package: str) -> bool:
+        """Return whether the training is in code of a package now; any thread may call this."""
+        thread = self._thread
+        return thread is not None and thread.is_inside(package)
+
     def kill(self) -> None:
         """Interrupt the training at once, and leave its thread if that does not end it."""
         if self._thread is not None and self._run is not None:

@@ -179,6 +179,11 @@ class TrialThread(LaneRunner):
         frames = traceback.extract_stack(sys._current_frames().get(self._ident))
         return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "an unknown line"
 
+    def is_inside(self, package: str) -> bool:
+        """Return whether it is in code of a package now, or in what that has called; any thread may call this."""
+        frames = traceback.walk_stack(sys._current_frames().get(self._ident))
+        return any(f"{frame.f_globals.get('__name__')}.".startswith(f"{package}.") for frame, _ in frames)
+
     def ended(self) -> None:
         """Take note that it has told its end, so that its jobs are cancelled for the last time."""
         self._cancelling.end()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from glob import has_magic
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -283,6 +284,16 @@ class Remote:
         """Remove a file; no error if there is none."""
         with self.explained("remove", name), contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self._path(name))
+
+    def remove_files(self, names: Sequence[str]) -> None:
+        """Remove files, by few calls where the file system has one for many; no error for those that are gone."""
+        paths = [self._path(name) for name in names]
+        if any(has_magic(path) for path in paths):  # as a pattern a path may match files of other studies
+            for name in names:
+                self.remove(name)
+            return
+        with self.explained("remove", names[0]), contextlib.suppress(FileNotFoundError):
+            self._fs.rm(paths)
 
     def remove_tree(self, folder: str) -> None:
         """Remove all files below a folder, and the folder where the file system has folders."""

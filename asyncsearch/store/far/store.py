@@ -1,8 +1,8 @@
 """Stores that copy files to and from this machine, and those of them whose journal and logs grow by appended pieces.
 
-A journal segment of an ``AppendingStore`` is one file where appending is cheap (tried once), else a folder with one
-numbered object for each append; a segment of the logs is one file, or one object. An append is as durable as the file
-system makes a closed file.
+A journal segment of an ``AppendingStore`` is one file where appending is cheap (tried once), else a folder of numbered
+objects (``segments.py``); a segment of the logs is one file, or one object. An append is as durable as the file system
+makes a closed file.
 
 ``FsspecStore`` is such a store on any file system of fsspec: object stores, SFTP, or memory for tests. These have no
 common rename or append. A small file is replaced atomically on object stores, SFTP and disks; on file systems whose
@@ -13,24 +13,19 @@ from __future__ import annotations
 
 import abc
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from asyncsearch.errors import StoreError
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.blocks import split_lines, texts_of
 from asyncsearch.store.far.checkpoints import FarCheckpoints
-from asyncsearch.store.far.files import FarFiles
 from asyncsearch.store.far.remote import Remote
-from asyncsearch.store.locks.lease_lock import LeaseLock
+from asyncsearch.store.far.segments import AppendedSegment, AppendingFiles, pieced_lines
 from asyncsearch.store.passwords import with_user_alone, without_keys
 
 T = TypeVar("T")
-_READS, _AHEAD = 16, 64
-"""Objects of a journal that are read at a time, and held: ten thousand trials leave some thirty thousand, each of which
-takes 20 ms and more."""
 
 
 class FarStore(FarCheckpoints):
@@ -60,56 +55,6 @@ class FarStore(FarCheckpoints):
     @property
     def log_interval_s(self) -> float:
         return 5.0
-
-
-class AppendingFiles(FarFiles, Protocol):
-    """The files below a URL, some of which grow."""
-
-    @property
-    def can_append(self) -> bool: ...
-    def put(self, name: str, data: bytes) -> None: ...
-    def append(self, name: str, data: bytes) -> None: ...
-
-
-class AppendedSegment:
-    """A journal segment: one file that grows, or a folder of numbered objects."""
-
-    def __init__(self, remote: AppendingFiles, name: str, appends: bool, lock: LeaseLock | None) -> None:
-        self._remote = remote
-        self._name = name
-        self._appends = appends
-        self._lock = lock
-        self._chunk = 0
-        self._closed = False
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def append(self, data: bytes) -> None:
-        assert data.endswith(b"\n"), "a segment takes whole lines"
-        if self._closed:
-            raise StoreError(
-                f"Journal segment {self._name} of the store {self._remote.shown!r} is closed. Go on in a new one:"
-                " open_segment()."
-            )
-        try:
-            if self._lock is not None:
-                self._lock.check()
-            if self._appends:
-                self._remote.append(f"journal/{self._name}", data)
-            else:
-                self._chunk += 1
-                self._remote.put(f"journal/{self._name}/{self._chunk:09d}", data)
-            if self._lock is not None:
-                self._lock.check()  # it may have been stopped in between for longer than its lease
-        except BaseException:
-            # It is unknown how much was written: the next line could be appended to half a line.
-            self.close()
-            raise
-
-    def close(self) -> None:
-        self._closed = True
 
 
 class AppendedLog:
@@ -185,20 +130,10 @@ class AppendingStore(FarStore):
         return self._appends
 
     def _lines(self, name: str) -> Iterator[bytes]:
-        chunks = self._remote.list(name)
-        if not chunks:
+        if self._remote.list(name):
+            yield from pieced_lines(self._remote, name)
+        else:
             yield from split_lines(self._remote.blocks(name))
-        for data in _in_order(self._remote.read, [f"{name}/{chunk}" for chunk in chunks]):
-            yield from split_lines([data or b""])
-
-
-def _in_order(read: Callable[[str], bytes | None], names: Sequence[str]) -> Iterator[bytes | None]:
-    """Yield the content of files in their order, several of which are read at a time."""
-    if not names:
-        return
-    with ThreadPoolExecutor(min(len(names), _READS), "asyncsearch-read") as pool:
-        for first in range(0, len(names), _AHEAD):
-            yield from pool.map(read, names[first : first + _AHEAD])
 
 
 class FsspecStore(AppendingStore):

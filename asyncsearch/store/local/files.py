@@ -129,7 +129,8 @@ def names_in(folder: Path) -> list[str]:
 def lines_of(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file, or of the numbered chunks that other kinds of store write instead."""
     with explained("read", path):
-        for part in sorted(path.iterdir()) if path.is_dir() and not path.is_symlink() else [path]:
+        is_folder = path.is_dir() and not path.is_symlink()
+        for part in [path / name for name in layout.not_joined(os.listdir(path))] if is_folder else [path]:
             with open_to_read(part) as file:
                 yield from file
 

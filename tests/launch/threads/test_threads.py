@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import signal
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from asyncsearch import ASHA, FIFO, Study, Trainer, WorkerOptions, uniform
-from asyncsearch.errors import UsageError
+from asyncsearch.errors import UsageError, WorkersLostError
 from asyncsearch.launch.threads import held
 from asyncsearch.launch.threads.launcher import ThreadLauncher
 from asyncsearch.launch.threads.trial_thread import Unread
@@ -252,11 +253,13 @@ class SilentJobs(TrialJobs):
     """Their cluster answers at some looks."""
 
     may_be_cut_off = True
+    client = __name__
 
     def __init__(self, *looks: str) -> None:
-        self._looks, self.are_over = iter(looks), threading.Event()
+        self._looks, self.are_over, self.has_been_asked = iter(looks), threading.Event(), threading.Event()
 
     def trouble(self) -> str:
+        self.has_been_asked.set()
         if (found := next(self._looks, None)) is None:
             self.are_over.set()
         return found or ""
@@ -271,5 +274,40 @@ def test_each_silence_of_the_cluster_of_trials_is_told_once(
     launcher.start(lambda *_: config_for(Path()), Ends())
     assert jobs.are_over.wait(PATIENCE_S)
     launcher.stop(0.0)
-    words = "Trials that have asked for something wait: it is cut off."
+    words = "Trials that have asked for something wait up to 75 s: it is cut off."
     assert [record.message for record in caplog.records] == [words] * 2
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> SilentJobs:
+    """Let the cluster of trials be silent for as long as is waited for it, from the first look on."""
+    jobs = SilentJobs(*itertools.repeat("it is cut off", 100_000))
+    monkeypatch.setattr("asyncsearch.launch.threads.launcher.find_jobs", lambda: jobs)
+    monkeypatch.setattr("asyncsearch.launch.threads.launcher._LOOK_S", 0.001)
+    monkeypatch.setattr("asyncsearch.launch.threads.launcher.SILENT_FOR_S", 0.0)
+    return jobs
+
+
+def test_a_search_whose_trials_wait_for_a_silent_cluster_ends_in_words(silent: SilentJobs, tmp_path: Path) -> None:
+    begun: list[str] = []
+
+    def train(trial: TrialContext) -> float:
+        begun.append(trial.name)
+        while True:  # as Spark's client does
+            time.sleep(0.001)
+
+    with pytest.raises(WorkersLostError, match="it is cut off"):
+        study_of(train, tmp_path).run(num_trials=9, parallelism=2, display="none")
+    assert len(begun) <= 2, "none begins only to wait"
+
+
+def test_a_trial_that_waits_for_another_than_the_silent_cluster_goes_on(
+    silent: SilentJobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silent, "client", "another")
+
+    def train(trial: TrialContext) -> float:
+        assert silent.has_been_asked.wait(PATIENCE_S)
+        return float(trial.params["x"])
+
+    assert len(study_of(train, tmp_path).run(num_trials=2, parallelism=2, display="none").trials) == 2
