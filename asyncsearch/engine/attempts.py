@@ -277,7 +277,7 @@ def unreported_words(end: TrainingEnded, metric: str) -> str:
     )
 
 
-def verdict_at_target(trial: Trial, max_resource: int | None, reporting: Reporting, how: str) -> Verdict:
+def verdict_at_target(trial: Trial, max_resource: int | None, reporting: Reporting, how: str = "") -> Verdict:
     """Return the verdict on a trial whose units up to its target are trained; ``how`` completes the reason."""
     missing = missing_metric(trial, reporting, is_pause=not is_end(trial.target, max_resource))
     if missing is not None:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from asyncsearch.arguments import is_unicode
 from asyncsearch.runner.process.kernel_files import rooms, status
 from asyncsearch.runner.process.process_holdings import (
     ProcessHoldings,
@@ -89,7 +90,7 @@ def changed_variables(before: Mapping[str, str]) -> dict[str, str]:
 
 def text_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return those variables that a message can hold; others, bytes of another encoding, can only be inherited."""
-    return {name: value for name, value in environment.items() if _is_text(name + value)}
+    return {name: value for name, value in environment.items() if is_unicode(name + value)}
 
 
 def take_over(environment: Mapping[str, str]) -> None:
@@ -242,11 +243,3 @@ def _is_installed(name: str, module: object) -> bool:
     if spec is None or spec.name != name or not isinstance(spec.origin, str):
         return False
     return name.startswith("asyncsearch.") or not _INSTALLED_FOLDERS.isdisjoint(spec.origin.split(os.sep))
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # it is no text, which no message can hold
-        return False
-    return True
