@@ -144,7 +144,7 @@ class TrainingLanes:
             self._send(event)
 
     def _spent(self, run: LaneRun, spent: Spent | None) -> Spent | UnsetType:
-        """Return what was done for a lane. UNSET: a process has trained it, and has not told at its end."""
+        """Return what was done for a lane. UNSET if a process has trained it, and has not told at its end."""
         if spent is None and run.is_sent:
             return UNSET
         return self.work_start.added_to(spent or Spent())

@@ -123,7 +123,7 @@ class Questions:
 
         Args:
             state: of the study, for reading only.
-            answerer: answers them. None: they are refused.
+            answerer: answers them. None if they are refused.
             secret: of which the keys of all launches are made.
             loop: the driver's.
             post: puts an item before the engine.

@@ -152,7 +152,7 @@ class StudyState:
     has_notes: bool = field(default=False, init=False)
     """Whether a trial has left notes, which the journal has."""
     stop_facts: StopFacts | None = field(default=None, init=False)
-    """What the stop rules read. None: there are none."""
+    """What the stop rules read. None if there are none."""
     best_trials: BestTrials = field(init=False)
     usage: CheckpointSizes = field(init=False)
     paused: PausedTrials = field(default_factory=PausedTrials, init=False)

@@ -146,7 +146,7 @@ def _end_saved(state: StudyState, attempt: Attempt, emit: Callable[[AnyAction], 
 
 
 def due_s(state: StudyState, now: float) -> float | None:
-    """Return when a rule may hold by time alone, in seconds of the driver's clock. None: it does not depend on time."""
+    """Return when time alone may let a rule hold, in seconds of the driver's clock. None if it never does."""
     if state.run is None or state.stopping:
         return None
     found = []

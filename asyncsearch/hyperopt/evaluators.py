@@ -86,7 +86,7 @@ def _workers(
 ) -> WorkerPool:
     """Return the workers that wait, or new ones."""
     launcher = choose(settings.backend)
-    # No more than points. None: as many as the cluster turns out to have.
+    # No more than points. None means as many as the cluster turns out to have.
     number = launcher.workers_now() if settings.parallelism is None else settings.parallelism
     number = None if number is None else min(number, wanted)
     key = key_of(runs, pack(objective), settings.parallelism)

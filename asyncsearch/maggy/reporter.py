@@ -48,7 +48,7 @@ class Reporter:
 
         Args:
             metric: a number.
-            step: a number that never goes down, such as the epoch; None: one more than before.
+            step: a number that never goes down, such as the epoch. None means one more than before.
 
         Raises:
             BroadcastError: one of the two is no number, or the step went back.

@@ -91,7 +91,7 @@ class StudyAnswerer:
 
     @property
     def n_trials(self) -> int | None:
-        """How many trials are to begin. None: until something else ends them."""
+        """How many trials are to begin. None means until something else ends them."""
         return self._options.n_trials
 
     @property

@@ -27,7 +27,7 @@ class ObjectiveEnd(NamedTuple):
     """The end of a trial, as its worker saw it."""
 
     state: str | None
-    """PRUNED or FAIL, if the objective raised. None: the study decides by the values."""
+    """PRUNED or FAIL, if the objective raised. None if the study decides by the values."""
     numbers: tuple[float | str, ...] | None = None
     """The returned values: each a number, or in words if it is none. None if it returned None, or raised."""
     is_one: bool = True

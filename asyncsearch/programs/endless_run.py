@@ -43,7 +43,7 @@ class EndlessRun(abc.ABC):
 
         Args:
             key: what its workers have got, to know whether they suit a further call; first whose they are.
-            parallelism: how many workers it has; None: one for each slot of the cluster.
+            parallelism: how many workers it has. None means one for each slot of the cluster.
             kept_s: how long they wait for a further call.
         """
         self.key, self.parallelism, self.kept_s = key, parallelism, kept_s

@@ -190,7 +190,7 @@ class ProgramSearch:
 
     @property
     def parallelism(self) -> int | None:
-        """How many trials run at a time. None: as many as there are slots."""
+        """How many trials run at a time. None means as many as there are slots."""
         choice = present()
         most = [one for one in (choice.parallelism, self.limit) if one is not None]
         cpus, there = cpus_of(self.resources), asked_cpus()

@@ -56,7 +56,7 @@ def shutdown(_exiting_interpreter: bool = False) -> None:
 
 
 def asked_cpus() -> float | None:
-    """Return how many cores of this machine ``init`` has named. None: it did not."""
+    """Return how many cores of this machine ``init`` has named. None if it did not."""
     return _cpus[0] if _cpus else None
 
 

@@ -181,7 +181,7 @@ class TuneScheduler:
 
     @property
     def end(self) -> float | None:
-        """Where a trial is complete, in ``time_attr``. None: where its function returns."""
+        """Where a trial is complete, in ``time_attr``. None means where its function returns."""
         most: float | None = getattr(self, "max_t", None)
         return most
 

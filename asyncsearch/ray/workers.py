@@ -21,11 +21,11 @@ def workers(
     """Say where the trials of all searches of this process run from now on.
 
     Args:
-        parallelism: how many trials run at a time; None: one for each slot of the cluster, or core of this machine,
-            as far as the resources of a trial allow.
+        parallelism: how many trials run at a time. None means one for each slot of the cluster, or core of this
+            machine, as far as the resources of a trial allow.
         backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
             ``"inline"``, or a launcher, as of ``asyncsearch.Study``.
-        store: folder or URL of searches whose program names no ``storage_path``; None: ``studies``.
+        store: folder or URL of searches whose program names no ``storage_path``. None means ``studies``.
         display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
         logs: whether to show the lines that trials print.
 

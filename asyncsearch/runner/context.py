@@ -72,7 +72,7 @@ class SearchContext(TrialContext):
             place: where to make the folder of the trial. None for a temporary folder.
             metric: name of the study's metric, for messages.
             judged: the first resource at whose report it waits for what is decided, besides a pause. None if none.
-            copies: copies its last state, and writes it once the training has ended. None: it is saved before.
+            copies: copies its last state, and writes it once the training has ended. None if it is saved before.
         """
         self.has_reported = False
         """Whether this attempt has reported anything."""
@@ -411,7 +411,7 @@ class SearchContext(TrialContext):
         return reason
 
     def _copy(self, save: SaveFunction) -> StateCopy | None:
-        """Return a copy of the state where the training ends with it. None: it is to be saved."""
+        """Return a copy of the state where the training ends with it. None if it is to be saved."""
         if self._copies is None or not self._timeline.is_save_needed(self._done):
             return None
         copy = self._copies.copy_of(save, self._link.stop_reason)

@@ -33,7 +33,7 @@ def listen(wandb: Any, listener: Listener, name: str = "", params: Mapping[str, 
         wandb: the module.
         listener: called with what is logged.
         name: of a run that has no name.
-        params: of the trial, for the config of the run; None: wandb has them from the environment.
+        params: of the trial, for the config of the run. None if wandb has them from the environment.
     """
     begin = getattr(wandb.init, "__wrapped__", wandb.init)
 

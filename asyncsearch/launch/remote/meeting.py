@@ -93,7 +93,7 @@ class MeetingLine:
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def within(self, timeout_s: float | None) -> None:
-        """Let later calls wait for at most so long; None: for any time."""
+        """Let later calls wait for at most so long. None means for any time."""
         self._connection.settimeout(timeout_s)
 
     def send(self, value: object) -> None:

@@ -32,7 +32,7 @@ class SearchAlgorithm:
         self.notes: list[str] = []
 
     def learner(self) -> Searcher | None:
-        """Return the searcher of ours that learns. None: nothing does."""
+        """Return the searcher of ours that learns. None if nothing does."""
         return None
 
     def space_of(self, param_space: Any) -> Any:
@@ -74,7 +74,7 @@ class SamplerAlgorithm(SearchAlgorithm):
     name: ClassVar[str] = "OptunaSearch"
     sampler: ClassVar[str] = "tpe"
     replaces: ClassVar[str] = ""
-    """The algorithm of another library that it stands for. Empty: Optuna's own."""
+    """The algorithm of another library that it stands for. Empty means Optuna's own."""
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ class DirCheckpoint:
             return dict(unpickled(file))
 
     def to_directory(self, path: str | Path | None = None) -> str:
-        """Copy it to a folder, and return its path; None: a new one."""
+        """Copy it to a folder, and return its path. None means a new one."""
         target = Path(tempfile.mkdtemp(prefix="asyncsearch-checkpoint-") if path is None else path)
         with self.as_directory() as folder:
             copy_tree(folder, target)

@@ -44,7 +44,7 @@ class TrialSession:
         newest = self._kept.newest()
         self._loaded: DirCheckpoint | None = None if newest is None else newest.checkpoint
         self._loaded_at: int | None = None
-        """Number of the report whose checkpoint is the last one. None: it is loaded."""
+        """Number of the report whose checkpoint is the last one. None if it is loaded."""
         self.iteration = 0 if newest is None else newest.iteration
         """How many reports there were, those before the loaded checkpoint included."""
         self._before_s = 0.0 if newest is None else float(newest.metrics.get("time_total_s", 0.0))

@@ -68,7 +68,7 @@ class AskedTrial:
 
     @property
     def target(self) -> int | None:
-        """Units up to which it is to be evaluated now; None: until you say that it is done, by ``tell(value)``."""
+        """Units up to which it is to be evaluated now. None means until you say that it is done, by ``tell(value)``."""
         return self._session.state.trials[self.id].target
 
     @property
