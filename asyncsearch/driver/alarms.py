@@ -109,7 +109,7 @@ class IdleWorkers:
         self._alarm = Alarm(loop, self._on_timer)
 
     def observe(self) -> None:
-        """Note who has no use now; called after the state has changed."""
+        """Note the workers that have no use now; called after the state has changed."""
         if self._times is not None:
             self._times.observe(self._state, self._loop.time())
             self._arm(self._times.next_due())

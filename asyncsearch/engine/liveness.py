@@ -156,6 +156,6 @@ class Outages(Generic[K]):
         return next((self._errors[key] for key in self._own if key in self._errors), next(iter(self._errors.values())))
 
     def alone(self, now: float) -> dict[K, str]:
-        """Return who has waited long enough, and the store's answer to each, if not enough of them wait."""
+        """Return the workers that have waited long enough, with the store's answers, if too few of them wait."""
         late = () if self.is_agreed else [key for key, began in self._began.items() if now >= began + self.timeout_s]
         return {key: self._errors[key] for key in late}

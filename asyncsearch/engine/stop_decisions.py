@@ -73,13 +73,13 @@ def ask(rule: StopRule, argument: str, progress: StopProgress) -> RuleAnswer:
 
 
 def study_answer(state: StudyState, now: float) -> RuleAnswer:
-    """Return what ``stop_when`` says of the study at a time; nothing if there is none."""
+    """Return the answer of ``stop_when`` on the study at a time; nothing if there is none."""
     rule = state.config.stop_when
     return RuleAnswer() if rule is None else ask(rule, "stop_when", study_progress(state, now))
 
 
 def trial_answer(state: StudyState, trial: Trial) -> RuleAnswer:
-    """Return what ``stop_trial_when`` says of an unfinished trial now; nothing if there is none."""
+    """Return the answer of ``stop_trial_when`` on an unfinished trial now; nothing if there is none."""
     rule = state.config.stop_trial_when
     if rule is None or trial.state.is_finished:
         return RuleAnswer()

@@ -55,7 +55,7 @@ def evaluators_for(
     wanted: int,
     pass_expr_memo_ctrl: bool | None,
 ) -> Evaluators:
-    """Return who evaluates points: workers that wait already, if they have the same objective, else new ones.
+    """Return the evaluators of points: workers that wait already, if they have the same objective, else new ones.
 
     Raises:
         NotPicklableError: the objective cannot be sent; nothing was started.

@@ -178,7 +178,7 @@ class AblatedParts(NamedTuple):
 
 
 def parts_of(params: Params) -> AblatedParts:
-    """Return what a trial with these parameters lacks."""
+    """Return the parts that a trial with these parameters lacks."""
     component = next(iter(Ablated.of(params.get(PARAMETER)).components), None)
     if component is None:
         return AblatedParts(_NONE, _NONE)

@@ -172,7 +172,7 @@ def require_arguments(function: Any, params: tuple[str, ...], given: tuple[str, 
 
 
 def result_of(returned: Any, key: str, name: str) -> dict[str, Any]:
-    """Return what a function returned as metrics: its result under the key, and the other numbers of a dictionary.
+    """Return the result of a function as metrics: its result under the key, and the other numbers of a dictionary.
 
     Raises:
         ReturnTypeError: there is no number that could be the result.

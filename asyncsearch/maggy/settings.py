@@ -38,5 +38,5 @@ def workers(
 
 
 def present() -> Workers:
-    """Return what was said last."""
+    """Return the workers that were chosen last."""
     return chosen_workers("maggy")

@@ -218,7 +218,7 @@ class StudyAnswerer:
         return self._beginning(lease, order)._replace(facts=facts)
 
     def _beginning(self, lease: Lease, order: int) -> Response:
-        """Return what a trial gets at its beginning; ``order``: the last one that its process was told."""
+        """Return the answer to the beginning of a trial; ``order``: the last one that its process was told."""
         frozen, ahead = self._given[lease.number]
         names = None if ahead.order.number == order else [*ahead.order.names]
         if not self._is_scheduled:

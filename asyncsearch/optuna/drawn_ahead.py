@@ -161,7 +161,7 @@ class DrawnAhead:
         return [one for one in [*found, *together] if one[0] not in trial._cached_frozen_trial.distributions]
 
     def asked(self, trial: Any) -> None:
-        """Note what a trial that has ended asked for."""
+        """Note the names for which a trial that has ended asked."""
         self.drop(trial)
         names = tuple(trial._cached_frozen_trial.distributions.items())
         if names != self._order.names:

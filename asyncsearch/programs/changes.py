@@ -69,7 +69,7 @@ def _digests(function: Any) -> dict[str, bytes]:
 
 
 def _digest(value: Any) -> bytes | None:
-    """Return what tells whether a value has changed. None if it is not compared."""
+    """Return a digest that differs once a value has changed. None if the value is not compared."""
     if not isinstance(value, (*_PLAIN, *_CONTAINERS)) or (isinstance(value, _CONTAINERS) and len(value) > _MOST):
         return None
     try:

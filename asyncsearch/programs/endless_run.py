@@ -156,7 +156,7 @@ class _Relay(Display):
 
 
 def key_of(owner: object, packed: Bundle, parallelism: int | None) -> tuple[Any, ...]:
-    """Return what workers have got when they start; where anything of it has changed, others are needed.
+    """Return all that workers have when they start; where any of it has changed, other workers are needed.
 
     What else a program says of its workers lets go those that wait: ``programs.workers``.
     """

@@ -136,7 +136,7 @@ class ProgramSearch:
         return given
 
     def _metric_and_mode(self) -> tuple[str | None, str]:
-        """Return what the program compares by, from any of its places."""
+        """Return the metric and mode of the program, from any of its places."""
         places = {
             "TuneConfig": self.request.tune,
             type(self.scheduler).__name__: self.scheduler,
@@ -200,7 +200,7 @@ class ProgramSearch:
         return min(most) if most else None
 
     def settings(self, folder: str, name: str) -> TrialSettings:
-        """Return what the trials need to know."""
+        """Return the settings that the trials need."""
         checkpoints, stop = self.request.checkpoints, self.request.run.stop
         is_population = isinstance(self.scheduler, PopulationBasedTraining)
         return TrialSettings(

@@ -193,7 +193,7 @@ class SearchRequest:
         return sentences
 
     def packed(self, resources: Any) -> bytes:
-        """Return it as a pickle for ``Tuner.restore``, without the space, which the study has; empty if it has none."""
+        """Return a pickle for ``Tuner.restore``, without the space, which the study has; empty if there can be none."""
         try:
             return bytes(cloudpickle.dumps(replace(self, param_space=None, resources=resources, resume=False)))
         except Exception:  # whatever an object of the program raises: then its program alone goes on
@@ -201,7 +201,7 @@ class SearchRequest:
 
     @classmethod
     def unpacked(cls, data: bytes, param_space: Any) -> SearchRequest | None:
-        """Return what ``packed`` has kept. None if that is nothing, or cannot be read in this program."""
+        """Return the request that ``packed`` has kept. None if there is none, or cannot be read in this program."""
         try:
             return replace(cloudpickle.loads(data), param_space=param_space) if data else None
         except Exception:  # a class of the program's has gone, or raises anything
@@ -250,7 +250,7 @@ _WITHOUT_EFFECT = {
 
 
 def request_of_run(named: Mapping[str, Any]) -> tuple[SearchRequest, list[str]]:
-    """Return what the arguments of ``tune.run`` ask for, and sentences on those without an effect.
+    """Return the request that the arguments of ``tune.run`` make, and sentences on those without an effect.
 
     Raises:
         UsageError: an argument is not known.

@@ -15,7 +15,7 @@ _SAME = "here each trial has the same: write with_resources(train, {'cpu': 2})."
 
 
 def resources_of(given: Any, trainable: Any, configs: Callable[[], Sequence[Any]]) -> Any:
-    """Return what each trial asks for, by the program or else by the class that is trained. None if nothing is said.
+    """Return the resources of each trial, by the program or else by the class that is trained. None if nothing is said.
 
     Args:
         given: a dictionary, bundles, or a function of a configuration.

@@ -214,7 +214,7 @@ class SearchContext(TrialContext):
         return getattr(self._link, "launch", None)
 
     def unasked_answer(self) -> bytes:
-        """Wait for what the driver says to the trial at its beginning, and return it; see ``ask``.
+        """Wait for the driver's first word to the trial, and return it; see ``ask``.
 
         Raises:
             TrialStopped: the trial is to stop.
@@ -268,7 +268,7 @@ class SearchContext(TrialContext):
         return self._waits.is_worth_it(at)
 
     def _await_verdict(self) -> None:
-        """Wait for what is decided by the last report, so that no unit is trained in vain and no pause is in vain."""
+        """Wait for the decision on the last report, so that no unit is trained in vain and no pause is in vain."""
         awaited, self._awaited = self._awaited, 0
         if not awaited:
             return

@@ -73,7 +73,7 @@ class Ablation(Searcher):
         register(self.functions())
 
     def variants(self) -> list[Ablated]:
-        """Return what is left out, variant by variant: single components, groups, pairs; no two leave out the same.
+        """Return the variants by what each leaves out: single components, groups, pairs; no two leave out the same.
 
         Raises:
             UsageError: there is nothing to leave out, or a name is empty, unknown or given twice.

@@ -139,7 +139,7 @@ class WorkTime:
             self.lanes.pop(one, None)
 
     def close(self, now_ms: int, *, is_lost: bool = False) -> Amounts:
-        """Return what its time was for, all of it; ``is_lost``: its worker is gone, or its driver."""
+        """Return the amounts of all its time; ``is_lost``: its worker is gone, or its driver."""
         is_running = bool(self.lanes) and not is_lost
         trials = [trial for lane in self.lanes.values() for trial in lane.trials] or list(self._last_trials)
         for number in list(self.lanes):

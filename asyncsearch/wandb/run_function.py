@@ -35,7 +35,7 @@ class RunReports:
         self._knows_repeats = False
 
     def take(self, found: dict[str, float], is_complete: bool, step: Any = None) -> None:
-        """Take what was logged; it may end the trial."""
+        """Take a logged dictionary; it may end the trial."""
         if step is not None and step == self._reported_step and self._metric in found:
             self._say_repeated(step)
             is_complete = False

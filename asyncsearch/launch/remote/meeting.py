@@ -220,7 +220,7 @@ def meet(store: Store, patience_s: float = PATIENCE_S) -> tuple[MeetingLine, Ass
 
 
 def _assigned(line: MeetingLine) -> Assignment | None:
-    """Return what the driver says as soon as it has a launch; None if it is gone before."""
+    """Return the assignment that the driver sends once it has a launch; None if the driver is gone before."""
     try:
         return _ASSIGNMENT.decode(line.receive())
     except (OSError, msgspec.MsgspecError):

@@ -51,7 +51,7 @@ class PickledConfig(NamedTuple):
     content: bytes
 
     def received(self) -> WorkerConfig:
-        """Return it, in the task."""
+        """Return the configuration, in the task."""
         config: WorkerConfig = pickle.loads(self.content)  # noqa: S301 - written by the driver, as above
         return config
 
@@ -93,7 +93,7 @@ class SharedPart:
         """The store with the bundle, and its name there."""
 
     def without(self, config: WorkerConfig) -> Carried:
-        """Return what the closure of a launch is to carry."""
+        """Return the form of a configuration in the closure of its launch."""
         if not self._spark.has_broadcasts:
             return PickledConfig(dumps(config)) if len(config.bundle) <= MOST_SENT_BYTES else self._by_store(config)
         if len(config.bundle) < WORTH_BYTES:

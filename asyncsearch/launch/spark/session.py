@@ -199,7 +199,7 @@ class Spark(AnySpark):
 
 
 def _collected(job: Any) -> list[Any]:
-    """Return what ``collect`` returns, under the name that the job has.
+    """Return the results of ``collect``, under the name that the job has.
 
     ``collect`` would name it after a line of this file, and all others of the process after none as long as it lasts.
     """

@@ -48,7 +48,7 @@ _mine = _Outputs()
 
 @contextmanager
 def captured(sink: Sink) -> Iterator[None]:
-    """Give what the calling thread prints to a sink."""
+    """Give the output of the calling thread to a sink."""
     thread = threading.get_ident()
     _mine.sinks[thread] = sink
     try:

@@ -161,7 +161,7 @@ def create_searcher(search_alg: str, **options: Any) -> SearchAlgorithm:
 
 
 def algorithm_of(given: Any) -> SearchAlgorithm:
-    """Return what a program names as its algorithm; by default Ray's own.
+    """Return the algorithm that a program names; by default Ray's own.
 
     Raises:
         UsageError: it is an algorithm of its own.

@@ -48,7 +48,7 @@ class StepTrainable:
         raise NotImplementedError(f"{type(self).__name__} has no save_checkpoint().")
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Read what ``save_checkpoint`` wrote: the folder, or the dictionary."""
+        """Read a checkpoint of ``save_checkpoint``: the folder, or the dictionary."""
         raise NotImplementedError(f"{type(self).__name__} has no load_checkpoint().")
 
     def cleanup(self) -> None:

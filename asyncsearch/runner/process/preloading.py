@@ -89,7 +89,7 @@ def changed_variables(before: Mapping[str, str]) -> dict[str, str]:
 
 
 def text_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return those variables that a message can hold; others, bytes of another encoding, can only be inherited."""
+    """Return the variables that a message can hold; others, bytes of another encoding, can only be inherited."""
     return {name: value for name, value in environment.items() if is_unicode(name + value)}
 
 

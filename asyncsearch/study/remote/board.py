@@ -172,7 +172,7 @@ class BoardReader:
         self.last: Board | None = None
 
     def look(self, driver: str) -> bool:
-        """Show what is new, and return whether a driver has written since the last look.
+        """Show the news, and return whether a driver has written since the last look.
 
         Args:
             driver: its name; what another one has left there is not shown.
