@@ -10,7 +10,7 @@ from typing import Any
 
 from asyncsearch.actions import DismissWorker, MoveTrial
 from asyncsearch.engine.affected import dependents_of, is_at_target, is_to_be_evaluated, trials_awaiting, trials_unsaved
-from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.filling import is_anything_left
 from asyncsearch.engine.moving import (
     fail_or_retry,
@@ -30,6 +30,7 @@ from asyncsearch.engine.sizing.share import count_launchable, cut_short, excess,
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stop_decisions import end_study_by_rule, end_trial_by_rule
 from asyncsearch.engine.stopping import Emit, judge, judges, stop_all, stop_run, stop_training
+from asyncsearch.engine.verdicts import Verdict, missing_metric, verdict_on_end, verdict_on_failure
 from asyncsearch.events import (
     KILLED,
     AnyEvent,

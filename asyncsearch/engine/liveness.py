@@ -86,7 +86,7 @@ class Deadlines(Generic[K]):
 
 
 class Outages(Generic[K]):
-    """Who waits for the store, since when, and the store's answer to each.
+    """The waits for the store: who waits, since when, and the store's answer to each.
 
     The journal and each worker may wait for the store. While enough of them wait to say that the store is at fault, the
     time counts from the moment at which they were enough until they are not; else that of each counts for itself.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from asyncsearch.actions import Inherit, MoveTrial
 from asyncsearch.engine.affected import is_at_target, is_to_be_evaluated, trials_unsaved
-from asyncsearch.engine.attempts import Attempt, Verdict, verdict_at_target
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stop_decisions import stopped_by_rule
 from asyncsearch.engine.stopping import Emit, judge, stop_run
+from asyncsearch.engine.verdicts import Verdict, verdict_at_target
 from asyncsearch.events import TrainingEnded
 from asyncsearch.trial import Trial, TrialState
 

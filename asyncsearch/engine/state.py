@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from asyncsearch.engine.attempts import Attempt, Reporting
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.best_saved import BestSaved
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.engine.pool import Pool
 from asyncsearch.engine.repeated_failures import ConsecutiveLosses, Promoted, RepeatedFailures
 from asyncsearch.engine.stop_facts import StopFacts
+from asyncsearch.engine.verdicts import Reporting
 from asyncsearch.events import RunRequested, TrialTimedOut
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener

@@ -55,7 +55,7 @@ def _progress(state: StudyState, curve: RunningBest, units: int, seconds: float)
 
 
 class RuleAnswer(msgspec.Struct, frozen=True):
-    """What a rule says."""
+    """The answer of a rule."""
 
     reason: str = ""
     """Why enough is trained. Empty if it is not."""
