@@ -1,4 +1,4 @@
-"""What the agent asks of a runner besides training: to be started, looked after and closed.
+"""The interface of a runner for the agent, besides training: to be started, looked after and closed.
 
 ``RunnerSupervisor`` is one, with a process of its own; a launcher may give its agents another one.
 """

@@ -39,7 +39,7 @@ _UNANSWERED = "it asks the driver, and nobody there answers"
 
 
 class Response(NamedTuple):
-    """What an answerer says to a question."""
+    """The answer to a question."""
 
     content: bytes = b""
     facts: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""What the arguments of ``fmin`` mean where Hyperopt gives them more than one meaning."""
+"""The meaning of arguments of ``fmin`` to which Hyperopt gives more than one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who evaluates the points of an ``fmin``: workers that stay for the next one, or threads of this process.
+"""The evaluators of the points of an ``fmin``: workers that stay for the next one, or threads of this process.
 
 Workers that wait are let go when their trials are gone, too; for the rest see ``programs.waiting_run``.
 """

@@ -1,4 +1,4 @@
-"""Where the points of searches are evaluated: the one line that a program of Hyperopt may add."""
+"""The workers of searches: the one line that a program of Hyperopt may add."""
 
 from __future__ import annotations
 

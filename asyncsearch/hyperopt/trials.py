@@ -12,7 +12,7 @@ from asyncsearch.hyperopt.minimize import fmin
 
 
 class _OnWorkers:
-    """What both have in common."""
+    """The common part of both."""
 
     def fmin(self, fn: Any, space: Any, algo: Any = None, max_evals: Any = None, **options: Any) -> Any:
         """Minimize a function; see ``asyncsearch.hyperopt.fmin``."""

@@ -23,7 +23,7 @@ _NONE = "None"
 
 
 class AblationStudy:
-    """What is left out: features of the data, layers of a Keras model, and models of the program's own instead.
+    """The parts to leave out: features of the data, layers of a Keras model, and models of the program's own instead.
 
     Example::
 
@@ -171,7 +171,7 @@ class AblationModel:
 
 
 class AblatedParts(NamedTuple):
-    """What a trial lacks, in Maggy's words."""
+    """The parts that a trial lacks, in Maggy's words."""
 
     ablated_feature: str
     ablated_layer: str

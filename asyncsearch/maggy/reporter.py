@@ -33,7 +33,7 @@ class ReturnTypeError(UsageError, TypeError):
 
 
 class Reporter:
-    """What Maggy gives a function that takes ``reporter``."""
+    """The object that Maggy gives a function that takes ``reporter``."""
 
     def __init__(self, trial: TrialContext, hb_interval: float) -> None:
         self.trial_id = trial.name

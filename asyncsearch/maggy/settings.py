@@ -1,4 +1,4 @@
-"""Where the trials of Maggy's experiments run: the one line that a program may add."""
+"""The workers of Maggy's experiments: the one line that a program may add."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class StudyAnswerer:
 
     @property
     def error(self) -> BaseException | None:
-        """What ``optimize`` raises: the exception of a trial that nothing catches, or of a callback."""
+        """The error that ``optimize`` raises: the exception of a trial that nothing catches, or of a callback."""
         return self._ends.error
 
     @property

@@ -23,7 +23,7 @@ Drawn = tuple[str, BaseDistribution, float]
 
 
 class AskedOrder(NamedTuple):
-    """What trials ask for, in their order."""
+    """The names for which trials ask, in their order."""
 
     number: int = 0
     """Differs from that of each other order of this process, whose workers may serve several calls of ``optimize``."""

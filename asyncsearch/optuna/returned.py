@@ -1,4 +1,4 @@
-"""What an objective has returned or raised, on its way from the worker to the study."""
+"""The result or the exception of an objective, on its way from the worker to the study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the trials of studies run: the one line that a program of Optuna may add."""
+"""The workers of studies: the one line that a program of Optuna may add."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _UNNAMED = "no-name-"
 
 
 class EarlierRun(NamedTuple):
-    """What the journal of a run tells."""
+    """An earlier run, as its journal tells it."""
 
     folder: str
     file: StudyFile

@@ -1,4 +1,4 @@
-"""What an objective changes in its worker that its program may read on the driver later: there it is not changed.
+"""The values that an objective changes in its worker and its program reads on the driver: there they are not changed.
 
 Globals, variables of the functions around it and attributes are compared before and after a worker's first trial, as
 far as they are plain values and small containers; files, in the working folder, where that is not the driver's.

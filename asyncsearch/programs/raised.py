@@ -1,4 +1,4 @@
-"""What an objective has raised, on its way from the worker to the program."""
+"""The exception of an objective, on its way from the worker to the program."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from asyncsearch.study.study import Study
 
 
 class SearchFolder(NamedTuple):
-    """Where a search lies."""
+    """The folder of a search."""
 
     path: str
     goes_on: bool

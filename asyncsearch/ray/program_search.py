@@ -1,4 +1,4 @@
-"""What a program's request comes to: the parts of a study, checked before anything starts."""
+"""The parts of a study that a program's request comes to, checked before anything starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program asks of a search: ``TuneConfig``, ``RunConfig`` and the arguments of ``tune.run`` together."""
+"""The request of a program for a search: ``TuneConfig``, ``RunConfig`` and the arguments of ``tune.run`` together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CheckpointConfig:
 
 @dataclass
 class FailureConfig:
-    """What follows from a failed trial: it begins again up to ``max_failures`` times, -1: without end."""
+    """The answer to a failed trial: it begins again up to ``max_failures`` times, -1: without end."""
 
     max_failures: int = 0
     fail_fast: bool | str = False
@@ -44,7 +44,7 @@ class FailureConfig:
 
 @dataclass
 class SyncConfig:
-    """Where files go; here they go to the study's store, whatever it says."""
+    """The place of files; here they go to the study's store, whatever it says."""
 
     sync_period: int = 300
     sync_timeout: int = 1800
@@ -75,7 +75,7 @@ class RunConfig:
 
 @dataclass
 class TuneConfig:
-    """What is searched, how often, and by which metric."""
+    """The space of a search, its number of trials, and its metric."""
 
     metric: str | None = None
     mode: str | None = None

@@ -16,7 +16,7 @@ _state = {"is_initialized": False}
 
 
 class ObjectRef:
-    """What ``put`` returns: it has the object with it, so that it is read on any worker."""
+    """The reference that ``put`` returns: it has the object with it, so that it is read on any worker."""
 
     def __init__(self, data: bytes, number: str) -> None:
         self._data, self._number = data, number

@@ -158,7 +158,7 @@ class RayASHAState(SchedulerState):
 
 @dataclass(kw_only=True)
 class TuneScheduler:
-    """What a program names: Ray's arguments, of which ``rule`` makes ours."""
+    """A scheduler as a program names it: Ray's arguments, of which ``rule`` makes ours."""
 
     metric: str | None = None
     mode: str | None = None

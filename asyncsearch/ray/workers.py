@@ -1,4 +1,4 @@
-"""Where the trials of a program of Ray Tune run: the one line that it may add."""
+"""The workers of a program of Ray Tune: the one line that it may add."""
 
 from __future__ import annotations
 

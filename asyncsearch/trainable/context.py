@@ -174,7 +174,7 @@ class TrialContext(abc.ABC):
 
     @property
     def ablation(self) -> TrialAblation:
-        """What an ablation study leaves out of this trial: nothing in any other study."""
+        """The parts that an ablation study leaves out of this trial: none in any other study."""
         found: TrialAblation | None = self.__dict__.get("_ablation")
         if found is None:
             found = self.__dict__["_ablation"] = TrialAblation(self.saved_params.get(PARAMETER))

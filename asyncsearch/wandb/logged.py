@@ -1,4 +1,4 @@
-"""What a run logs, on its way to the trial: by a call in this process, or by a pipe from a program of its own.
+"""The values that a run logs, on their way to the trial: by a call in this process, or by a pipe from a program.
 
 The source of this module is the ``sitecustomize`` of a sweep's program, so it imports the standard library alone, and
 what it does at its import it does in such a program only.

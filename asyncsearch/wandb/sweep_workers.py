@@ -1,4 +1,4 @@
-"""Where the runs of sweeps run: the one line that a program may add."""
+"""The workers of sweeps: the one line that a program may add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where workers meet a driver that runs as a task of the cluster: its address is a file of the store that both reach.
+"""The meeting of workers with a driver that is a task of the cluster: its address is a file of a store that both reach.
 
 A worker's task reads the address and a secret there, proves that it knows the secret, and is told of which launch it is
 the worker; the configuration of that launch is a file of the store, too. The connection stands as long as the task
@@ -56,7 +56,7 @@ class DriverPlace(msgspec.Struct, frozen=True):
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What a worker's task is told: its launch, or that the run is over."""
+    """The word to a worker's task: its launch, or that the run is over."""
 
     worker: int = 0
     epoch: int = 0

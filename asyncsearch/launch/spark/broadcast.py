@@ -1,4 +1,4 @@
-"""What all workers of a run share, above all the bundle: sent to each executor once, instead of with each launch.
+"""The data that all workers of a run share, above all the bundle: sent to each executor once, and not with each launch.
 
 A launch then carries its own endpoint, worker and epoch, and where the rest is. Credentials never come here: Spark
 keeps broadcasts in files of its scratch folder. Spark Connect has none: there a launch carries all of it, and a large

@@ -154,7 +154,7 @@ IS_POSSIBLE = sys.platform == "linux"
 
 
 class PipeAddress(NamedTuple):
-    """Where a task finds its pipe. It is no secret."""
+    """The place where a task finds its pipe. It is no secret."""
 
     process: int
     descriptor: int

@@ -1,4 +1,4 @@
-"""What a runner has imported, imported beforehand in a process from which the next ones are forked.
+"""The modules that a runner has imported, imported beforehand in a process from which the next ones are forked.
 
 Only modules of installed packages: the user's own may do anything, and come with the trainable. They are imported in
 the order, and with the variables, in which a runner had imported them, by a thread of the lowest priority, which ends;
@@ -43,7 +43,7 @@ _ROOM = 10
 
 
 class Preload(msgspec.Struct, frozen=True):
-    """What to import, and with which variables."""
+    """The modules to import, and with which variables."""
 
     environment: dict[str, str]
     """Those of the runners."""
@@ -57,7 +57,7 @@ class Preload(msgspec.Struct, frozen=True):
 
 
 class Preloaded(msgspec.Struct, frozen=True):
-    """What has come of it."""
+    """The outcome of a preload."""
 
     spoiled_by: str = ""
     """The module after whose import the process cannot be forked any more. Empty if it can be."""
@@ -154,7 +154,7 @@ def _set_for_imports(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 class ThreadState:
-    """What was set for the thread that made this alone: context variables, and values of ``threading.local``."""
+    """The values of the thread that made this alone: context variables, and values of ``threading.local``."""
 
     def __init__(self) -> None:
         self._context = contextvars.copy_context()

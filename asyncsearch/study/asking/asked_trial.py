@@ -14,7 +14,7 @@ from asyncsearch.trial import Params
 
 
 class NextStep(enum.Enum):
-    """What becomes of a trial after a result was told."""
+    """The fate of a trial after a result was told."""
 
     GO_ON = "go on"
     """Evaluate it further: to its ``target``, which may be a new one."""
