@@ -30,7 +30,7 @@ from asyncsearch.engine.sizing.share import count_launchable, cut_short, excess,
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stop_decisions import end_study_by_rule, end_trial_by_rule
 from asyncsearch.engine.stopping import Emit, judge, judges, stop_all, stop_run, stop_training
-from asyncsearch.engine.verdicts import Verdict, missing_metric, verdict_on_end, verdict_on_failure
+from asyncsearch.engine.transitions import Verdict, missing_metric, verdict_on_end, verdict_on_failure
 from asyncsearch.events import (
     KILLED,
     AnyEvent,

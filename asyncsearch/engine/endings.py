@@ -11,7 +11,7 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.repeated_failures import after_loss
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.verdicts import FATAL_KINDS
+from asyncsearch.engine.transitions import FATAL_KINDS
 from asyncsearch.events import (
     KILLED,
     CheckpointCommitted,

@@ -27,7 +27,7 @@ from asyncsearch.engine.sizing.packs import is_open, pack, to_measure
 from asyncsearch.engine.sizing.share import excess, give_back
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training
-from asyncsearch.engine.verdicts import NEVER, UNSAVED
+from asyncsearch.engine.transitions import NEVER, UNSAVED
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.plan.base_plan import Batch

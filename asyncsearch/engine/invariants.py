@@ -6,7 +6,7 @@ from collections import Counter
 
 from asyncsearch.engine.pool import Slot, SlotState
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.verdicts import WITHOUT
+from asyncsearch.engine.transitions import WITHOUT
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import Lease
 from asyncsearch.trial import TrialState

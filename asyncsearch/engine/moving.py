@@ -8,7 +8,7 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stop_decisions import stopped_by_rule
 from asyncsearch.engine.stopping import Emit, judge, stop_run
-from asyncsearch.engine.verdicts import Verdict, verdict_at_target
+from asyncsearch.engine.transitions import Verdict, verdict_at_target
 from asyncsearch.events import TrainingEnded
 from asyncsearch.trial import Trial, TrialState
 
