@@ -31,9 +31,9 @@ class Alarm:
         """The moment, by the loop's clock. None if it is not set."""
         return None if self._timer is None else self._timer.when()
 
-    def set_by(self, due_s: float) -> None:
-        """Ring at a moment, or earlier if it is set to an earlier one."""
-        if self._timer is None or due_s < self._timer.when():
+    def set_by(self, due_s: float | None) -> None:
+        """Ring at a moment, if there is one, or earlier if it is set to an earlier one."""
+        if due_s is not None and (self._timer is None or due_s < self._timer.when()):
             self.cancel()
             self._timer = self._loop.call_at(due_s, self._on_time)
 
@@ -64,8 +64,8 @@ class RuleTimes:
         post: Callable[[AnyEvent], None],
     ) -> None:
         """Begin without a moment; ``clock``: seconds since 1970, as the journal has them; ``post``: to the engine."""
-        self._state, self._clock, self._loop, self._post = state, clock, loop, post
-        self._alarm = Alarm(loop, self._on_timer)
+        self._state, self._clock, self._loop = state, clock, loop
+        self._alarm = Alarm(loop, lambda due_s: post(RuleDue()))
 
     def observe(self) -> None:
         """Set the timer to the next moment; called after the state has changed."""
@@ -80,9 +80,6 @@ class RuleTimes:
     def close(self) -> None:
         """Cancel the timer."""
         self._alarm.cancel()
-
-    def _on_timer(self, due_s: float) -> None:
-        self._post(RuleDue())
 
 
 class IdleWorkers:
@@ -112,7 +109,7 @@ class IdleWorkers:
         """Note the workers that have no use now; called after the state has changed."""
         if self._times is not None:
             self._times.observe(self._state, self._loop.time())
-            self._arm(self._times.next_due())
+            self._alarm.set_by(self._times.next_due())
 
     @property
     def due_s(self) -> float | None:
@@ -123,13 +120,9 @@ class IdleWorkers:
         """Cancel the timer."""
         self._alarm.cancel()
 
-    def _arm(self, due_s: float | None) -> None:
-        if due_s is not None:
-            self._alarm.set_by(due_s)
-
     def _on_timer(self, due_s: float) -> None:
         assert self._times is not None
         idled = self._times.overdue(self._state, self._loop.time())
         if idled is not None:
             self._post(idled)
-        self._arm(self._times.next_due())
+        self._alarm.set_by(self._times.next_due())

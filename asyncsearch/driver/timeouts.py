@@ -132,8 +132,7 @@ class Timeouts:
             )
             if when is not None
         ]
-        if due:
-            self._alarm.set_by(min(due))
+        self._alarm.set_by(min(due, default=None))
 
     def close(self) -> None:
         """Cancel the timer."""
